@@ -1,0 +1,2 @@
+#![no_std]
+#![doc = "Wire formats and BPF map layouts shared by the XDP programs and the engine."]

@@ -1,0 +1,1 @@
+//! SCION-IP gateway.
