@@ -1,2 +1,7 @@
 #![no_std]
-#![doc = "Wire formats and BPF map layouts shared by the XDP programs and the engine."]
+//! Wire formats and BPF map layouts shared by the XDP programs and the engine.
+
+pub mod addr;
+pub mod maps;
+pub mod reason;
+pub mod wire;

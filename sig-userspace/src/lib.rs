@@ -1,1 +1,13 @@
-//! SCION-IP gateway.
+//! SCION-IP gateway over AF_XDP.
+
+pub mod control;
+pub mod dataplane;
+pub mod framing;
+pub mod port;
+pub mod scion;
+
+#[cfg(feature = "xdp")]
+pub mod cli;
+#[cfg(feature = "xdp")]
+pub mod kernel;
+pub mod observe;

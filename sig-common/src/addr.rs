@@ -1,0 +1,1 @@
+//! ISD-AS numbers and host addresses.

@@ -1,0 +1,1 @@
+//! Packet headers: checked constructors, then accessors that cannot panic.

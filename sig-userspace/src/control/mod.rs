@@ -1,0 +1,1 @@
+//! Everything that decides: configuration, static remotes, the running gateway.

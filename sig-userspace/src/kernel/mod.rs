@@ -1,0 +1,1 @@
+//! The kernel side: links, routes, neighbours, BPF programs.

@@ -1,0 +1,1 @@
+//! Packet I/O behind one small trait.

@@ -1,0 +1,1 @@
+//! What the engine needs of SCION: header templates per path and paths.
