@@ -1,1 +1,197 @@
 //! Why a packet was dropped.
+//!
+//! One numbering for all who drop packets: the XDP and TC programs (per-CPU array indexed by the
+//! number), the engine and the control plane. Numbers are not stable between versions; names are.
+
+/// Declares the reasons, so that number, name and description cannot get out of step.
+macro_rules! reasons {
+    ($($variant:ident, $name:literal, $description:literal;)+) => {
+        /// Why a packet was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $(#[doc = $description] $variant,)+
+        }
+
+        impl DropReason {
+            /// Every reason, in the order of the numbers.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$variant,)+];
+
+            /// How many reasons there are: the size of every table indexed by a reason.
+            pub const COUNT: usize = [$($name,)+].len();
+
+            /// The name in counters, metrics and status: snake case, stable between versions.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// One sentence for operators.
+            #[must_use]
+            pub const fn describe(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $description,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    // Headers of a packet to the underlay data port.
+    BadIp, "bad_ip",
+        "The outer IP header of a packet to the data port contradicts the packet's size.";
+    BadUdp, "bad_udp",
+        "The outer UDP length of a packet to the data port contradicts the IP header.";
+    BadScionVersion, "bad_scion_version",
+        "A packet to the data port is not SCION version 0.";
+    BadScionHeaderLen, "bad_scion_header_len",
+        "The SCION header length contradicts the addresses or the size of the datagram.";
+    BadAddressType, "bad_address_type",
+        "A SCION host address has a type or length that cannot send or receive frames.";
+    BadPath, "bad_path",
+        "The SCION path has inconsistent segment lengths, pointers or size.";
+    UnknownPathType, "unknown_path_type",
+        "The SCION path type is none of empty, SCION, one-hop and EPIC.";
+    BadExtension, "bad_extension",
+        "The SCION extension headers are truncated, repeated or out of order.";
+    BadScionPayloadLen, "bad_scion_payload_len",
+        "The SCION payload length exceeds the datagram.";
+    UnsupportedL4, "unsupported_l4",
+        "A SCION packet to the data port carries neither UDP nor SCMP.";
+    BadL4, "bad_l4",
+        "The UDP/SCION header is truncated or its length is impossible.";
+    BadFrameLen, "bad_frame_len",
+        "A SIG frame is shorter than its 16-byte header.";
+    BadFrameVersion, "bad_frame_version",
+        "A SIG frame has a version other than 0.";
+    BadChecksum, "bad_checksum",
+        "The UDP/SCION checksum of a frame is wrong: it was damaged on the way.";
+
+    // Admission.
+    UnknownRemote, "unknown_remote",
+        "A SIG frame came from a gateway that is not configured as a remote.";
+
+    // Frames and reassembly.
+    IndexOutOfRange, "index_out_of_range",
+        "The index of a SIG frame points outside its payload.";
+    IndexMismatch, "index_mismatch",
+        "The index of a SIG frame is not where the pending packet ends.";
+    FrameOld, "frame_old",
+        "A SIG frame came later than the reorder window allows, or its stream had moved on.";
+    FrameDuplicate, "frame_duplicate",
+        "A SIG frame was received twice.";
+    FrameGap, "frame_gap",
+        "The rest of a packet was discarded because frames before it were lost.";
+    FrameEvicted, "frame_evicted",
+        "Buffered frames were given up because a later frame ended the wait for a lost one.";
+    FrameExpired, "frame_expired",
+        "Buffered frames were given up because their missing part did not come in time.";
+    FrameInvalidPacket, "frame_invalid_packet",
+        "A SIG frame holds bytes that are not an IPv4 or IPv6 packet where one must start.";
+    FrameTooManyParts, "frame_too_many_parts",
+        "A packet is spread over more SIG frames than are kept.";
+    StreamLimit, "stream_limit",
+        "A remote has more streams open than its limit.";
+    BufferLimit, "buffer_limit",
+        "The reassembly memory of a stream, a remote or the gateway is used up.";
+
+    // Policing of inner packets.
+    InvalidPacket, "invalid_packet",
+        "A packet to be carried or delivered is not valid IPv4 or IPv6.";
+    InnerSource, "inner_source",
+        "The inner source address lies outside the prefixes accepted from the remote.";
+    InnerDestination, "inner_destination",
+        "The inner destination address lies outside the prefixes served here.";
+    AddressScope, "address_scope",
+        "An inner address is multicast, loopback, link-local or unspecified.";
+    TtlExpired, "ttl_expired",
+        "The inner TTL or hop limit ran out at this gateway.";
+    EcnDrop, "ecn_drop",
+        "Congestion was marked on the way, but the inner packet does not support ECN (RFC 6040).";
+
+    // Forwarding.
+    NoRoute, "no_route",
+        "No remote announces the destination of the packet.";
+    NoSession, "no_session",
+        "No session of the remote takes this class of traffic.";
+    NoPath, "no_path",
+        "The remote has no usable path at the moment.";
+    NextHopUnresolved, "next_hop_unresolved",
+        "The link-layer address of the next hop is not known yet.";
+    PacketTooBig, "packet_too_big",
+        "The packet is larger than the outgoing link allows.";
+    LinkDown, "link_down",
+        "The outgoing link is down.";
+
+    // Resources of the data plane.
+    NoFreeChunk, "no_free_chunk",
+        "The packet memory (UMEM) has no free chunk left.";
+    QueueFull, "queue_full",
+        "A queue inside the gateway is full.";
+    TxRingFull, "tx_ring_full",
+        "The transmit ring of the outgoing port is full.";
+    NoSocket, "no_socket",
+        "No worker listens on the receive queue the packet came through.";
+    RedirectFailed, "redirect_failed",
+        "The kernel could not hand the packet to the worker or the outgoing device.";
+}
+
+impl DropReason {
+    /// The reason with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        if (number as usize) < Self::COUNT {
+            Some(Self::ALL[number as usize])
+        } else {
+            None
+        }
+    }
+}
+
+impl core::fmt::Display for DropReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DropReason;
+
+    #[test]
+    fn numbers_follow_the_order_of_all() {
+        for (number, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+            assert_eq!(DropReason::from_number(number as u8), Some(reason));
+        }
+        assert_eq!(DropReason::from_number(DropReason::COUNT as u8), None);
+    }
+
+    #[test]
+    fn names_are_unique_and_snake_case() {
+        for (i, reason) in DropReason::ALL.iter().enumerate() {
+            let name = reason.name();
+            assert!(
+                name.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            );
+            assert!(
+                DropReason::ALL[..i]
+                    .iter()
+                    .all(|other| other.name() != name)
+            );
+        }
+    }
+
+    #[test]
+    fn descriptions_are_sentences() {
+        for reason in DropReason::ALL {
+            let text = reason.describe();
+            assert!(text.starts_with(|c: char| c.is_ascii_uppercase()), "{text}");
+            assert!(text.ends_with('.'), "{text}");
+        }
+    }
+}
