@@ -1,2 +1,38 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks, run as `cargo xtask TASK`. One file per task.
+
+mod bpf_build;
+mod build_ebpf;
+mod setup;
+mod shell;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the project sig.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Make a bare Debian machine with rustup ready to build and run everything here
+    Setup(setup::Arguments),
+    /// Build the XDP and TC programs
+    BuildEbpf(build_ebpf::Arguments),
+}
+
+fn main() -> std::process::ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Setup(arguments) => setup::run(&arguments),
+        Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,3 @@
 //! The kernel side: links, routes, neighbours, BPF programs.
+
+pub mod bpf;

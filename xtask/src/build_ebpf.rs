@@ -1,0 +1,48 @@
+//! `cargo xtask build-ebpf`: builds the XDP and TC programs.
+//!
+//! `cargo build` of the library does the same by itself, in the same folder. The task is for
+//! looking at compiler messages, and for packagers who build the object on another machine.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, anyhow};
+
+use crate::{bpf_build::Toolchain, shell};
+
+/// Arguments of the task.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Also copy the object to this file; a later `cargo build` takes it from there when
+    /// SIG_BPF_OBJECT names it
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the task.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let toolchain = Toolchain::find().map_err(|e| anyhow!(e))?;
+    println!("compiler: {}", toolchain.compiler);
+    println!("linker:   {}", toolchain.linker.display());
+    let object = build(&toolchain)?;
+    println!("object:   {}", object.display());
+    if let Some(output) = &arguments.output {
+        fs::copy(&object, output).with_context(|| format!("cannot write {}", output.display()))?;
+        println!("copied:   {}", output.display());
+    }
+    Ok(())
+}
+
+/// Builds with the given toolchain and returns the path of the object.
+pub(crate) fn build(toolchain: &Toolchain) -> Result<PathBuf> {
+    let target_dir = shell::target_dir().join("bpf");
+    toolchain
+        .build(
+            Path::new(&shell::root()),
+            &target_dir,
+            std::env::consts::ARCH,
+        )
+        .map_err(|e| anyhow!(e))
+}
