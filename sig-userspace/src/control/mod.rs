@@ -1,1 +1,3 @@
 //! Everything that decides: configuration, static remotes, the running gateway.
+
+pub mod config;

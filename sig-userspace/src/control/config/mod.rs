@@ -1,0 +1,142 @@
+//! The configuration file: one TOML, checked as a whole.
+//!
+//! [`check`] is pure: text in, a [`Config`] with every default filled in and every value resolved
+//! out, or all problems of the file with line, key and remedy. [`load`] reads the file first.
+//!
+//! Sections and keys of the reference gateway are accepted; those without effect here are named by
+//! [`Config::warnings`]. Unknown keys are errors.
+
+mod keys;
+mod model;
+mod path;
+mod problem;
+mod read;
+mod remote;
+mod sections;
+mod values;
+mod whole;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path as FilePath;
+
+use toml::de::DeTable;
+
+pub use model::{
+    Config, Dataplane, Gateway, Limits, Log, LogFormat, LogLevel, Path, Pin, Remote, Tunnel, Wish,
+    XdpMode,
+};
+pub use problem::{Errors, Problem};
+
+use read::{Report, Section};
+
+/// Reads the files that a configuration names, relative to the folder of the configuration file.
+pub type ReadFile<'a> = &'a dyn Fn(&FilePath) -> io::Result<Vec<u8>>;
+
+/// UDP/SCION port of the data plane where the configuration names none.
+pub const DEFAULT_DATA_PORT: u16 = 30056;
+
+/// A commented configuration with every key; the same as `sig config sample` prints.
+pub const SAMPLE: &str = include_str!("sample.toml");
+
+/// Longest configuration text; far more than any number of prefixes in use needs.
+const LONGEST_TEXT: usize = 64 << 20;
+
+/// Checks the configuration `text`.
+///
+/// `file` is the name for messages. `read_file` is asked for the path files that the text names; a
+/// relative name is relative to the configuration file.
+///
+/// # Errors
+///
+/// All problems of the file that can be told at once, in the order of lines. While a value cannot
+/// be read, checks that need it are left out.
+pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, Errors> {
+    let report = Report::new(file, text);
+    if text.len() > LONGEST_TEXT {
+        let limit = LONGEST_TEXT >> 20;
+        report.error(0, "", format!("the file is larger than {limit} MiB"));
+        return Err(Errors(report.take().0));
+    }
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    for error in &syntax {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = error.message().trim_end();
+        report.error(at, "", format!("not TOML: {message}"));
+    }
+    // What the parser made up to go on would only add noise.
+    if !syntax.is_empty() {
+        return Err(Errors(report.take().0));
+    }
+
+    let root = Section::root(&report, document.get_ref());
+    let log = sections::log(&root);
+    let gateway = sections::gateway(&root);
+    let tunnel = sections::tunnel(&root);
+    let dataplane = sections::dataplane(&root);
+    sections::without_effect(&root);
+    let remotes = remote::remotes(&root, gateway.as_ref(), read_file);
+    whole::check(
+        &root,
+        gateway.as_ref(),
+        tunnel.as_ref(),
+        dataplane.as_ref(),
+        &remotes,
+    );
+
+    let (errors, warnings) = report.take();
+    let remotes: Option<Vec<Remote>> = remotes.into_iter().map(|r| r.value).collect();
+    match (log, gateway, tunnel, dataplane, remotes) {
+        (Some(log), Some(gateway), Some(tunnel), Some(dataplane), Some(remotes))
+            if errors.is_empty() =>
+        {
+            Ok(Config {
+                log,
+                gateway: gateway.value,
+                tunnel: tunnel.value,
+                dataplane: dataplane.value,
+                remotes,
+                warnings,
+            })
+        }
+        _ => Err(Errors(errors)),
+    }
+}
+
+/// Reads and checks the configuration file at `path`.
+///
+/// # Errors
+///
+/// As [`check`]; a file that cannot be read is one problem at line 1.
+pub fn load(path: &FilePath) -> Result<Config, Errors> {
+    let file = path.display().to_string();
+    let fail = |line, message| {
+        Err(Errors(vec![Problem {
+            file: file.clone(),
+            line,
+            key: String::new(),
+            message,
+        }]))
+    };
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            return fail(
+                1,
+                format!("cannot be read: {error}; \"sig config sample\" prints one to start from"),
+            );
+        }
+    };
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|b| **b == b'\n').count();
+            return fail(line, "not UTF-8 text; save the file as UTF-8".to_owned());
+        }
+    };
+    let folder = path.parent().unwrap_or(FilePath::new(""));
+    check(&text, &file, &|name| std::fs::read(folder.join(name)))
+}

@@ -1,0 +1,246 @@
+//! The configuration as the gateway uses it: resolved, checked, every default filled in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use sig_common::addr::IsdAs;
+
+use super::problem::Problem;
+
+/// A whole, valid configuration. Made by [`check`](super::check) or [`load`](super::load).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Section `[log.console]`.
+    pub log: Log,
+    /// Section `[gateway]`.
+    pub gateway: Gateway,
+    /// Section `[tunnel]`.
+    pub tunnel: Tunnel,
+    /// Section `[dataplane]`.
+    pub dataplane: Dataplane,
+    /// The `[[remote]]` sections, in the order of the file.
+    pub remotes: Vec<Remote>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+impl Config {
+    /// What works but deserves a look: keys without effect, prefixes that shadow each other, a
+    /// gateway without remotes. In the order of the file's lines.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
+    /// Number of paths of all remotes.
+    pub fn path_count(&self) -> usize {
+        self.remotes.iter().map(|r| r.paths.len()).sum()
+    }
+}
+
+/// Console log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log {
+    /// Least important message shown. Default `info`.
+    pub level: LogLevel,
+    /// Notation of the lines. Default `human`.
+    pub format: LogFormat,
+}
+
+/// Importance of a log message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// The gateway cannot do its job.
+    Error,
+    /// An operator should look.
+    Warn,
+    /// What happens in normal operation.
+    Info,
+    /// For finding out why.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The word of the configuration file, which is also the directive of a tracing filter.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Notation of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text for people.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// The gateway itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// Name of this gateway in logs and file names. Default `gateway`.
+    pub id: String,
+    /// The AS the gateway stands in; no wildcard.
+    pub isd_as: IsdAs,
+    /// Where SIG frames arrive: address on the underlay interface and UDP/SCION port (default
+    /// 30056). Also the source address of our own frames.
+    pub data_addr: SocketAddr,
+    /// IP prefixes served here: packets from remotes are accepted only towards them. Canonical.
+    pub prefixes: Vec<IpNet>,
+    /// Unix socket that `sig status` asks. Default `/run/sig/<id>.sock`.
+    pub status_socket: PathBuf,
+}
+
+/// The tunnel device for whatever the kernel routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Interface name, at most 15 bytes. Default `sig`.
+    pub name: String,
+    /// MTU of the tunnel device in bytes. Default 1500.
+    pub mtu: u16,
+    /// Preferred source address of the kernel's IPv4 routes into the tunnel.
+    pub src_ipv4: Option<Ipv4Addr>,
+    /// Preferred source address of the kernel's IPv6 routes into the tunnel.
+    pub src_ipv6: Option<Ipv6Addr>,
+}
+
+/// Interfaces, threads and memory of the data plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataplane {
+    /// Interface on the SCION side; `None`: the one that carries the address of `data_addr`.
+    pub underlay: Option<String>,
+    /// Interfaces on the IP side. May be empty: then only the kernel's routes feed the tunnel.
+    pub lan: Vec<String>,
+    /// Number of worker threads. Default 1.
+    pub workers: u16,
+    /// How the XDP programs are attached. Default `auto`.
+    pub mode: XdpMode,
+    /// Whether packets reach user space without a copy. Default `auto`.
+    pub zero_copy: Wish,
+    /// Descriptors of each AF_XDP ring; a power of two. Default 2048.
+    pub ring_size: u32,
+    /// Number of 4096-byte packet buffers; `None`: what rings and workers need.
+    pub chunks: Option<u32>,
+    /// Whether the packet buffers lie in huge pages. Default `auto`.
+    pub huge_pages: Wish,
+    /// Workers spin instead of sleeping when idle. Default false.
+    pub busy_poll: bool,
+    /// Which CPU runs which worker. Default `auto`.
+    pub pin: Pin,
+    /// Check the UDP/SCION checksum of received frames. Default true.
+    pub verify_checksums: bool,
+    /// Frames of a stream held back while an earlier one is missing; 0 switches waiting off.
+    /// Default 32.
+    pub reorder_frames: u16,
+    /// Longest time a frame is held back for an earlier one. Default 1 ms.
+    pub reorder_wait: Duration,
+    /// Memory limits of the reassembly.
+    pub limits: Limits,
+}
+
+/// How XDP programs are attached to an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// Native where the driver can, generic otherwise.
+    Auto,
+    /// In the driver, or the gateway does not start.
+    Native,
+    /// In the kernel's generic receive path.
+    Generic,
+}
+
+/// How much something is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Used where it is available.
+    Auto,
+    /// Not used.
+    Never,
+    /// Used, or the gateway does not start.
+    Require,
+}
+
+/// Placement of the worker threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pin {
+    /// Worker *i* on the *i*-th CPU the process may use.
+    Auto,
+    /// The scheduler decides.
+    Never,
+    /// Worker *i* on the *i*-th CPU of the list, which is as long as there are workers.
+    Cpus(Vec<u16>),
+}
+
+/// Limits of the reassembly. All memory is allocated at start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Streams remembered per remote gateway. Default 64.
+    pub streams_per_remote: u16,
+    /// Bytes of frames held per remote gateway. Default 4 MiB.
+    pub reassembly_per_remote: u64,
+    /// Bytes of frames held in total. Default 64 MiB.
+    pub reassembly_total: u64,
+    /// An incomplete packet is given up after this time without progress. Default 1 s.
+    pub reassembly_timeout: Duration,
+    /// A silent stream is forgotten after this time. Default 60 s.
+    pub stream_timeout: Duration,
+}
+
+/// A remote gateway that is configured here instead of being discovered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// The AS it stands in; no wildcard.
+    pub isd_as: IsdAs,
+    /// SCION host address and UDP/SCION port of its data plane (default 30056).
+    pub gateway: SocketAddr,
+    /// Session number written into the frames sent to it. Default 0.
+    pub session: u8,
+    /// IP prefixes behind it: where packets are sent to and accepted from. Canonical.
+    pub prefixes: Vec<IpNet>,
+    /// Ways to it; flows are spread over all of them.
+    pub paths: Vec<Path>,
+}
+
+impl Remote {
+    /// Size in bytes of the SCION address header of frames from `local` to this remote.
+    pub fn address_header_len(&self, local: IpAddr) -> usize {
+        16 + ip_len(local) + ip_len(self.gateway.ip())
+    }
+
+    /// Size in bytes of the largest SIG frame, with its 16-byte header, that fits `path` from
+    /// `local`.
+    pub fn frame_len(&self, local: IpAddr, path: &Path) -> usize {
+        usize::from(path.mtu)
+            .saturating_sub(12 + self.address_header_len(local) + path.raw.len() + 8)
+    }
+}
+
+fn ip_len(ip: IpAddr) -> usize {
+    if ip.is_ipv4() { 4 } else { 16 }
+}
+
+/// One way to a remote gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    /// Name in logs and in the status. Default: its number within the remote, counted from 0.
+    pub name: String,
+    /// The SCION path header (PathMeta, info and hop fields in network byte order, CurrINF and
+    /// CurrHF 0), sent unchanged. Empty: path type 0, within the own AS.
+    pub raw: Vec<u8>,
+    /// Underlay address of the border router, or of the remote gateway for an empty path.
+    pub next_hop: SocketAddr,
+    /// Largest SCION packet in bytes: SCION header and payload, without the underlay's headers.
+    pub mtu: u16,
+    /// Source port of the frames, in the underlay and in UDP/SCION. Default: the port of
+    /// `data_addr`.
+    pub source_port: u16,
+}

@@ -1,0 +1,384 @@
+//! Walks a parsed TOML document, remembers where everything is written and collects what is wrong,
+//! so that one run reports every mistake of a file.
+//!
+//! Readers return `None` when they have reported a problem (or, for optional keys, when the key is
+//! absent); the caller goes on with the other keys.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys;
+use super::problem::Problem;
+
+/// Longest excerpt of a value that a message quotes, in characters.
+const EXCERPT: usize = 60;
+
+/// Collects errors and warnings of one file.
+pub(super) struct Report<'a> {
+    file: &'a str,
+    line_starts: Vec<usize>,
+    errors: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(file: &'a str, text: &str) -> Self {
+        let after_newline = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+        let line_starts = std::iter::once(0)
+            .chain(after_newline.map(|(i, _)| i + 1))
+            .collect();
+        Self {
+            file,
+            line_starts,
+            errors: RefCell::default(),
+            warnings: RefCell::default(),
+        }
+    }
+
+    fn problem(&self, at: usize, key: &str, message: String) -> Problem {
+        Problem {
+            file: self.file.to_owned(),
+            line: self.line_starts.partition_point(|start| *start <= at),
+            key: key.to_owned(),
+            message,
+        }
+    }
+
+    /// Reports an error at byte `at` of the text.
+    pub(super) fn error(&self, at: usize, key: &str, message: impl Into<String>) {
+        let problem = self.problem(at, key, message.into());
+        self.errors.borrow_mut().push(problem);
+    }
+
+    /// Reports something that works but deserves a look.
+    pub(super) fn warn(&self, at: usize, key: &str, message: impl Into<String>) {
+        let problem = self.problem(at, key, message.into());
+        self.warnings.borrow_mut().push(problem);
+    }
+
+    /// Errors and warnings, each in the order of lines.
+    pub(super) fn take(&self) -> (Vec<Problem>, Vec<Problem>) {
+        let sorted = |problems: &RefCell<Vec<Problem>>| {
+            let mut problems = problems.take();
+            problems.sort_by_key(|p| p.line);
+            problems
+        };
+        (sorted(&self.errors), sorted(&self.warnings))
+    }
+}
+
+/// A place in the file: what messages about a key, or about its absence, point at.
+#[derive(Clone)]
+pub(super) struct Place<'a> {
+    report: &'a Report<'a>,
+    at: usize,
+    pub(super) key: String,
+}
+
+impl Place<'_> {
+    /// The same place, for a key that is absent there.
+    pub(super) fn below(&self, key: &str) -> Self {
+        Self {
+            key: join(&self.key, key),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn error(&self, message: impl Into<String>) {
+        self.report.error(self.at, &self.key, message);
+    }
+
+    pub(super) fn warn(&self, message: impl Into<String>) {
+        self.report.warn(self.at, &self.key, message);
+    }
+
+    /// Line of the file, counted from 1.
+    pub(super) fn line(&self) -> usize {
+        self.report
+            .line_starts
+            .partition_point(|start| *start <= self.at)
+    }
+}
+
+/// A table of the document, or its absence: an absent section reads like an empty one.
+pub(super) struct Section<'a> {
+    pub(super) place: Place<'a>,
+    /// Name in [`keys::SECTIONS`].
+    name: String,
+    table: Option<&'a DeTable<'a>>,
+}
+
+impl<'a> Section<'a> {
+    /// The whole document. Unknown keys and sections that are none are reported here, once.
+    pub(super) fn root(report: &'a Report<'a>, table: &'a DeTable<'a>) -> Self {
+        let place = Place {
+            report,
+            at: 0,
+            key: String::new(),
+        };
+        let root = Self {
+            place,
+            name: String::new(),
+            table: Some(table),
+        };
+        root.report_strangers();
+        root
+    }
+
+    fn report_strangers(&self) {
+        let known = keys::of(&self.name);
+        for (key, _) in self.table.into_iter().flatten() {
+            let word = key.get_ref().as_ref();
+            if !known.contains(&word) {
+                let path = join(&self.place.key, &excerpt(word));
+                let message = keys::advice(&self.name, word);
+                self.place.report.error(key.span().start, &path, message);
+            }
+        }
+        for key in known {
+            let name = join(&self.name, key);
+            let Some(item) = self.get(key) else { continue };
+            if keys::is_section(&name) {
+                match item.value.get_ref() {
+                    DeValue::Table(_) => self.section(key).report_strangers(),
+                    _ => item.wrong_type(&format!("a section: [{name}]")),
+                }
+            } else if keys::is_section(&format!("{name}[]")) {
+                let header = format!("one [[{}]] section each", name.replace("[]", ""));
+                let DeValue::Array(elements) = item.value.get_ref() else {
+                    item.wrong_type(&header);
+                    continue;
+                };
+                for (i, value) in elements.iter().enumerate() {
+                    if !matches!(value.get_ref(), DeValue::Table(_)) {
+                        item.element(i, value).wrong_type(&header);
+                    }
+                }
+                for section in self.sections(key) {
+                    section.report_strangers();
+                }
+            }
+        }
+    }
+
+    /// Whether the section is written in the file.
+    pub(super) fn is_present(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// The value of `key`, when written.
+    pub(super) fn get(&self, key: &'static str) -> Option<Item<'a>> {
+        debug_assert!(
+            keys::of(&self.name).contains(&key),
+            "{key} is missing in the list of keys"
+        );
+        let (key, value) = self.table?.get_key_value(key)?;
+        Some(Item {
+            place: Place {
+                report: self.place.report,
+                at: key.span().start,
+                key: join(&self.place.key, key.get_ref()),
+            },
+            value,
+        })
+    }
+
+    /// The value of `key`; its absence is an error that says what to `write`.
+    pub(super) fn require(&self, key: &'static str, write: &str) -> Option<Item<'a>> {
+        let item = self.get(key);
+        if item.is_none() {
+            self.place
+                .below(key)
+                .error(format!("missing; write {write}"));
+        }
+        item
+    }
+
+    /// The sub-section `key`.
+    pub(super) fn section(&self, key: &'static str) -> Section<'a> {
+        let name = join(&self.name, key);
+        let item = self.get(key);
+        let table = item.as_ref().and_then(|item| match item.value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            _ => None,
+        });
+        let place = match item {
+            Some(item) => item.place,
+            None => self.place.below(key),
+        };
+        Section { place, name, table }
+    }
+
+    /// The elements of the array of tables `key`, in the order of the file.
+    pub(super) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
+        let Some(item) = self.get(key) else {
+            return Vec::new();
+        };
+        let DeValue::Array(elements) = item.value.get_ref() else {
+            return Vec::new();
+        };
+        let name = format!("{}[]", join(&self.name, key));
+        let elements = elements.iter().enumerate();
+        let tables = elements.filter_map(|(i, value)| match value.get_ref() {
+            DeValue::Table(table) => Some(Section {
+                place: item.element(i, value).place,
+                name: name.clone(),
+                table: Some(table),
+            }),
+            _ => None,
+        });
+        tables.collect()
+    }
+}
+
+/// A value of the document.
+pub(super) struct Item<'a> {
+    pub(super) place: Place<'a>,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+impl<'a> Item<'a> {
+    fn element(&self, index: usize, value: &'a Spanned<DeValue<'a>>) -> Item<'a> {
+        Item {
+            place: Place {
+                report: self.place.report,
+                at: value.span().start,
+                key: format!("{}[{index}]", self.place.key),
+            },
+            value,
+        }
+    }
+
+    fn wrong_type(&self, wanted: &str) {
+        let found = match self.value.get_ref() {
+            DeValue::String(text) => format!("the string \"{}\"", excerpt(text)),
+            DeValue::Integer(number) => format!("the number {}", excerpt(&number.to_string())),
+            DeValue::Float(number) => format!("the number {}", excerpt(&number.to_string())),
+            DeValue::Boolean(value) => value.to_string(),
+            DeValue::Datetime(_) => "a date".to_owned(),
+            DeValue::Array(_) => "an array".to_owned(),
+            DeValue::Table(_) => "a table".to_owned(),
+        };
+        self.place.error(format!("{found} found; write {wanted}"));
+    }
+
+    /// The text of a string; `example` is what a correct value looks like, with its quotes.
+    pub(super) fn text(&self, example: &str) -> Option<&'a str> {
+        match self.value.get_ref() {
+            DeValue::String(text) => Some(text),
+            _ => {
+                self.wrong_type(&format!("a string, for example {example}"));
+                None
+            }
+        }
+    }
+
+    /// A string that `parse` understands; its error is the message.
+    pub(super) fn parse<T>(
+        &self,
+        example: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match parse(self.text(example)?) {
+            Ok(value) => Some(value),
+            Err(message) => {
+                self.place.error(message);
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let list = || {
+            let quoted: Vec<_> = words.iter().map(|(w, _)| format!("\"{w}\"")).collect();
+            match quoted.split_last() {
+                Some((last, rest)) if !rest.is_empty() => {
+                    format!("{} or {last}", rest.join(", "))
+                }
+                _ => quoted.concat(),
+            }
+        };
+        let DeValue::String(text) = self.value.get_ref() else {
+            self.wrong_type(&list());
+            return None;
+        };
+        let found = words.iter().find(|(word, _)| *word == text.as_ref());
+        if found.is_none() {
+            let text = excerpt(text);
+            self.place
+                .error(format!("\"{text}\" is unknown; write {}", list()));
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    pub(super) fn boolean(&self) -> Option<bool> {
+        match self.value.get_ref() {
+            DeValue::Boolean(value) => Some(*value),
+            _ => {
+                self.wrong_type("true or false");
+                None
+            }
+        }
+    }
+
+    /// An integer within `range`.
+    pub(super) fn number<T>(&self, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: TryFrom<i64> + PartialOrd + std::fmt::Display,
+    {
+        let wanted = format!("a number from {} to {}", range.start(), range.end());
+        let DeValue::Integer(number) = self.value.get_ref() else {
+            self.wrong_type(&wanted);
+            return None;
+        };
+        let value = i64::from_str_radix(number.as_str(), number.radix()).ok();
+        let value = value.and_then(|v| T::try_from(v).ok());
+        let value = value.filter(|v| range.contains(v));
+        if value.is_none() {
+            let number = excerpt(&number.to_string());
+            self.place
+                .error(format!("{number} is out of range; write {wanted}"));
+        }
+        value
+    }
+
+    /// Whether the value is the given word, for keys that take a word or something else.
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        matches!(self.value.get_ref(), DeValue::String(text) if text == word)
+    }
+
+    /// The elements of an array; `example` is what a correct value looks like.
+    pub(super) fn elements(&self, example: &str) -> Option<Vec<Item<'a>>> {
+        let DeValue::Array(values) = self.value.get_ref() else {
+            self.wrong_type(&format!("an array, for example {example}"));
+            return None;
+        };
+        let elements = values.iter().enumerate();
+        Some(elements.map(|(i, v)| self.element(i, v)).collect())
+    }
+}
+
+/// `text`, shortened and without control characters, for quoting in a message.
+pub(super) fn excerpt(text: &str) -> String {
+    let mut short: String = text
+        .chars()
+        .take(EXCERPT)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    if text.chars().nth(EXCERPT).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
+}

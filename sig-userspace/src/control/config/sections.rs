@@ -1,0 +1,477 @@
+//! All sections but the remotes: values, defaults, ranges.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::model::{
+    Dataplane, Gateway, Limits, Log, LogFormat, LogLevel, Pin, Tunnel, Wish, XdpMode,
+};
+use super::read::{Item, Place, Section, excerpt};
+use super::{DEFAULT_DATA_PORT, values};
+
+const DEFAULT_CTRL_PORT: u16 = 30256;
+const DEFAULT_PROBE_PORT: u16 = 30856;
+
+/// Longest path of a Unix socket (`sun_path` without its terminator).
+const LONGEST_SOCKET_PATH: usize = 107;
+
+const WISHES: [(&str, Wish); 3] = [
+    ("auto", Wish::Auto),
+    ("never", Wish::Never),
+    ("require", Wish::Require),
+];
+
+/// A section's value with the places that checks of the whole file point at.
+pub(super) struct Placed<'a, T> {
+    pub(super) value: T,
+    pub(super) place: Place<'a>,
+}
+
+/// The value of an optional key: `Some(default)` when absent, `None` when wrong.
+fn or<'a, T>(
+    section: &Section<'a>,
+    key: &'static str,
+    default: T,
+    read: impl FnOnce(&Item<'a>) -> Option<T>,
+) -> Option<T> {
+    section.get(key).map_or(Some(default), |item| read(&item))
+}
+
+/// An array whose elements are all read, also after a wrong one.
+pub(super) fn list<'a, T>(
+    item: &Item<'a>,
+    example: &str,
+    read: impl Fn(&Item<'a>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let elements = item.elements(example)?;
+    let values: Vec<Option<T>> = elements.iter().map(read).collect();
+    values.into_iter().collect()
+}
+
+fn time(item: &Item<'_>, from: Duration, to: Duration) -> Option<Duration> {
+    let (least, most) = (values::show_duration(from), values::show_duration(to));
+    item.parse(&format!("\"{least}\""), |text| {
+        let value = values::duration(text)?;
+        if value < from || value > to {
+            return Err(format!(
+                "\"{text}\" is out of range; write a duration from \"{least}\" to \"{most}\""
+            ));
+        }
+        Ok(value)
+    })
+}
+
+fn bytes(item: &Item<'_>, from_mib: u64, to_mib: u64) -> Option<u64> {
+    item.parse("\"64MiB\"", |text| {
+        let value = values::size(text)?;
+        if value < from_mib << 20 || value > to_mib << 20 {
+            return Err(format!(
+                "\"{text}\" is out of range; write a size from \"{from_mib}MiB\" to \"{to_mib}MiB\""
+            ));
+        }
+        Ok(value)
+    })
+}
+
+/// `[log.console]`.
+pub(super) fn log(root: &Section<'_>) -> Option<Log> {
+    let console = root.section("log").section("console");
+    let level = or(&console, "level", LogLevel::Info, |item| {
+        item.choice(&[
+            ("error", LogLevel::Error),
+            ("warn", LogLevel::Warn),
+            ("info", LogLevel::Info),
+            ("debug", LogLevel::Debug),
+            ("trace", LogLevel::Trace),
+        ])
+    });
+    let format = or(&console, "format", LogFormat::Human, |item| {
+        let text = item.text("\"human\"")?;
+        if text.eq_ignore_ascii_case("json") {
+            return Some(LogFormat::Json);
+        }
+        if !text.eq_ignore_ascii_case("human") {
+            let text = excerpt(text);
+            item.place
+                .warn(format!("\"{text}\" is unknown and means \"human\""));
+        }
+        Some(LogFormat::Human)
+    });
+    if let Some(item) = console.get("stacktrace_level") {
+        item.text("\"none\"");
+        item.place.warn("ignored: log lines carry no stack traces");
+    }
+    if let Some(item) = console.get("disable_caller") {
+        item.boolean();
+        item.place.warn("ignored: log lines name no callers");
+    }
+    Some(Log {
+        level: level?,
+        format: format?,
+    })
+}
+
+/// `[gateway]`.
+pub(super) fn gateway<'a>(root: &Section<'a>) -> Option<Placed<'a, Gateway>> {
+    let section = root.section("gateway");
+    let id = or(&section, "id", "gateway".to_owned(), |item| {
+        item.parse("\"gateway\"", |text| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+            if text.is_empty()
+                || text.len() > 64
+                || !text.bytes().all(plain)
+                || text.starts_with('.')
+            {
+                return Err(format!(
+                    "\"{}\" is not usable as a file name; write 1 to 64 letters, digits, \
+                     '-', '_' or '.', not starting with '.'",
+                    excerpt(text)
+                ));
+            }
+            Ok(text.to_owned())
+        })
+    });
+    let isd_as = section
+        .require(
+            "isd_as",
+            "the AS of this gateway, for example isd_as = \"1-ff00:0:110\"",
+        )
+        .and_then(|item| super::remote::isd_as(&item));
+    let prefixes = match section.get("prefixes") {
+        Some(item) => list(&item, "[\"10.1.0.0/24\"]", |element| {
+            element.parse("\"10.1.0.0/24\"", values::prefix)
+        }),
+        None => Some(Vec::new()),
+    };
+    let data_addr = own_addresses(&section);
+    let socket = section.get("status_socket");
+    let status_socket = match (&socket, &id) {
+        (Some(item), _) => item.parse("\"/run/sig/gateway.sock\"", |text| {
+            if text.is_empty() || text.len() > LONGEST_SOCKET_PATH || text.contains('\0') {
+                return Err(format!(
+                    "not usable as a Unix socket; write a path of 1 to {LONGEST_SOCKET_PATH} bytes"
+                ));
+            }
+            Ok(PathBuf::from(text))
+        }),
+        (None, Some(id)) => Some(PathBuf::from(format!("/run/sig/{id}.sock"))),
+        (None, None) => None,
+    };
+    Some(Placed {
+        value: Gateway {
+            id: id?,
+            isd_as: isd_as?,
+            data_addr: data_addr?,
+            prefixes: prefixes?,
+            status_socket: status_socket?,
+        },
+        place: section.place,
+    })
+}
+
+/// The address of the data plane. As in the reference, an empty host means that of `ctrl_addr`.
+fn own_addresses(section: &Section<'_>) -> Option<SocketAddr> {
+    let read = |key, default_port| {
+        section.get(key).map(|item| {
+            let example = format!("\"192.0.2.10:{default_port}\"");
+            item.parse(&example, |text| {
+                let (host, port) = values::address(text, default_port)?;
+                host.map_or(Ok(()), values::unicast)?;
+                Ok((host, port))
+            })
+        })
+    };
+    let ctrl = read("ctrl_addr", DEFAULT_CTRL_PORT);
+    let data = read("data_addr", DEFAULT_DATA_PORT);
+    let probe = read("probe_addr", DEFAULT_PROBE_PORT);
+    let ctrl_host = ctrl.flatten().and_then(|(host, _)| host);
+
+    let (host, port) = data.unwrap_or(Some((None, DEFAULT_DATA_PORT)))?;
+    let Some(ip) = host.or(ctrl_host) else {
+        // A wrong ctrl_addr is reported already and may hold the host.
+        if ctrl != Some(None) {
+            let place = match section.get("data_addr") {
+                Some(item) => item.place,
+                None => section.place.below("data_addr"),
+            };
+            place.error(
+                "no address; write the address of this host in its AS, \
+                 for example data_addr = \"192.0.2.10:30056\"",
+            );
+        }
+        return None;
+    };
+    let data = SocketAddr::new(ip, port);
+    for (key, other) in [("ctrl_addr", ctrl), ("probe_addr", probe)] {
+        let Some(Some((host, port))) = other else {
+            continue;
+        };
+        if SocketAddr::new(host.or(ctrl_host).unwrap_or(ip), port) == data
+            && let Some(item) = section.get(key)
+        {
+            item.place
+                .error(format!("{data} is data_addr already; write another port"));
+        }
+    }
+    Some(data)
+}
+
+/// `[tunnel]`.
+pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
+    let section = root.section("tunnel");
+    let name = or(&section, "name", "sig".to_owned(), |item| {
+        item.parse("\"sig\"", values::interface)
+    });
+    let mtu = or(&section, "mtu", 1500, |item| item.number(1280..=9000));
+    let src_ipv4 = or(&section, "src_ipv4", None, |item| {
+        item.parse("\"192.0.2.10\"", |text| match source(text)? {
+            IpAddr::V4(ip) => Ok(Some(ip)),
+            IpAddr::V6(ip) => Err(format!("{ip} is IPv6; write it as src_ipv6")),
+        })
+    });
+    let src_ipv6 = or(&section, "src_ipv6", None, |item| {
+        item.parse("\"2001:db8::10\"", |text| match source(text)? {
+            IpAddr::V6(ip) => Ok(Some(ip)),
+            IpAddr::V4(ip) => Err(format!("{ip} is IPv4; write it as src_ipv4")),
+        })
+    });
+    Some(Placed {
+        value: Tunnel {
+            name: name?,
+            mtu: mtu?,
+            src_ipv4: src_ipv4?,
+            src_ipv6: src_ipv6?,
+        },
+        place: section.place,
+    })
+}
+
+fn source(text: &str) -> Result<IpAddr, String> {
+    let ip = text
+        .parse()
+        .map_err(|_| format!("\"{}\" is not an IP address", excerpt(text)))?;
+    values::unicast(ip).map(|()| ip)
+}
+
+/// `[dataplane]`.
+pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>> {
+    let section = root.section("dataplane");
+    let underlay = or(&section, "underlay", None, |item| {
+        if item.is_word("auto") {
+            return Some(None);
+        }
+        item.parse("\"eth0\"", values::interface).map(Some)
+    });
+    let lan = or(&section, "lan", Vec::new(), |item| {
+        list(item, "[\"eth1\"]", |element| {
+            element.parse("\"eth1\"", values::interface)
+        })
+    });
+    let workers = or(&section, "workers", 1, |item| item.number(1..=64));
+    let mode = or(&section, "mode", XdpMode::Auto, |item| {
+        item.choice(&[
+            ("auto", XdpMode::Auto),
+            ("native", XdpMode::Native),
+            ("generic", XdpMode::Generic),
+        ])
+    });
+    let zero_copy = or(&section, "zero_copy", Wish::Auto, |i| i.choice(&WISHES));
+    let ring_size = or(&section, "ring_size", 2048, |item| {
+        let size: u32 = item.number(64..=32768)?;
+        if !size.is_power_of_two() {
+            let above = size.next_power_of_two();
+            item.place.error(format!(
+                "{size} is not a power of two; write {} or {above}",
+                above / 2
+            ));
+            return None;
+        }
+        Some(size)
+    });
+    let chunks = or(&section, "chunks", None, |item| {
+        if item.is_word("auto") {
+            return Some(None);
+        }
+        item.number(1024..=1_048_576).map(Some)
+    });
+    let huge_pages = or(&section, "huge_pages", Wish::Auto, |i| i.choice(&WISHES));
+    let busy_poll = or(&section, "busy_poll", false, Item::boolean);
+    let pin = or(&section, "pin", Pin::Auto, |item| {
+        if item.is_word("auto") {
+            return Some(Pin::Auto);
+        }
+        if item.is_word("never") {
+            return Some(Pin::Never);
+        }
+        let cpus = list(item, "[2, 3], or \"auto\" or \"never\"", |element| {
+            element.number(0..=8191)
+        })?;
+        Some(Pin::Cpus(cpus))
+    });
+    let verify_checksums = or(&section, "verify_checksums", true, Item::boolean);
+    let reorder_frames = or(&section, "reorder_frames", 32, |i| i.number(0..=1024));
+    let reorder_wait = or(&section, "reorder_wait", Duration::from_millis(1), |item| {
+        time(item, Duration::ZERO, Duration::from_secs(1))
+    });
+    let limits = limits(&section.section("limits"));
+    Some(Placed {
+        value: Dataplane {
+            underlay: underlay?,
+            lan: lan?,
+            workers: workers?,
+            mode: mode?,
+            zero_copy: zero_copy?,
+            ring_size: ring_size?,
+            chunks: chunks?,
+            huge_pages: huge_pages?,
+            busy_poll: busy_poll?,
+            pin: pin?,
+            verify_checksums: verify_checksums?,
+            reorder_frames: reorder_frames?,
+            reorder_wait: reorder_wait?,
+            limits: limits?,
+        },
+        place: section.place,
+    })
+}
+
+fn limits(section: &Section<'_>) -> Option<Limits> {
+    const MS: Duration = Duration::from_millis(1);
+    let streams = or(section, "streams_per_remote", 64, |i| i.number(1..=4096));
+    let per_remote = or(section, "reassembly_per_remote", 4 << 20, |item| {
+        bytes(item, 1, 1024)
+    });
+    let total = or(section, "reassembly_total", 64 << 20, |item| {
+        bytes(item, 1, 65536)
+    });
+    let packet_timeout = or(section, "reassembly_timeout", 1000 * MS, |item| {
+        time(item, 10 * MS, 60_000 * MS)
+    });
+    let stream_timeout = or(section, "stream_timeout", 60_000 * MS, |item| {
+        time(item, 1000 * MS, 3_600_000 * MS)
+    });
+    if let (Some(per_remote), Some(total)) = (per_remote, total)
+        && per_remote > total
+    {
+        let place = section
+            .get("reassembly_per_remote")
+            .map_or_else(|| section.place.clone(), |item| item.place);
+        place.error(format!(
+            "one remote may hold more ({} MiB) than reassembly_total allows ({} MiB); \
+             lower it or raise reassembly_total",
+            per_remote >> 20,
+            total >> 20
+        ));
+    }
+    Some(Limits {
+        streams_per_remote: streams?,
+        reassembly_per_remote: per_remote?,
+        reassembly_total: total?,
+        reassembly_timeout: packet_timeout?,
+        stream_timeout: stream_timeout?,
+    })
+}
+
+/// Keys of the reference that are read, so that its files work, and named in the warnings.
+pub(super) fn without_effect(root: &Section<'_>) {
+    let features = root.section("features");
+    for key in [
+        "appropriate_digest_algorithm",
+        "experimental_scmp_authentication",
+    ] {
+        if let Some(item) = features.get(key)
+            && item.boolean() == Some(true)
+        {
+            item.place.warn("ignored: the gateway has no such feature");
+        }
+    }
+    let rpc = root.section("rpc");
+    for key in ["client_protocol", "server_protocol"] {
+        if let Some(item) = rpc.get(key) {
+            item.choice(&[("all", ()), ("grpc", ()), ("connectrpc", ())]);
+            item.place
+                .warn("not implemented yet: the gateway makes and serves no RPCs");
+        }
+    }
+    let sciond = root.section("sciond_connection");
+    if let Some(item) = sciond.get("initial_connect_period") {
+        time(
+            &item,
+            Duration::from_nanos(1),
+            Duration::from_secs(365 * 86400),
+        );
+    }
+    if let Some(item) = sciond.get("fake_data") {
+        item.text("\"\"");
+    }
+    let address = sciond.get("address");
+    let address = address.map(|item| item.parse("\"127.0.0.1:30255\"", listen_address));
+    if sciond.is_present() && address != Some(None) {
+        sciond.place.warn(
+            "not implemented yet: no daemon is asked, remotes and paths come from [[remote]]",
+        );
+    }
+    let http = [
+        (
+            "metrics",
+            "prometheus",
+            "metrics are not served; use \"sig status\"",
+        ),
+        (
+            "api",
+            "addr",
+            "the management API is not served; use \"sig status\"",
+        ),
+    ];
+    for (section, key, why) in http {
+        if let Some(item) = root.section(section).get(key)
+            && let Some(text) = item.text("\"127.0.0.1:30456\"")
+            && !text.is_empty()
+        {
+            match listen_address(text) {
+                Ok(()) => item.place.warn(format!("not implemented yet: {why}")),
+                Err(message) => item.place.error(message),
+            }
+        }
+    }
+    let gateway = root.section("gateway");
+    let unused = [
+        (
+            "traffic_policy_file",
+            "not implemented yet: the file is not read, remotes come from [[remote]]",
+        ),
+        (
+            "ip_routing_policy_file",
+            "not implemented yet: the file is not read, prefixes come from [gateway] and [[remote]]",
+        ),
+    ];
+    for (key, why) in unused {
+        if let Some(item) = gateway.get(key)
+            && let Some(text) = item.text("\"/etc/scion/traffic.policy\"")
+            && !text.is_empty()
+        {
+            item.place.warn(why);
+        }
+    }
+    for (key, what) in [
+        ("ctrl_addr", "prefixes are not exchanged"),
+        ("probe_addr", "probes are not answered"),
+    ] {
+        if let Some(item) = gateway.get(key) {
+            item.place.warn(format!("not implemented yet: {what}"));
+        }
+    }
+}
+
+/// `host:port` of a server; the host may be a name or empty.
+fn listen_address(text: &str) -> Result<(), String> {
+    let port = text.rsplit_once(':').map(|(_, port)| port);
+    match port.map(str::parse::<u16>) {
+        Some(Ok(port)) if port != 0 => Ok(()),
+        _ => Err(format!(
+            "\"{}\" is not an address with a port; write host:port, for example \"127.0.0.1:30456\"",
+            excerpt(text)
+        )),
+    }
+}

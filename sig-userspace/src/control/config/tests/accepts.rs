@@ -1,0 +1,240 @@
+//! Files that are right, some with a warning.
+
+use super::*;
+use std::time::Duration;
+
+#[test]
+fn the_small_file_with_every_default_filled_in() {
+    let config = good(SMALL);
+    assert_eq!(config.gateway.id, "gateway");
+    assert_eq!(config.gateway.isd_as, "1-ff00:0:110".parse().unwrap());
+    assert_eq!(config.gateway.data_addr, "10.10.0.2:30056".parse().unwrap());
+    assert_eq!(
+        config.gateway.status_socket,
+        FilePath::new("/run/sig/gateway.sock")
+    );
+    assert_eq!(
+        (config.tunnel.name.as_str(), config.tunnel.mtu),
+        ("sig", 1500)
+    );
+    assert_eq!(
+        config.dataplane,
+        Dataplane {
+            underlay: None,
+            lan: vec![],
+            workers: 1,
+            mode: XdpMode::Auto,
+            zero_copy: Wish::Auto,
+            ring_size: 2048,
+            chunks: None,
+            huge_pages: Wish::Auto,
+            busy_poll: false,
+            pin: Pin::Auto,
+            verify_checksums: true,
+            reorder_frames: 32,
+            reorder_wait: Duration::from_millis(1),
+            limits: Limits {
+                streams_per_remote: 64,
+                reassembly_per_remote: 4 << 20,
+                reassembly_total: 64 << 20,
+                reassembly_timeout: Duration::from_secs(1),
+                stream_timeout: Duration::from_secs(60),
+            },
+        }
+    );
+    let [remote] = &config.remotes[..] else {
+        panic!("one remote")
+    };
+    assert_eq!(remote.gateway, "10.11.0.2:30056".parse().unwrap());
+    assert_eq!(remote.session, 0);
+    let [path] = &remote.paths[..] else {
+        panic!("one path")
+    };
+    assert_eq!(
+        (path.name.as_str(), path.raw.len(), path.source_port),
+        ("0", 36, 30056)
+    );
+    assert_eq!(
+        remote.frame_len(config.gateway.data_addr.ip(), path),
+        1472 - 12 - 24 - 36 - 8
+    );
+    assert_eq!(config.warnings(), []);
+    assert_eq!(config.path_count(), 1);
+}
+
+#[test]
+fn the_sample_without_a_warning() {
+    assert_eq!(warnings(SAMPLE), Vec::<String>::new());
+}
+
+#[test]
+fn the_sample_with_every_default_written_out() {
+    let mut text = String::new();
+    for line in SAMPLE.lines() {
+        let default = line
+            .strip_prefix('#')
+            .filter(|l| l.starts_with(char::is_alphabetic));
+        let default = default.filter(|l| !l.starts_with("file ="));
+        text += default.unwrap_or(line);
+        text.push('\n');
+    }
+    let mut written = good(&text);
+    let sample = good(SAMPLE);
+    // These two have an example instead of a default.
+    written.tunnel.src_ipv4 = None;
+    written.tunnel.src_ipv6 = None;
+    assert_eq!(written, sample);
+}
+
+#[test]
+fn the_references_own_file_with_honest_warnings() {
+    let text = r#"[gateway]
+isd_as = "1-ff00:0:110"
+id = "sig-1"
+traffic_policy_file = "/etc/scion/gateway.json"
+ip_routing_policy_file = "/etc/scion/routing.policy"
+ctrl_addr = "192.0.2.10:30256"
+data_addr = "192.0.2.10:30056"
+probe_addr = "192.0.2.10:30856"
+[tunnel]
+name = "sig"
+src_ipv4 = "192.0.2.10"
+[sciond_connection]
+address = "127.0.0.1:30255"
+[metrics]
+prometheus = "127.0.0.1:30456"
+"#;
+    assert_eq!(
+        warnings(text),
+        [
+            "gateway.toml:1: no [[remote]]: the gateway has nobody to talk to; \
+             \"sig config sample\" shows one",
+            "gateway.toml:4: gateway.traffic_policy_file: not implemented yet: \
+             the file is not read, remotes come from [[remote]]",
+            "gateway.toml:5: gateway.ip_routing_policy_file: not implemented yet: \
+             the file is not read, prefixes come from [gateway] and [[remote]]",
+            "gateway.toml:6: gateway.ctrl_addr: not implemented yet: \
+             prefixes are not exchanged",
+            "gateway.toml:8: gateway.probe_addr: not implemented yet: \
+             probes are not answered",
+            "gateway.toml:12: sciond_connection: not implemented yet: \
+             no daemon is asked, remotes and paths come from [[remote]]",
+            "gateway.toml:15: metrics.prometheus: not implemented yet: \
+             metrics are not served; use \"sig status\"",
+        ]
+    );
+}
+
+#[test]
+fn every_key_of_the_reference() {
+    let text = format!(
+        r#"{SMALL}
+[features]
+appropriate_digest_algorithm = true
+experimental_scmp_authentication = false
+[log.console]
+level = "debug"
+format = "JSON"
+stacktrace_level = "none"
+disable_caller = true
+[api]
+addr = "127.0.0.1:31156"
+[rpc]
+client_protocol = "grpc"
+server_protocol = "all"
+[sciond_connection]
+initial_connect_period = "20s"
+fake_data = ""
+"#
+    );
+    let config = good(&text);
+    assert_eq!(
+        (config.log.level, config.log.format),
+        (LogLevel::Debug, LogFormat::Json)
+    );
+    assert_eq!(config.warnings().len(), 7);
+}
+
+#[test]
+fn an_own_address_from_ctrl_addr_as_the_reference_does() {
+    let text = SMALL.replacen(
+        "data_addr = \"10.10.0.2\"",
+        "data_addr = \":40056\"\nctrl_addr = \"10.10.0.2\"",
+        1,
+    );
+    assert_eq!(
+        good(&text).gateway.data_addr,
+        "10.10.0.2:40056".parse().unwrap()
+    );
+}
+
+#[test]
+fn an_empty_path_within_the_own_as() {
+    let local = SMALL.replacen("1-ff00:0:111", "1-ff00:0:110", 1).replacen(
+        "10.10.0.1:30042",
+        "10.11.0.2:30056",
+        1,
+    );
+    let raw = local.lines().find(|l| l.starts_with("raw")).unwrap();
+    for instead in [
+        "raw = \"\"",
+        "path_type = \"empty\"",
+        "path_type = \"empty\"\nraw = \"\"",
+    ] {
+        let config = good(&local.replacen(raw, instead, 1));
+        assert_eq!(config.remotes[0].paths[0].raw, b"");
+    }
+}
+
+#[test]
+fn a_path_file_in_hexadecimal_or_raw() {
+    let inline = good(SMALL);
+    let raw = &inline.remotes[0].paths[0].raw;
+    let hex: String = raw.iter().map(|b| format!("{b:02x}\n")).collect();
+    let files = HashMap::from([("a.path", raw.clone()), ("b.path", hex.into_bytes())]);
+    let line = SMALL.lines().find(|l| l.starts_with("raw")).unwrap();
+    for name in ["a.path", "b.path"] {
+        let text = SMALL.replacen(line, &format!("file = \"{name}\""), 1);
+        let config = check(&text, "gateway.toml", &|path: &FilePath| {
+            Ok(files[path.to_str().unwrap()].clone())
+        });
+        assert_eq!(config.unwrap().remotes, inline.remotes);
+    }
+}
+
+#[test]
+fn ipv6_throughout() {
+    let text = SMALL
+        .replacen("10.10.0.2", "fd00:10::2", 1)
+        .replacen("10.11.0.2", "[fd00:11::2]:30056", 1)
+        .replacen("10.10.0.1:30042", "[fd00:10::1]:30042", 1);
+    let config = good(&text);
+    let remote = &config.remotes[0];
+    assert_eq!(
+        remote.frame_len(config.gateway.data_addr.ip(), &remote.paths[0]),
+        1472 - 12 - 48 - 36 - 8
+    );
+}
+
+#[test]
+fn a_default_route_with_a_warning() {
+    assert_eq!(
+        warnings(&SMALL.replacen("10.2.0.0/24", "0.0.0.0/0", 1)),
+        [
+            "gateway.toml:9: remote[0].prefixes[0]: 0.0.0.0/0 sends everything without a better \
+          route through the tunnel; make sure that the underlay and your own access have more \
+          specific routes"
+        ]
+    );
+}
+
+#[test]
+fn nested_prefixes_with_a_warning() {
+    assert_eq!(
+        warnings(&SMALL.replacen("10.2.0.0/24", "10.1.0.128/25", 1)),
+        [
+            "gateway.toml:9: remote[0].prefixes[0]: 10.1.0.128/25 overlaps 10.1.0.0/24, which is \
+          served here; the longer prefix wins, check that 10.1.0.0/24 is meant to be that large"
+        ]
+    );
+}

@@ -1,0 +1,74 @@
+//! What an operator sees for a right and for a wrong file.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path as FilePath;
+
+use super::keys;
+use super::*;
+
+mod accepts;
+mod refuses;
+
+/// The smallest useful file; tests append to it or replace in it.
+const SMALL: &str = r#"[gateway]
+isd_as = "1-ff00:0:110"
+data_addr = "10.10.0.2"
+prefixes = ["10.1.0.0/24"]
+
+[[remote]]
+isd_as = "1-ff00:0:111"
+gateway = "10.11.0.2"
+prefixes = ["10.2.0.0/24", "fd00:2::/64"]
+[[remote.path]]
+raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
+next_hop = "10.10.0.1:30042"
+mtu = 1472
+"#;
+
+fn no_files(_: &FilePath) -> io::Result<Vec<u8>> {
+    Err(io::Error::from(io::ErrorKind::NotFound))
+}
+
+fn read(text: &str) -> Result<Config, Errors> {
+    check(text, "gateway.toml", &no_files)
+}
+
+fn good(text: &str) -> Config {
+    read(text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// The messages for a wrong file, one per line.
+fn errors(text: &str) -> String {
+    read(text).expect_err("the file is wrong").to_string()
+}
+
+/// The messages after one change to the small file.
+fn errors_after(from: &str, to: &str) -> String {
+    assert!(SMALL.contains(from), "{from}");
+    errors(&SMALL.replacen(from, to, 1))
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    good(text)
+        .warnings()
+        .iter()
+        .map(Problem::to_string)
+        .collect()
+}
+
+#[test]
+fn the_sample_names_every_key() {
+    for (section, keys) in keys::SECTIONS {
+        for key in *keys {
+            let path = if section.is_empty() {
+                (*key).to_owned()
+            } else {
+                format!("{section}.{key}")
+            };
+            let named = SAMPLE.contains(&format!("{key} = "))
+                || SAMPLE.contains(&format!("[{}", path.replace("[]", "")));
+            assert!(named, "{path}");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The notations of single values: durations, sizes, addresses, prefixes, names. Every error says
+//! what to write instead.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::read::excerpt;
+
+/// A number with one unit of `y w d h m s ms us µs ns`, as in the reference's configuration.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || {
+        format!(
+            "\"{}\" is not a duration; write a whole number with one unit of \
+             y, w, d, h, m, s, ms, us, ns, for example \"500ms\"",
+            excerpt(text)
+        )
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let nanoseconds: u64 = match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        "w" => 7 * 86_400_000_000_000,
+        "y" => 365 * 86_400_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let total = number.checked_mul(nanoseconds).ok_or_else(wrong)?;
+    Ok(Duration::from_nanos(total))
+}
+
+/// A duration for a message: the largest unit that needs no fraction.
+pub(super) fn show_duration(duration: Duration) -> String {
+    let nanoseconds = duration.as_nanos();
+    for (unit, name) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
+        if nanoseconds.is_multiple_of(unit) {
+            return format!("{}{name}", nanoseconds / unit);
+        }
+    }
+    format!("{nanoseconds}ns")
+}
+
+/// A number of bytes with one unit of `KiB MiB GiB`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!(
+            "\"{}\" is not a size; write a whole number with one unit of \
+             KiB, MiB, GiB, for example \"64MiB\"",
+            excerpt(text)
+        )
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let bytes: u64 = match unit.trim_start() {
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(bytes).ok_or_else(wrong)
+}
+
+/// Host and port of an address, the port replaced by `default_port` where it is absent or 0, as in
+/// the reference. The host is `None` where it is empty.
+pub(super) fn address(text: &str, default_port: u16) -> Result<(Option<IpAddr>, u16), String> {
+    let wrong = || {
+        format!(
+            "\"{}\" is not an address; write IP:port, for example \
+             \"192.0.2.10:{default_port}\" or \"[2001:db8::10]:{default_port}\"",
+            excerpt(text)
+        )
+    };
+    // An IPv6 address without brackets has no port: its last group could not be told from one.
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok((Some(ip), default_port));
+    }
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
+        if port.is_empty() {
+            (host, "")
+        } else {
+            (host, port.strip_prefix(':').ok_or_else(wrong)?)
+        }
+    } else {
+        let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+        if host.contains(':') {
+            return Err(wrong());
+        }
+        (host, port)
+    };
+    let port = match port {
+        "" => default_port,
+        digits if digits.bytes().all(|b| b.is_ascii_digit()) => digits
+            .parse()
+            .map_err(|_| format!("port {} is out of range; write 1 to 65535", excerpt(digits)))?,
+        _ => return Err(wrong()),
+    };
+    let port = if port == 0 { default_port } else { port };
+    if host.is_empty() {
+        return Ok((None, port));
+    }
+    match host.parse() {
+        Ok(ip) => Ok((Some(ip), port)),
+        Err(_) if is_host_name(host) => Err(format!(
+            "\"{}\" is a host name, which is not resolved; write its IP address",
+            excerpt(host)
+        )),
+        Err(_) => Err(wrong()),
+    }
+}
+
+/// A full `IP:port`.
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => {
+            Err("port 0 cannot be sent to; write the router's port".to_owned())
+        }
+        Ok(address) => unicast(address.ip()).map(|()| address),
+        Err(_) if text.parse::<IpAddr>().is_ok() => {
+            let text = if text.contains(':') {
+                format!("[{text}]")
+            } else {
+                text.to_owned()
+            };
+            Err(format!(
+                "no port; write the port of the router too, for example \"{text}:30042\""
+            ))
+        }
+        Err(_) => Err(format!(
+            "\"{}\" is not an address; write IP:port, for example \"192.0.2.1:30042\"",
+            excerpt(text)
+        )),
+    }
+}
+
+/// Refuses addresses that no single host has.
+pub(super) fn unicast(ip: IpAddr) -> Result<(), String> {
+    let kind = match ip {
+        _ if ip.is_unspecified() => "the unspecified address",
+        _ if ip.is_multicast() => "a multicast address",
+        IpAddr::V4(Ipv4Addr::BROADCAST) => "the broadcast address",
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
+            let v4 = v6.to_canonical();
+            return Err(format!("{ip} is an IPv4 address; write {v4}"));
+        }
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
+        _ => return Ok(()),
+    };
+    Err(format!("{ip} is {kind}; write the address of one host"))
+}
+
+/// A prefix in canonical form: nothing set beyond its length.
+pub(super) fn prefix(text: &str) -> Result<IpNet, String> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        let host = IpNet::from(ip);
+        return Err(format!("\"{text}\" has no prefix length; write \"{host}\""));
+    }
+    let net: IpNet = text.parse().map_err(|_| {
+        format!(
+            "\"{}\" is not an IP prefix; write address/length, for example \
+             \"10.2.0.0/24\" or \"2001:db8:2::/64\"",
+            excerpt(text)
+        )
+    })?;
+    if net.trunc() != net {
+        return Err(format!(
+            "\"{net}\" has host bits set; write \"{}\"",
+            net.trunc()
+        ));
+    }
+    let network = net.network();
+    if let IpAddr::V6(v6) = network
+        && let Some(v4) = v6.to_ipv4_mapped()
+        && net.prefix_len() >= 96
+    {
+        let length = net.prefix_len() - 96;
+        return Err(format!(
+            "\"{net}\" is an IPv4 prefix; write \"{v4}/{length}\""
+        ));
+    }
+    let never_routed: [(IpNet, &str); 5] = [
+        (net_v4([224, 0, 0, 0], 4), "multicast"),
+        (net_v4([127, 0, 0, 0], 8), "loopback"),
+        (net_v4([169, 254, 0, 0], 16), "link-local"),
+        (net_v6(0xff00, 8), "multicast"),
+        (net_v6(0xfe80, 10), "link-local"),
+    ];
+    let kind = never_routed
+        .iter()
+        .find(|(range, _)| range.contains(&net))
+        .map(|(_, kind)| *kind)
+        .or((network == IpAddr::V6(Ipv6Addr::LOCALHOST)).then_some("loopback"));
+    match kind {
+        Some(kind) => Err(format!(
+            "\"{net}\" is {kind}, which is never tunnelled; remove it"
+        )),
+        None => Ok(net),
+    }
+}
+
+fn net_v4(octets: [u8; 4], length: u8) -> IpNet {
+    IpNet::new_assert(IpAddr::from(octets), length)
+}
+
+fn net_v6(first: u16, length: u8) -> IpNet {
+    IpNet::new_assert(
+        IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)),
+        length,
+    )
+}
+
+/// Name of a network interface as the kernel takes it.
+pub(super) fn interface(text: &str) -> Result<String, String> {
+    let wrong = if text.is_empty() {
+        "an interface name is empty; write a name, for example \"eth0\"".to_owned()
+    } else if text.len() > 15 {
+        let short: String = text.chars().take(15).collect();
+        let short = excerpt(&short);
+        format!(
+            "\"{}\" is longer than the 15 bytes of an interface name; shorten it, \
+             for example \"{short}\"",
+            excerpt(text)
+        )
+    } else if text == "."
+        || text == ".."
+        || text.contains(|c: char| "/:".contains(c) || c.is_whitespace() || c.is_control())
+    {
+        format!(
+            "\"{}\" is not an interface name; use no slash, colon or space",
+            excerpt(text)
+        )
+    } else {
+        return Ok(text.to_owned());
+    };
+    Err(wrong)
+}
+
+/// Bytes in hexadecimal; white space and `_` between digits are allowed for readability.
+pub(super) fn hex(text: &str) -> Result<Vec<u8>, String> {
+    let mut digits = Vec::with_capacity(text.len());
+    for (i, c) in text.char_indices() {
+        match c.to_digit(16) {
+            Some(digit) => digits.push(digit as u8),
+            None if c.is_ascii_whitespace() || c == '_' => {}
+            None => {
+                let c = excerpt(c.encode_utf8(&mut [0; 4]));
+                return Err(format!(
+                    "\"{c}\" at position {} is not a hexadecimal digit; write only 0-9 and a-f",
+                    i + 1
+                ));
+            }
+        }
+    }
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(format!(
+            "{} hexadecimal digits make no whole number of bytes; one digit is missing or too many",
+            digits.len()
+        ));
+    }
+    Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+fn is_host_name(text: &str) -> bool {
+    text.bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+        && text.bytes().any(|b| b.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_one_unit() {
+        assert_eq!(duration("1ms"), Ok(Duration::from_millis(1)));
+        assert_eq!(duration("20s"), Ok(Duration::from_secs(20)));
+        assert_eq!(duration("2w"), Ok(Duration::from_secs(14 * 86400)));
+        assert_eq!(duration("7µs"), Ok(Duration::from_micros(7)));
+        assert_eq!(
+            duration("1m30s").unwrap_err(),
+            "\"1m30s\" is not a duration; write a whole number with one unit of \
+             y, w, d, h, m, s, ms, us, ns, for example \"500ms\""
+        );
+        for wrong in [
+            "",
+            "5",
+            "ms",
+            "-1s",
+            "1.5s",
+            "99999999999999999999s",
+            "600y",
+        ] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown_as_they_are_written() {
+        for text in ["20s", "500ms", "1us", "1500ns"] {
+            assert_eq!(show_duration(duration(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn sizes_have_a_binary_unit() {
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("4 KiB"), Ok(4096));
+        for wrong in ["", "64", "64MB", "MiB", "99999999999GiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_take_the_default_port() {
+        let host = Some("192.0.2.1".parse().unwrap());
+        let host6 = Some("fd00::1".parse().unwrap());
+        assert_eq!(address("192.0.2.1:5", 7), Ok((host, 5)));
+        assert_eq!(address("192.0.2.1", 7), Ok((host, 7)));
+        assert_eq!(address("192.0.2.1:0", 7), Ok((host, 7)));
+        assert_eq!(address("192.0.2.1:", 7), Ok((host, 7)));
+        assert_eq!(address("[fd00::1]:5", 7), Ok((host6, 5)));
+        assert_eq!(address("[fd00::1]", 7), Ok((host6, 7)));
+        assert_eq!(address("fd00::1", 7), Ok((host6, 7)));
+        assert_eq!(address(":5", 7), Ok((None, 5)));
+        assert_eq!(address("", 7), Ok((None, 7)));
+    }
+
+    #[test]
+    fn wrong_addresses_say_what_to_write() {
+        assert_eq!(
+            address("gw.example.org:5", 7).unwrap_err(),
+            "\"gw.example.org\" is a host name, which is not resolved; write its IP address"
+        );
+        assert_eq!(
+            address("192.0.2.1:70000", 7).unwrap_err(),
+            "port 70000 is out of range; write 1 to 65535"
+        );
+        for wrong in [
+            "[fd00::1",
+            "[fd00::1]5",
+            "192.0.2.1:x",
+            "1.2.3:5",
+            "fd00:::1",
+        ] {
+            assert!(address(wrong, 7).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_canonical_and_routable() {
+        assert_eq!(
+            prefix("10.2.0.1/24").unwrap_err(),
+            "\"10.2.0.1/24\" has host bits set; write \"10.2.0.0/24\""
+        );
+        assert_eq!(
+            prefix("10.2.0.1").unwrap_err(),
+            "\"10.2.0.1\" has no prefix length; write \"10.2.0.1/32\""
+        );
+        assert_eq!(
+            prefix("224.0.0.0/8").unwrap_err(),
+            "\"224.0.0.0/8\" is multicast, which is never tunnelled; remove it"
+        );
+        assert_eq!(
+            prefix("::ffff:10.0.0.0/104").unwrap_err(),
+            "\"::ffff:10.0.0.0/104\" is an IPv4 prefix; write \"10.0.0.0/8\""
+        );
+        for good in [
+            "0.0.0.0/0",
+            "::/0",
+            "10.2.0.0/24",
+            "fd00::/64",
+            "10.2.0.1/32",
+        ] {
+            assert!(prefix(good).is_ok(), "{good}");
+        }
+        for wrong in [
+            "::1/128",
+            "127.0.0.0/8",
+            "fe80::/64",
+            "10.0.0.0/33",
+            "x/8",
+            "",
+        ] {
+            assert!(prefix(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn interface_names_fit_the_kernel() {
+        assert!(interface("enp1s0f0").is_ok());
+        assert_eq!(
+            interface("a-very-long-interface").unwrap_err(),
+            "\"a-very-long-interface\" is longer than the 15 bytes of an interface name; \
+             shorten it, for example \"a-very-long-int\""
+        );
+        for wrong in ["", "a b", "a/b", "..", "a\nb"] {
+            assert!(interface(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_may_be_grouped() {
+        assert_eq!(hex("00 01_fF\n"), Ok(vec![0, 1, 255]));
+        assert_eq!(hex(""), Ok(vec![]));
+        assert_eq!(
+            hex("00x1").unwrap_err(),
+            "\"x\" at position 3 is not a hexadecimal digit; write only 0-9 and a-f"
+        );
+        assert_eq!(
+            hex("001").unwrap_err(),
+            "3 hexadecimal digits make no whole number of bytes; one digit is missing or too many"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! What can only be told from several sections together.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::model::{Dataplane, Gateway, Pin, Tunnel, Wish, XdpMode};
+use super::read::{Place, Section};
+use super::remote::RemoteAt;
+use super::sections::Placed;
+
+/// Compares the sections with each other. Sections that could not be read are left out.
+pub(super) fn check(
+    root: &Section<'_>,
+    gateway: Option<&Placed<'_, Gateway>>,
+    tunnel: Option<&Placed<'_, Tunnel>>,
+    dataplane: Option<&Placed<'_, Dataplane>>,
+    remotes: &[RemoteAt<'_>],
+) {
+    if let Some(dataplane) = dataplane {
+        interfaces(root, tunnel.map(|t| &t.value), &dataplane.value);
+        engine(root, &dataplane.value);
+    }
+    duplicate_remotes(gateway.map(|g| &g.value), remotes);
+    duplicate_prefixes(root, gateway.map(|g| &g.value), remotes);
+    if let Some(gateway) = gateway {
+        loops(&gateway.value, remotes);
+        covered(&gateway.value, remotes);
+        if remotes.is_empty() {
+            root.place.warn(
+                "no [[remote]]: the gateway has nobody to talk to; \"sig config sample\" shows one",
+            );
+        } else if gateway.value.prefixes.is_empty() {
+            gateway.place.warn(
+                "no prefixes: everything that remotes send is refused; \
+                 write the prefixes served here, for example prefixes = [\"10.1.0.0/24\"]",
+            );
+        }
+    }
+}
+
+/// Place of `key` in `section` when it is written, else of the section.
+fn place<'a>(root: &Section<'a>, section: &'static str, key: &'static str) -> Place<'a> {
+    let section = root.section(section);
+    section
+        .get(key)
+        .map_or_else(|| section.place.clone(), |item| item.place)
+}
+
+fn interfaces(root: &Section<'_>, tunnel: Option<&Tunnel>, dataplane: &Dataplane) {
+    let lan_place = || place(root, "dataplane", "lan");
+    for (i, name) in dataplane.lan.iter().enumerate() {
+        if dataplane.lan[..i].contains(name) {
+            lan_place().error(format!("\"{name}\" is there twice; remove one"));
+        }
+        if dataplane.underlay.as_ref() == Some(name) {
+            lan_place().error(format!(
+                "\"{name}\" is the underlay interface too; write the interface towards the IP hosts"
+            ));
+        }
+    }
+    let Some(tunnel) = tunnel else { return };
+    if dataplane.lan.contains(&tunnel.name) || dataplane.underlay.as_ref() == Some(&tunnel.name) {
+        place(root, "tunnel", "name").error(format!(
+            "\"{}\" is an interface of [dataplane] too, but the tunnel device is made anew; \
+             write another name",
+            tunnel.name
+        ));
+    }
+}
+
+fn engine(root: &Section<'_>, dataplane: &Dataplane) {
+    if let Pin::Cpus(cpus) = &dataplane.pin {
+        let place = place(root, "dataplane", "pin");
+        let workers = usize::from(dataplane.workers);
+        if cpus.len() != workers {
+            place.error(format!(
+                "{} CPUs for {workers} workers; write one CPU for each worker",
+                cpus.len()
+            ));
+        }
+        for (i, cpu) in cpus.iter().enumerate() {
+            if cpus[..i].contains(cpu) {
+                place.error(format!(
+                    "CPU {cpu} is there twice; give each worker its own"
+                ));
+            }
+        }
+    }
+    if dataplane.mode == XdpMode::Generic && dataplane.zero_copy == Wish::Require {
+        place(root, "dataplane", "zero_copy").error(
+            "there is no zero copy with mode = \"generic\"; write zero_copy = \"auto\" or another mode",
+        );
+    }
+    if dataplane.reorder_frames > 0 && dataplane.reorder_wait.is_zero() {
+        place(root, "dataplane", "reorder_wait").error(
+            "0 never waits for a late frame; write reorder_frames = 0 to switch reordering off",
+        );
+    }
+}
+
+fn duplicate_remotes(local: Option<&Gateway>, remotes: &[RemoteAt<'_>]) {
+    let mut seen = HashMap::new();
+    for remote in remotes {
+        let (Some(isd_as), Some((gateway, place))) = (remote.isd_as, &remote.gateway) else {
+            continue;
+        };
+        // The source of a frame is all that tells remotes apart; its port is not ours to know.
+        if let Some(first) = seen.insert((isd_as, gateway.ip()), &remote.place) {
+            place.error(format!(
+                "{isd_as},{} is {} (line {}) already; join their prefixes and paths there",
+                gateway.ip(),
+                first.key,
+                first.line()
+            ));
+        }
+        if local.is_some_and(|l| l.isd_as == isd_as && l.data_addr.ip() == gateway.ip()) {
+            place.error(format!(
+                "{isd_as},{} is this gateway itself; remove the remote",
+                gateway.ip()
+            ));
+        }
+    }
+}
+
+fn duplicate_prefixes(root: &Section<'_>, local: Option<&Gateway>, remotes: &[RemoteAt<'_>]) {
+    let mut seen: HashMap<IpNet, String> = HashMap::new();
+    for (i, prefix) in local.iter().flat_map(|l| &l.prefixes).enumerate() {
+        if let Some(first) = seen.insert(*prefix, format!("gateway.prefixes[{i}]")) {
+            place(root, "gateway", "prefixes")
+                .error(format!("{prefix} is {first} and {i}; remove one"));
+        }
+    }
+    for remote in remotes {
+        for (prefix, place) in &remote.prefixes {
+            if let Some(first) = seen.get(prefix) {
+                place.error(format!(
+                    "{prefix} is {first} already; each prefix is in one place, remove one"
+                ));
+            } else {
+                seen.insert(*prefix, place.key.clone());
+            }
+        }
+    }
+}
+
+/// Frames to a remote must not be routed into the tunnel that makes them.
+fn loops(local: &Gateway, remotes: &[RemoteAt<'_>]) {
+    let next_hops = remotes.iter().flat_map(|remote| &remote.next_hops);
+    let mut underlay: Vec<(IpAddr, String)> = next_hops
+        .map(|hop| (hop.ip(), format!("the next hop {}", hop.ip())))
+        .collect();
+    underlay.sort();
+    underlay.dedup();
+    let own = local.data_addr.ip();
+    underlay.insert(0, (own, format!("this gateway's address {own}")));
+    for (prefix, place) in remotes.iter().flat_map(|remote| &remote.prefixes) {
+        if prefix.prefix_len() == 0 {
+            place.warn(format!(
+                "{prefix} sends everything without a better route through the tunnel; \
+                 make sure that the underlay and your own access have more specific routes"
+            ));
+        } else if let Some((_, what)) = underlay.iter().find(|(ip, _)| prefix.contains(ip)) {
+            place.error(format!(
+                "{prefix} contains {what}: frames would be sent into the tunnel itself; \
+                 write prefixes without it"
+            ));
+        }
+    }
+}
+
+/// Prefixes of both sides that contain each other work, longest first, but are seldom meant.
+fn covered(local: &Gateway, remotes: &[RemoteAt<'_>]) {
+    for (prefix, place) in remotes.iter().flat_map(|remote| &remote.prefixes) {
+        if prefix.prefix_len() == 0 {
+            continue;
+        }
+        let overlap =
+            |own: &&IpNet| *own != prefix && (own.contains(prefix) || prefix.contains(*own));
+        if let Some(own) = local.prefixes.iter().find(overlap) {
+            let shorter = if own.contains(prefix) { own } else { prefix };
+            place.warn(format!(
+                "{prefix} overlaps {own}, which is served here; the longer prefix wins, \
+                 check that {shorter} is meant to be that large"
+            ));
+        }
+    }
+}
