@@ -1,0 +1,304 @@
+//! IPv4 (RFC 791).
+
+use super::checksum::{self, Sum};
+use super::{Error, be16, split, split_mut};
+
+/// Bytes of the header without options.
+pub const HEADER_LEN: usize = 20;
+
+/// Flag "don't fragment" in the flags and fragment offset field.
+const DONT_FRAGMENT: u16 = 0x4000;
+/// Flag "more fragments" and the fragment offset: not zero in any fragment.
+const FRAGMENT: u16 = 0x3fff;
+
+/// Whether this flags and fragment offset field is a fragment's.
+#[inline(always)]
+#[must_use]
+pub const fn is_fragment(flags_and_offset: u16) -> bool {
+    flags_and_offset & FRAGMENT != 0
+}
+
+/// An IPv4 packet.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    fixed: &'a [u8; HEADER_LEN],
+    options: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// Takes `packet` for an IPv4 packet. Bytes beyond its total length are left out. The header
+    /// checksum is not verified: see [`View::checksum_is_valid`].
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Version`], [`Error::HeaderLength`] below five words, and
+    /// [`Error::Length`] if the total length is below the header length or more than there is.
+    pub fn new_checked(packet: &'a [u8]) -> Result<Self, Error> {
+        let (fixed, _) = split::<HEADER_LEN>(packet)?;
+        if fixed[0] >> 4 != 4 {
+            return Err(Error::Version);
+        }
+        let header_len = usize::from(fixed[0] & 0x0f) * 4;
+        if header_len < HEADER_LEN {
+            return Err(Error::HeaderLength);
+        }
+        let total_len = usize::from(be16(fixed[2], fixed[3]));
+        let packet = packet.get(..total_len).ok_or(Error::Length)?;
+        let options = packet.get(HEADER_LEN..header_len).ok_or(Error::Length)?;
+        let payload = packet.get(header_len..).ok_or(Error::Length)?;
+        Ok(Self {
+            fixed,
+            options,
+            payload,
+        })
+    }
+
+    /// Bytes of the header with options, 20 to 60.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        HEADER_LEN + self.options.len()
+    }
+
+    /// Type of service: DSCP and ECN.
+    #[must_use]
+    pub const fn tos(&self) -> u8 {
+        self.fixed[1]
+    }
+
+    /// Bytes of header and payload.
+    #[must_use]
+    pub const fn total_len(&self) -> u16 {
+        be16(self.fixed[2], self.fixed[3])
+    }
+
+    /// Identification, common to the fragments of a datagram.
+    #[must_use]
+    pub const fn identification(&self) -> u16 {
+        be16(self.fixed[4], self.fixed[5])
+    }
+
+    const fn flags_and_offset(&self) -> u16 {
+        be16(self.fixed[6], self.fixed[7])
+    }
+
+    /// Flag "don't fragment".
+    #[must_use]
+    pub const fn dont_fragment(&self) -> bool {
+        self.flags_and_offset() & DONT_FRAGMENT != 0
+    }
+
+    /// Flag "more fragments".
+    #[must_use]
+    pub const fn more_fragments(&self) -> bool {
+        self.flags_and_offset() & 0x2000 != 0
+    }
+
+    /// Fragment offset in bytes.
+    #[must_use]
+    pub const fn fragment_offset(&self) -> u16 {
+        (self.flags_and_offset() & 0x1fff) << 3
+    }
+
+    /// Whether this is one of several fragments, also the first.
+    #[must_use]
+    pub const fn is_fragment(&self) -> bool {
+        is_fragment(self.flags_and_offset())
+    }
+
+    /// Time to live.
+    #[must_use]
+    pub const fn ttl(&self) -> u8 {
+        self.fixed[8]
+    }
+
+    /// Protocol of the payload.
+    #[must_use]
+    pub const fn protocol(&self) -> u8 {
+        self.fixed[9]
+    }
+
+    /// Header checksum field.
+    #[must_use]
+    pub const fn checksum(&self) -> u16 {
+        be16(self.fixed[10], self.fixed[11])
+    }
+
+    /// Whether the header checksum is correct.
+    #[must_use]
+    pub fn checksum_is_valid(&self) -> bool {
+        Sum::of(self.fixed).add_bytes(self.options).is_valid()
+    }
+
+    /// Source address.
+    #[must_use]
+    pub const fn source(&self) -> [u8; 4] {
+        let [.., a, b, c, d, _, _, _, _] = *self.fixed;
+        [a, b, c, d]
+    }
+
+    /// Destination address.
+    #[must_use]
+    pub const fn destination(&self) -> [u8; 4] {
+        let [.., a, b, c, d] = *self.fixed;
+        [a, b, c, d]
+    }
+
+    /// Options, with padding.
+    #[must_use]
+    pub const fn options(&self) -> &'a [u8] {
+        self.options
+    }
+
+    /// What follows the header, up to the total length.
+    #[must_use]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// An IPv4 header without options, not of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Type of service: DSCP and ECN.
+    pub tos: u8,
+    /// Bytes of header and payload.
+    pub total_len: u16,
+    /// Identification.
+    pub identification: u16,
+    /// Flag "don't fragment".
+    pub dont_fragment: bool,
+    /// Time to live.
+    pub ttl: u8,
+    /// Protocol of the payload.
+    pub protocol: u8,
+    /// Source address.
+    pub source: [u8; 4],
+    /// Destination address.
+    pub destination: [u8; 4],
+}
+
+impl Header {
+    /// The bytes on the wire, with the header checksum.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let [l0, l1] = self.total_len.to_be_bytes();
+        let [i0, i1] = self.identification.to_be_bytes();
+        let flags = if self.dont_fragment { 0x40 } else { 0 };
+        let [s0, s1, s2, s3] = self.source;
+        let [d0, d1, d2, d3] = self.destination;
+        let mut bytes = [
+            0x45,
+            self.tos,
+            l0,
+            l1,
+            i0,
+            i1,
+            flags,
+            0,
+            self.ttl,
+            self.protocol,
+            0,
+            0,
+            s0,
+            s1,
+            s2,
+            s3,
+            d0,
+            d1,
+            d2,
+            d3,
+        ];
+        [bytes[10], bytes[11]] = Sum::of(&bytes).checksum().to_be_bytes();
+        bytes
+    }
+
+    /// Writes the header to the start of `out`; returns the bytes written.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`].
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Error> {
+        let (header, _) = split_mut(out)?;
+        *header = self.encode();
+        Ok(HEADER_LEN)
+    }
+}
+
+/// Changes fields of an IPv4 header in place and keeps its checksum right (RFC 1624). A header
+/// whose checksum was wrong before stays wrong.
+#[derive(Debug)]
+pub struct Patch<'a>(&'a mut [u8; HEADER_LEN]);
+
+impl<'a> Patch<'a> {
+    /// Takes the first bytes of `packet`, which must be an IPv4 packet.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Version`].
+    #[inline]
+    pub fn new_checked(packet: &'a mut [u8]) -> Result<Self, Error> {
+        let (fixed, _) = packet.split_first_chunk_mut().ok_or(Error::Truncated)?;
+        Self::new(fixed)
+    }
+
+    /// Takes the fixed part of an IPv4 header.
+    ///
+    /// # Errors
+    /// [`Error::Version`].
+    #[inline]
+    pub fn new(fixed: &'a mut [u8; HEADER_LEN]) -> Result<Self, Error> {
+        if fixed[0] >> 4 != 4 {
+            return Err(Error::Version);
+        }
+        Ok(Self(fixed))
+    }
+
+    /// Sets type of service.
+    #[inline]
+    pub fn set_tos(&mut self, tos: u8) {
+        let old = be16(self.0[0], self.0[1]);
+        self.0[1] = tos;
+        self.update(old, be16(self.0[0], tos));
+    }
+
+    /// Sets total length.
+    #[inline]
+    pub fn set_total_len(&mut self, len: u16) {
+        let old = be16(self.0[2], self.0[3]);
+        [self.0[2], self.0[3]] = len.to_be_bytes();
+        self.update(old, len);
+    }
+
+    /// Sets identification.
+    #[inline]
+    pub fn set_identification(&mut self, identification: u16) {
+        let old = be16(self.0[4], self.0[5]);
+        [self.0[4], self.0[5]] = identification.to_be_bytes();
+        self.update(old, identification);
+    }
+
+    /// Sets time to live.
+    #[inline]
+    pub fn set_ttl(&mut self, ttl: u8) {
+        let old = be16(self.0[8], self.0[9]);
+        self.0[8] = ttl;
+        self.update(old, be16(ttl, self.0[9]));
+    }
+
+    /// Takes one from the time to live, as a router does. `false`, and nothing is changed, if it
+    /// is 0 or 1: the packet must not be forwarded.
+    #[inline]
+    #[must_use]
+    pub fn decrement_ttl(&mut self) -> bool {
+        let ttl = self.0[8];
+        if ttl <= 1 {
+            return false;
+        }
+        self.set_ttl(ttl - 1);
+        true
+    }
+
+    #[inline]
+    fn update(&mut self, old: u16, new: u16) {
+        let checksum = checksum::update(be16(self.0[10], self.0[11]), old, new);
+        [self.0[10], self.0[11]] = checksum.to_be_bytes();
+    }
+}
