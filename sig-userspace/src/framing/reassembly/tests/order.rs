@@ -1,0 +1,239 @@
+//! Reordering, loss, duplicates and time.
+
+use sig_common::reason::DropReason;
+
+use super::*;
+use crate::framing::NO_START;
+
+fn numbered(n: u8) -> Vec<u8> {
+    ipv4(40, n)
+}
+
+fn fills(receiver: &mut Receiver) -> Vec<u8> {
+    receiver.taken().iter().map(|p| p[20]).collect()
+}
+
+#[test]
+fn frames_reordered_within_the_window_are_put_in_order() {
+    let mut receiver = Receiver::new(small());
+    for n in [0, 3, 1, 2, 6, 5, 4, 7] {
+        let _ = receiver.frame(u64::from(n), 0, &numbered(n));
+    }
+    assert_eq!(fills(&mut receiver), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(receiver.all_discards(), []);
+    assert_eq!(receiver.inner.occupancy().held, 0);
+}
+
+#[test]
+fn the_very_first_frames_of_a_stream_may_be_reordered_too() {
+    let mut receiver = Receiver::new(small());
+    for n in [2, 0, 1] {
+        let _ = receiver.frame(u64::from(n), 0, &numbered(n));
+    }
+    assert_eq!(fills(&mut receiver), [0, 1, 2]);
+}
+
+#[test]
+fn a_receiver_may_start_in_the_middle_of_a_stream() {
+    let mut receiver = Receiver::new(small());
+    let outcome = receiver.frame(1000, 20, &[&[9; 20][..], &numbered(1)].concat());
+    assert_eq!(
+        (outcome.delivered, outcome.reason),
+        (1, Some(DropReason::FrameGap))
+    );
+    let outcome = receiver.frame(999, 0, &numbered(0));
+    assert_eq!(outcome.reason, Some(DropReason::FrameOld));
+    let _ = receiver.frame(1001, 0, &numbered(2));
+    assert_eq!(fills(&mut receiver), [1, 2]);
+}
+
+#[test]
+fn a_split_packet_survives_reordering_of_its_frames() {
+    let mut receiver = Receiver::new(small());
+    let (packet, next) = (ipv6(300, 5), ipv4(50, 6));
+    let _ = receiver.frame(2, 100, &[&packet[200..], &next[..]].concat());
+    let _ = receiver.frame(1, NO_START, &packet[100..200]);
+    assert!(receiver.out.is_empty());
+    let outcome = receiver.frame(0, 0, &packet[..100]);
+    assert_eq!(outcome.delivered, 2);
+    assert_eq!(receiver.taken(), [packet, next]);
+}
+
+#[test]
+fn a_held_frame_is_reported_and_waits_1_ms_at_most() {
+    let mut receiver = Receiver::new(small());
+    let _ = receiver.frame(0, 0, &numbered(0));
+    receiver.now = 500;
+    let outcome = receiver.frame(2, 0, &numbered(2));
+    assert_eq!(
+        outcome,
+        Outcome {
+            held: true,
+            ..Outcome::default()
+        }
+    );
+    assert_eq!(receiver.inner.next_deadline(), Some(500 + MS));
+    receiver.wait(MS - 1);
+    assert_eq!(fills(&mut receiver), [0]);
+    receiver.wait(1);
+    assert_eq!(fills(&mut receiver), [2]);
+    let outcome = receiver.frame(1, 0, &numbered(1));
+    assert_eq!(outcome.reason, Some(DropReason::FrameOld));
+    assert_eq!(receiver.inner.counters().gaps, 1);
+}
+
+#[test]
+fn each_held_frame_waits_by_its_own_clock() {
+    let mut receiver = Receiver::new(small());
+    let _ = receiver.frame(0, 0, &numbered(0));
+    let _ = receiver.frame(4, 0, &numbered(4));
+    receiver.wait(MS / 2);
+    let _ = receiver.frame(2, 0, &numbered(2));
+    let _ = receiver.frame(6, 0, &numbered(6));
+    receiver.wait(MS / 2);
+    assert_eq!(fills(&mut receiver), [0, 2, 4], "4 is due, 2 is before it");
+    receiver.wait(MS / 2);
+    assert_eq!(fills(&mut receiver), [6]);
+}
+
+#[test]
+fn a_lost_frame_delays_the_others_by_the_window_only() {
+    let mut receiver = Receiver::new(small());
+    let _ = receiver.frame(0, 0, &numbered(0));
+    for n in 2..=33 {
+        assert!(receiver.frame(u64::from(n), 0, &numbered(n)).held);
+    }
+    assert_eq!(receiver.inner.occupancy().held, 32);
+    let outcome = receiver.frame(34, 0, &numbered(34));
+    assert_eq!(outcome.delivered, 33);
+    let mut expected: Vec<u8> = (2..=34).collect();
+    expected.insert(0, 0);
+    assert_eq!(fills(&mut receiver), expected);
+}
+
+#[test]
+fn a_jump_beyond_the_window_ends_the_wait() {
+    let mut receiver = Receiver::new(small());
+    let _ = receiver.frame(0, 0, &numbered(0));
+    let _ = receiver.frame(2, 0, &numbered(2));
+    let _ = receiver.frame(5, 0, &numbered(5));
+    let _ = receiver.frame(1 << 40, 0, &numbered(9));
+    assert_eq!(fills(&mut receiver), [0, 2, 5, 9]);
+    assert_eq!(receiver.inner.counters().gaps, 3);
+}
+
+#[test]
+fn a_gap_evicts_the_pending_packet_and_nothing_else() {
+    let mut receiver = Receiver::new(small());
+    let packet = ipv4(100, 1);
+    let _ = receiver.frame(0, 0, &packet[..50]);
+    let _ = receiver.frame(2, 50, &[&packet[50..], &numbered(2)].concat());
+    receiver.wait(MS);
+    assert_eq!(fills(&mut receiver), [2]);
+    assert_eq!(
+        receiver.all_discards(),
+        [(DropReason::FrameGap, 1), (DropReason::FrameEvicted, 1)]
+    );
+    assert_eq!(receiver.inner.occupancy().packets, 0);
+}
+
+#[test]
+fn duplicates_are_refused_delivered_or_held() {
+    let mut receiver = Receiver::new(small());
+    for sequence in [0, 0, 2, 2, 1, 1, 2, 0] {
+        let _ = receiver.frame(sequence, 0, &numbered(sequence as u8));
+    }
+    assert_eq!(fills(&mut receiver), [0, 1, 2]);
+    assert_eq!(receiver.all_discards(), [(DropReason::FrameDuplicate, 5)]);
+}
+
+#[test]
+fn a_frame_that_never_came_is_late_not_a_duplicate() {
+    let mut receiver = Receiver::without_window();
+    for sequence in [100, 103, 102, 103, 100, 101, 30] {
+        let _ = receiver.frame(sequence, 0, &numbered(1));
+    }
+    assert_eq!(
+        receiver.all_discards(),
+        [(DropReason::FrameOld, 3), (DropReason::FrameDuplicate, 2)]
+    );
+}
+
+#[test]
+fn without_a_window_a_gap_ends_the_pending_packet_at_once() {
+    let mut receiver = Receiver::without_window();
+    let packet = ipv4(100, 1);
+    let _ = receiver.frame(0, 0, &packet[..50]);
+    let outcome = receiver.frame(2, 0, &numbered(2));
+    assert_eq!(outcome.reason, Some(DropReason::FrameEvicted));
+    assert!(!outcome.held);
+    assert_eq!(fills(&mut receiver), [2]);
+}
+
+#[test]
+fn a_stream_may_run_beyond_the_last_sequence_number() {
+    let mut receiver = Receiver::new(small());
+    for sequence in [u64::MAX - 1, u64::MAX, 1, 0, u64::MAX, 2] {
+        let _ = receiver.frame(sequence, 0, &numbered(sequence as u8));
+    }
+    assert_eq!(fills(&mut receiver), [254, 255, 0, 1, 2]);
+    assert_eq!(receiver.all_discards(), [(DropReason::FrameDuplicate, 1)]);
+}
+
+#[test]
+fn the_rest_of_a_packet_is_not_waited_for_forever() {
+    let mut receiver = Receiver::new(small());
+    let packet = ipv4(100, 1);
+    let _ = receiver.frame(0, 0, &packet[..50]);
+    assert_eq!(receiver.inner.next_deadline(), Some(1000 * MS));
+    receiver.wait(1000 * MS);
+    assert_eq!(receiver.inner.occupancy().packets, 0);
+    assert_eq!(receiver.all_discards(), [(DropReason::FrameExpired, 1)]);
+    let _ = receiver.frame(1, 50, &[&packet[50..], &numbered(3)].concat());
+    assert_eq!(fills(&mut receiver), [3], "the stream goes on");
+}
+
+#[test]
+fn a_stream_is_remembered_until_it_was_silent_for_60_s() {
+    let second = 1000 * MS;
+    let mut receiver = Receiver::new(small());
+    let _ = receiver.frame(0, 0, &numbered(0));
+    receiver.wait(59 * second);
+    let outcome = receiver.frame(0, 0, &numbered(0));
+    assert_eq!(outcome.reason, Some(DropReason::FrameDuplicate));
+    let _ = receiver.frame(1, 0, &numbered(1));
+    receiver.wait(59 * second);
+    assert_eq!(receiver.inner.occupancy().streams, 1, "59 s after frame 1");
+    let outcome = receiver.frame(1, 0, &numbered(1));
+    assert_eq!(outcome.reason, Some(DropReason::FrameDuplicate));
+    receiver.wait(2 * second);
+    assert_eq!(receiver.inner.occupancy(), Occupancy::default());
+    assert_eq!(receiver.inner.next_deadline(), None);
+    let outcome = receiver.frame(0, 0, &numbered(0));
+    assert_eq!(outcome.delivered, 1, "forgotten");
+}
+
+#[test]
+fn a_clock_that_stands_still_or_jumps_does_no_harm() {
+    let mut receiver = Receiver::new(small());
+    receiver.now = u64::MAX;
+    let _ = receiver.frame(0, 0, &numbered(0));
+    let _ = receiver.frame(2, 0, &numbered(2));
+    receiver.now = 0;
+    let _ = receiver.frame(4, 0, &ipv4(100, 4)[..50]);
+    receiver.inner.poll(0, |_, _, _| panic!("not due"));
+    receiver.now = u64::MAX;
+    let out = &mut receiver.out;
+    receiver.inner.poll(u64::MAX, |key, piece, congestion| {
+        let Piece::Assembled(packet) = piece else {
+            panic!("a timer has no frame of the caller")
+        };
+        out.push(Delivered {
+            key,
+            packet: packet.to_vec(),
+            congestion,
+        });
+    });
+    assert_eq!(fills(&mut receiver), [0, 2]);
+    assert_eq!(receiver.inner.occupancy(), Occupancy::default());
+}
