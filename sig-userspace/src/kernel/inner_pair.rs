@@ -1,0 +1,358 @@
+//! The inner port: the `sig` device to which the kernel routes remote prefixes, and its other end, where the engine is.
+//!
+//! ```text
+//!   gateway's network namespace          private namespace, held by this process alone
+//!   kernel routes ──> sig ═════════════ sig-x ──> XDP, AF_XDP sockets
+//! ```
+//!
+//! The pair exists as long as the private namespace does. A process that dies, however it dies, closes the last file
+//! descriptor of that namespace; the kernel then deletes the pair and with it every route that points at `sig`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+
+use super::Error;
+use super::ethtool::{Ethtool, Offload};
+use super::link::{self, Link, MAX_XDP_MTU};
+use super::netlink::Netlink;
+use super::netns::{self, PrivateNetns};
+use super::sysctl::{self, Family};
+
+/// Name of the end in the private namespace. It cannot collide: nothing else is there.
+pub const PEER_NAME: &str = "sig-x";
+
+/// Packets the `sig` device queues when the engine does not keep up, as the reference gateway's TUN device does.
+const TX_QUEUE_LEN: u32 = 1000;
+
+/// How long a predecessor's pair may take to vanish.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
+const BUSY_RETRY: Duration = Duration::from_millis(20);
+
+/// First words of the alias by which we recognise a pair made by a gateway.
+const ALIAS: &str = "SCION-IP gateway";
+
+/// What the pair shall be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InnerPairConfig {
+    /// Name of the device that the kernel routes to (`[tunnel] name`)
+    pub name: String,
+    /// Receive and transmit queues of both ends: one per worker
+    pub queues: u32,
+    /// MTU of both ends in bytes
+    pub mtu: u32,
+}
+
+/// One end of the pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Name in its namespace
+    pub name: String,
+    /// Index in its namespace
+    pub ifindex: u32,
+    /// Hardware address
+    pub mac: [u8; 6],
+}
+
+/// The pair, both ends up. Dropping it lets the kernel delete it a moment later; [`InnerPair::delete`] waits for that.
+#[derive(Debug)]
+pub struct InnerPair {
+    host: End,
+    peer: End,
+    netlink: Netlink,
+    netns: PrivateNetns,
+}
+
+impl InnerPair {
+    /// Creates the pair: one end in the calling thread's network namespace, the other in a new private one.
+    ///
+    /// A pair left by a predecessor that was killed is waited for: its namespace is torn down in the background.
+    pub async fn create(config: &InnerPairConfig) -> Result<Self, Error> {
+        check(config)?;
+        let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
+        let netns =
+            PrivateNetns::create().map_err(Error::doing("create a private network namespace"))?;
+        add_when_free(&netlink, &netns, config).await?;
+        // From here on an error drops `netns`, which deletes the pair.
+        let inside = netns.netlink().map_err(Error::doing(
+            "open a netlink socket in the private namespace",
+        ))?;
+        let host = end(&link::by_name(&netlink, &config.name).await?)?;
+        let peer = end(&link::by_name(&inside, PEER_NAME).await?)?;
+        prepare_host(&netlink, &host).await?;
+        let ethtool = netns::run_in(&netns, Ethtool::open)
+            .and_then(|opened| opened)
+            .map_err(Error::doing(
+                "open an ethtool socket in the private namespace",
+            ))?;
+        switch_offloads_off(&ethtool, &peer.name)?;
+        // The peer first: `sig` then finds a carrier when it comes up and is usable at once.
+        set_up(&inside, &peer).await?;
+        set_up(&netlink, &host).await?;
+        Ok(Self {
+            host,
+            peer,
+            netlink,
+            netns,
+        })
+    }
+
+    /// The end in the gateway's namespace. Frames for the kernel's stack must be addressed to its hardware address.
+    pub fn host(&self) -> &End {
+        &self.host
+    }
+
+    /// The end in the private namespace, with the AF_XDP sockets.
+    pub fn peer(&self) -> &End {
+        &self.peer
+    }
+
+    /// The private namespace; open the peer's sockets and attach its programs with [`netns::run_in`].
+    pub fn netns(&self) -> &PrivateNetns {
+        &self.netns
+    }
+
+    /// Deletes the pair (and the routes that point at it) and waits until it is gone.
+    pub async fn delete(self) -> Result<(), Error> {
+        let doing = format!("delete interface {}", self.host.name);
+        let mut message = LinkMessage::default();
+        message.header.index = self.host.ifindex;
+        match self
+            .netlink
+            .execute(RouteNetlinkMessage::DelLink(message), 0)
+            .await
+        {
+            Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
+                return Err(Error::doing(doing)(error));
+            }
+            _ => {}
+        }
+        let deadline = Instant::now() + BUSY_TIMEOUT;
+        while link::by_index(&self.netlink, self.host.ifindex)
+            .await?
+            .is_some()
+        {
+            if Instant::now() > deadline {
+                return Err(Error::doing(doing)(io::ErrorKind::TimedOut.into()));
+            }
+            tokio::time::sleep(BUSY_RETRY).await;
+        }
+        Ok(())
+    }
+}
+
+fn check(config: &InnerPairConfig) -> Result<(), Error> {
+    let name = &config.name;
+    let valid = (1..=15).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && name
+            .chars()
+            .all(|c| c.is_ascii_graphic() && !matches!(c, '/' | ':' | '%'));
+    if !valid {
+        return Err(Error::Refused(format!(
+            "{name:?} cannot be the name of an interface; choose 1 to 15 letters, digits or -"
+        )));
+    }
+    if !(1280..=MAX_XDP_MTU).contains(&config.mtu) {
+        return Err(Error::Refused(format!(
+            "MTU {} of {name} is out of range; choose 1280 (the least IPv6 needs) to {MAX_XDP_MTU}",
+            config.mtu
+        )));
+    }
+    if !(1..=1024).contains(&config.queues) {
+        return Err(Error::Refused(format!(
+            "{} queues for {name} make no sense; choose 1 to 1024",
+            config.queues
+        )));
+    }
+    Ok(())
+}
+
+/// Both ends come into being by one request, already in their namespaces: there is no moment at which a crash could
+/// leave an end that nothing would clean up.
+fn add_request(netns: &PrivateNetns, config: &InnerPairConfig) -> LinkMessage {
+    let end = |name: &str| {
+        let mut message = LinkMessage::default();
+        // NOARP: there is one neighbour only. The kernel sends to the device's own address without asking.
+        message.header.flags = LinkFlags::Noarp;
+        message.header.change_mask = LinkFlags::Noarp;
+        message.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::Mtu(config.mtu),
+            LinkAttribute::TxQueueLen(TX_QUEUE_LEN),
+            LinkAttribute::NumTxQueues(config.queues),
+            LinkAttribute::NumRxQueues(config.queues),
+        ];
+        message
+    };
+    let mut peer = end(PEER_NAME);
+    peer.attributes
+        .push(LinkAttribute::NetNsFd(netns.as_fd().as_raw_fd()));
+    let mut host = end(&config.name);
+    host.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
+    host
+}
+
+async fn add_when_free(
+    netlink: &Netlink,
+    netns: &PrivateNetns,
+    config: &InnerPairConfig,
+) -> Result<(), Error> {
+    let name = &config.name;
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let request = RouteNetlinkMessage::NewLink(add_request(netns, config));
+        match netlink.execute(request, NLM_F_CREATE | NLM_F_EXCL).await {
+            Ok(()) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            Err(error) => {
+                return Err(Error::doing(format!("create the interface pair {name}"))(
+                    error,
+                ));
+            }
+        }
+        if let Some(link) = link::find(netlink, name).await? {
+            // An end whose peer is in another namespace may be a killed predecessor's, also one that died before it
+            // could set the alias.
+            let ours = link.kind.as_deref() == Some("veth") && link.peer_elsewhere;
+            if !ours {
+                return Err(Error::Refused(format!(
+                    "interface {name} exists and is not a gateway's ({}); delete it with `ip link del {name}` or choose \
+                     another `name` in [tunnel]",
+                    link.kind
+                        .or(link.driver)
+                        .unwrap_or_else(|| "a physical device".into()),
+                )));
+            }
+            if Instant::now() > deadline {
+                let by = link.alias.filter(|alias| alias.starts_with(ALIAS));
+                return Err(Error::Refused(format!(
+                    "interface {name} belongs to another running gateway ({}); stop it or choose another `name` in \
+                     [tunnel]",
+                    by.unwrap_or_else(
+                        || "it has no alias, so it may be somebody else's veth pair".into()
+                    ),
+                )));
+            }
+        }
+        tokio::time::sleep(BUSY_RETRY).await;
+    }
+}
+
+fn end(link: &Link) -> Result<End, Error> {
+    let mac = link.mac.ok_or_else(|| {
+        Error::Refused(format!("interface {} has no hardware address", link.name))
+    })?;
+    Ok(End {
+        name: link.name.clone(),
+        ifindex: link.ifindex,
+        mac,
+    })
+}
+
+/// Settings of the `sig` device, made while it is down so that nothing is ever sent with others.
+async fn prepare_host(netlink: &Netlink, host: &End) -> Result<(), Error> {
+    let mut alias = LinkMessage::default();
+    alias.header.index = host.ifindex;
+    alias.attributes.push(LinkAttribute::IfAlias(format!(
+        "{ALIAS}, process {}",
+        std::process::id()
+    )));
+    netlink
+        .execute(RouteNetlinkMessage::SetLink(alias), 0)
+        .await
+        .map_err(Error::doing(format!("set the alias of {}", host.name)))?;
+    for &(family, key, value) in SETTINGS {
+        // A kernel without IPv6, or without a newer setting, needs no setting.
+        sysctl::write(family, &host.name, key, value).map_err(Error::doing(format!(
+            "set {key} = {value} on {}",
+            host.name
+        )))?;
+    }
+    let ethtool = Ethtool::open().map_err(Error::doing("open an ethtool socket"))?;
+    switch_offloads_off(&ethtool, &host.name)?;
+    if let Err(error) = add_queue(netlink, host).await {
+        tracing::warn!(
+            "no packet queue on {}: {error}; bursts the kernel sends into the tunnel may be dropped early",
+            host.name
+        );
+    }
+    Ok(())
+}
+
+const SETTINGS: &[(Family, &str, i64)] = &[
+    // Decapsulated packets enter the host here and are routed on to the LAN.
+    (Family::V4, "forwarding", 1),
+    // An address of this very host may be the source: a packet that left by one gateway and came back by this one.
+    // Who may send what is policed by the engine, which knows the prefixes of every remote.
+    (Family::V4, "accept_local", 1),
+    // The way back to a source may be another interface (a remote reached by several gateways). The kernel takes the
+    // stricter of this and conf.all.
+    (Family::V4, "rp_filter", 0),
+    // A redirect would tell a host beyond the tunnel to use a router that it cannot reach.
+    (Family::V4, "send_redirects", 0),
+    // Present on every host, even where IPv6 is off by default for new interfaces.
+    (Family::V6, "disable_ipv6", 0),
+    (Family::V6, "forwarding", 1),
+    // The stack forwards IPv6 only when conf.all says so, or, since Linux 6.17, this.
+    (Family::V6, "force_forwarding", 1),
+    // No link-local address (1 = none), so no duplicate address detection and no multicast chatter into the tunnel.
+    (Family::V6, "addr_gen_mode", 1),
+    (Family::V6, "dad_transmits", 0),
+    (Family::V6, "router_solicitations", 0),
+    // No router advertisement is ever meant for this interface.
+    (Family::V6, "accept_ra", 0),
+    (Family::V6, "autoconf", 0),
+];
+
+/// The engine sees packets as they are in memory, so they must be complete on the device: checksums filled in
+/// (`tx`), cut to the MTU (`tso`, `gso`), in one piece (`sg`), and not merged on reception (`gro`), since a merged packet
+/// would have to be cut again before it fits the LAN.
+fn switch_offloads_off(ethtool: &Ethtool, interface: &str) -> Result<(), Error> {
+    for offload in Offload::ALL {
+        ethtool
+            .set_offload(interface, offload, false)
+            .map_err(Error::doing(format!(
+                "switch `{}` off on {interface}",
+                offload.keyword()
+            )))?;
+    }
+    Ok(())
+}
+
+/// A veth device has no queue by itself and drops what its 256-slot ring cannot take. With a queue the kernel holds
+/// packets back instead (its length is the device's, 1000).
+async fn add_queue(netlink: &Netlink, host: &End) -> io::Result<()> {
+    let mut message = TcMessage::default();
+    message.header.index = i32::try_from(host.ifindex).map_err(io::Error::other)?;
+    message.header.parent = TcHandle::ROOT;
+    message.attributes.push(TcAttribute::Kind("pfifo".into()));
+    netlink
+        .execute(
+            RouteNetlinkMessage::NewQueueDiscipline(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .await
+}
+
+async fn set_up(netlink: &Netlink, end: &End) -> Result<(), Error> {
+    let mut message = LinkMessage::default();
+    message.header.index = end.ifindex;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    netlink
+        .execute(RouteNetlinkMessage::SetLink(message), 0)
+        .await
+        .map_err(Error::doing(format!("bring {} up", end.name)))
+}

@@ -1,0 +1,232 @@
+//! What the kernel knows of a network interface.
+
+use std::io;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
+use rtnetlink::packet_route::link::{
+    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
+};
+
+use super::Error;
+use super::ethtool::Ethtool;
+use super::netlink::Netlink;
+
+/// A network interface at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Name in its network namespace
+    pub name: String,
+    /// Index in its network namespace, never 0
+    pub ifindex: u32,
+    /// Hardware address; `None` when the interface is not Ethernet-like
+    pub mac: Option<[u8; 6]>,
+    /// Largest packet in bytes, from the IP header on
+    pub mtu: u32,
+    /// Largest MTU the driver allows as things are now (an attached XDP program lowers it); 0: no limit known
+    pub max_mtu: u32,
+    /// Administratively up
+    pub up: bool,
+    /// Has a carrier
+    pub carrier: bool,
+    /// Operational state (RFC 2863) as `ip link` words it, in lower case
+    pub oper_state: String,
+    /// No neighbour resolution on this interface
+    pub noarp: bool,
+    /// The loopback interface
+    pub loopback: bool,
+    /// Transmit queue length in packets
+    pub tx_queue_len: u32,
+    /// Receive queues in use
+    pub rx_queues: u32,
+    /// Transmit queues in use
+    pub tx_queues: u32,
+    /// Driver name from ethtool, if it tells
+    pub driver: Option<String>,
+    /// Kind of a virtual interface, such as `veth`
+    pub kind: Option<String>,
+    /// Free text set by an administrator or by us
+    pub alias: Option<String>,
+    /// Id of the attached XDP program
+    pub xdp_program: Option<u32>,
+    /// The other end of a pair is in another network namespace
+    pub peer_elsewhere: bool,
+    /// Index of the interface below or the other end of a pair
+    pub peer_ifindex: Option<u32>,
+    /// Addresses with their prefix lengths, in the kernel's order
+    pub addresses: Vec<IpNet>,
+}
+
+/// The interface called `name`, `None` when there is none.
+pub async fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, Error> {
+    let mut request = LinkMessage::default();
+    request.attributes.push(LinkAttribute::IfName(name.into()));
+    get(netlink, request)
+        .await
+        .map_err(Error::doing(format!("look up interface {name}")))
+}
+
+/// The interface called `name`, or an error that says so.
+pub async fn by_name(netlink: &Netlink, name: &str) -> Result<Link, Error> {
+    find(netlink, name).await?.ok_or_else(|| {
+        Error::Refused(format!(
+            "there is no interface {name} here; `ip -br link` lists those there are"
+        ))
+    })
+}
+
+/// The interface with index `ifindex`, `None` when there is none.
+pub async fn by_index(netlink: &Netlink, ifindex: u32) -> Result<Option<Link>, Error> {
+    let mut request = LinkMessage::default();
+    request.header.index = ifindex;
+    get(netlink, request)
+        .await
+        .map_err(Error::doing(format!("look up interface number {ifindex}")))
+}
+
+/// All interfaces of the network namespace.
+pub async fn all(netlink: &Netlink) -> Result<Vec<Link>, Error> {
+    let doing = || Error::doing("list the network interfaces");
+    let answers = netlink
+        .dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))
+        .await
+        .map_err(doing())?;
+    let addresses = addresses(netlink).await.map_err(doing())?;
+    let links = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewLink(message) => Some(from_message(&message, &addresses)),
+        _ => None,
+    });
+    Ok(links.collect())
+}
+
+async fn get(netlink: &Netlink, request: LinkMessage) -> io::Result<Option<Link>> {
+    match netlink.get(RouteNetlinkMessage::GetLink(request)).await {
+        Ok(Some(RouteNetlinkMessage::NewLink(message))) => {
+            Ok(Some(from_message(&message, &addresses(netlink).await?)))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn addresses(netlink: &Netlink) -> io::Result<Vec<(u32, IpNet)>> {
+    let answers = netlink
+        .dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))
+        .await?;
+    let addresses = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewAddress(message) => address(&message),
+        _ => None,
+    });
+    Ok(addresses.collect())
+}
+
+/// On a point-to-point interface `Address` is the other side's, so `Local` goes first.
+fn address(message: &AddressMessage) -> Option<(u32, IpNet)> {
+    let find = |wanted: fn(&AddressAttribute) -> Option<IpAddr>| {
+        message.attributes.iter().find_map(wanted)
+    };
+    let ip = find(|attribute| match attribute {
+        AddressAttribute::Local(ip) => Some(*ip),
+        _ => None,
+    })
+    .or_else(|| {
+        find(|attribute| match attribute {
+            AddressAttribute::Address(ip) => Some(*ip),
+            _ => None,
+        })
+    })?;
+    Some((
+        message.header.index,
+        IpNet::new(ip, message.header.prefix_len).ok()?,
+    ))
+}
+
+fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
+    let flags = message.header.flags;
+    let ifindex = message.header.index;
+    let mut link = Link {
+        name: String::new(),
+        ifindex,
+        mac: None,
+        mtu: 0,
+        max_mtu: 0,
+        up: flags.contains(LinkFlags::Up),
+        carrier: flags.contains(LinkFlags::LowerUp),
+        oper_state: State::Unknown.to_string().to_lowercase(),
+        noarp: flags.contains(LinkFlags::Noarp),
+        loopback: flags.contains(LinkFlags::Loopback),
+        tx_queue_len: 0,
+        rx_queues: 1,
+        tx_queues: 1,
+        driver: None,
+        kind: None,
+        alias: None,
+        xdp_program: None,
+        peer_elsewhere: false,
+        peer_ifindex: None,
+        addresses: addresses
+            .iter()
+            .filter(|(of, _)| *of == ifindex)
+            .map(|(_, net)| *net)
+            .collect(),
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name.clone_from(name),
+            LinkAttribute::Address(bytes) => link.mac = bytes.as_slice().try_into().ok(),
+            LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+            LinkAttribute::MaxMtu(mtu) => link.max_mtu = *mtu,
+            LinkAttribute::OperState(state) => link.oper_state = state.to_string().to_lowercase(),
+            LinkAttribute::TxQueueLen(length) => link.tx_queue_len = *length,
+            LinkAttribute::NumRxQueues(count) => link.rx_queues = *count,
+            LinkAttribute::NumTxQueues(count) => link.tx_queues = *count,
+            LinkAttribute::IfAlias(alias) => link.alias = Some(alias.clone()),
+            LinkAttribute::LinkNetNsId(_) => link.peer_elsewhere = true,
+            LinkAttribute::Link(index) => link.peer_ifindex = Some(*index),
+            LinkAttribute::LinkInfo(infos) => {
+                link.kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            LinkAttribute::Xdp(infos) => {
+                link.xdp_program = infos.iter().find_map(|info| match info {
+                    LinkXdp::ProgId(id) if *id != 0 => Some(*id),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    // Netlink tells how many queues were allocated; a driver with channels tells how many of them are in use.
+    if let Ok(ethtool) = Ethtool::open() {
+        if let Ok(channels) = ethtool.channels(&link.name)
+            && channels.rx > 0
+            && channels.tx > 0
+        {
+            (link.rx_queues, link.tx_queues) = (channels.rx, channels.tx);
+        }
+        link.driver = ethtool.driver(&link.name).ok();
+    }
+    link
+}
+
+/// Largest MTU of an interface whose packets fit one UMEM chunk, and the largest that veth takes with an XDP program
+/// that does not understand packets in several pieces: a page less headroom and the kernel's bookkeeping.
+pub const MAX_XDP_MTU: u32 = 3506;
+
+/// Refuses interfaces whose MTU our XDP programs and packet buffers cannot carry.
+pub fn check_mtu(link: &Link) -> Result<(), String> {
+    if link.mtu <= MAX_XDP_MTU {
+        return Ok(());
+    }
+    Err(format!(
+        "interface {name} has MTU {mtu}, but a packet must fit one buffer: at most {MAX_XDP_MTU} bytes work with XDP; \
+         lower it with `ip link set dev {name} mtu 3498` (on the hosts of that network too)",
+        name = link.name,
+        mtu = link.mtu,
+    ))
+}

@@ -1,0 +1,570 @@
+//! Next hops: for a set of IP addresses, how a frame to them must be addressed, kept up to date.
+//!
+//! Packets sent over AF_XDP bypass the kernel's neighbour code, so nothing there learns that a neighbour is in use or
+//! still alive. We therefore look after the kernel's entries ourselves:
+//!
+//! - No entry, or a failed one: a request with `NTF_USE` makes the kernel resolve it as if a packet had to be sent.
+//! - A known entry: at intervals we set it to `NUD_PROBE`. The kernel goes on using the address and asks the neighbour by
+//!   unicast at once. `NTF_USE` would not do: an entry counts as reachable for half a minute and is then only asked after
+//!   five seconds more, during which a neighbour with a new hardware address is not noticed. This also keeps the entry
+//!   from being collected as unused.
+//! - Stale entries are used: stale means not confirmed lately, not wrong.
+//! - Three unanswered probes (three seconds) make the entry fail, which is reported as unresolved.
+//! - Entries that an administrator, a driver or another program maintains are used and left alone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rtnetlink::packet_core::NLM_F_CREATE;
+use rtnetlink::packet_route::neighbour::{
+    NeighbourAttribute, NeighbourExtFlags, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use rtnetlink::packet_route::route::{
+    RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia,
+};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::link::{self, Link};
+use super::netlink::{Netlink, Task};
+use super::watch::{Change, Changes, Watch, ip_of};
+
+/// How a frame to a next hop must be addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Outgoing interface
+    pub ifindex: u32,
+    /// Source address the kernel would choose
+    pub source: IpAddr,
+    /// The on-link neighbour: the gateway of the route, or the next hop itself
+    pub neighbour: IpAddr,
+    /// The neighbour's hardware address
+    pub destination_mac: [u8; 6],
+    /// The interface's hardware address
+    pub interface_mac: [u8; 6],
+    /// Largest packet towards the next hop in bytes: the interface's MTU, or the route's if that is less
+    pub mtu: u32,
+}
+
+/// What is known about a next hop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Frames can be sent.
+    Resolved(Resolved),
+    /// Not now, and why.
+    Unresolved(Reason),
+}
+
+impl Resolution {
+    /// The addressing, if there is one.
+    pub fn resolved(&self) -> Option<&Resolved> {
+        match self {
+            Self::Resolved(resolved) => Some(resolved),
+            Self::Unresolved(_) => None,
+        }
+    }
+}
+
+/// Why a next hop cannot be used at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The neighbour has been asked and has not answered yet.
+    Resolving,
+    /// The neighbour does not answer.
+    NoAnswer(IpAddr),
+    /// The routing table has no way to the next hop.
+    NoRoute,
+    /// The next hop is an address of this host.
+    LocalAddress,
+    /// The route leads out of another interface (its index) than the underlay's.
+    OtherInterface(u32),
+    /// The underlay interface does not exist.
+    NoInterface,
+    /// The underlay interface is down or has no carrier.
+    InterfaceDown,
+    /// The interface or the neighbour has no Ethernet address.
+    NotEthernet,
+    /// The kernel refused to tell.
+    Kernel(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolving => f.write_str("waiting for the neighbour's answer"),
+            Self::NoAnswer(neighbour) => write!(
+                f,
+                "neighbour {neighbour} does not answer; is it up and on this link?"
+            ),
+            Self::NoRoute => {
+                f.write_str("no route; add one or an address in the next hop's network")
+            }
+            Self::LocalAddress => f.write_str("this is an address of this host"),
+            Self::OtherInterface(ifindex) => {
+                write!(
+                    f,
+                    "the route leads out of interface number {ifindex} instead of the underlay interface"
+                )
+            }
+            Self::NoInterface => f.write_str("the underlay interface does not exist"),
+            Self::InterfaceDown => f.write_str("the underlay interface is down or has no carrier"),
+            Self::NotEthernet => f.write_str("no Ethernet address"),
+            Self::Kernel(error) => write!(f, "the kernel says: {error}"),
+        }
+    }
+}
+
+/// All next hops at one moment.
+pub type Snapshot = Arc<HashMap<IpAddr, Resolution>>;
+
+/// How often the neighbours are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two probes of a resolved neighbour
+    pub refresh: Duration,
+    /// Between two attempts to resolve one that is not
+    pub retry: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            refresh: Duration::from_secs(2),
+            retry: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Keeps a set of next hops resolved. Ends when dropped.
+#[derive(Debug)]
+pub struct NextHops {
+    targets: watch::Sender<Vec<IpAddr>>,
+    snapshots: watch::Receiver<Snapshot>,
+    _task: Task,
+}
+
+impl NextHops {
+    /// Starts with no targets. `interface` is the name of the underlay interface: next hops routed elsewhere stay
+    /// unresolved. Must be called within a tokio runtime.
+    pub fn new(netlink: &Netlink, watch: &Watch, interface: &str, timing: Timing) -> Self {
+        let (targets, wanted) = watch::channel(Vec::new());
+        let (publish, snapshots) = watch::channel(Snapshot::default());
+        let resolver = Resolver {
+            netlink: netlink.clone(),
+            interface: interface.to_owned(),
+            timing,
+            hops: HashMap::new(),
+            ifindex: None,
+            publish,
+        };
+        let task = Task::spawn(resolver.run(wanted, watch.subscribe()));
+        Self {
+            targets,
+            snapshots,
+            _task: task,
+        }
+    }
+
+    /// Makes the targets exactly these.
+    pub fn set_targets(&self, targets: Vec<IpAddr>) {
+        self.targets.send_replace(targets);
+    }
+
+    /// A receiver of the whole set. It wakes only when something in it changed.
+    pub fn subscribe(&self) -> watch::Receiver<Snapshot> {
+        self.snapshots.clone()
+    }
+}
+
+/// Least time between two looks at all targets: route announcements come in thousands.
+const SETTLE: Duration = Duration::from_millis(20);
+
+struct Hop {
+    resolution: Resolution,
+    neighbour: Option<IpAddr>,
+    asked_at: Option<Instant>,
+}
+
+struct Resolver {
+    netlink: Netlink,
+    interface: String,
+    timing: Timing,
+    hops: HashMap<IpAddr, Hop>,
+    ifindex: Option<u32>,
+    publish: watch::Sender<Snapshot>,
+}
+
+impl Resolver {
+    async fn run(mut self, mut wanted: watch::Receiver<Vec<IpAddr>>, mut changes: Changes) {
+        let mut announced = true;
+        let mut look_at = Instant::now();
+        loop {
+            tokio::select! {
+                result = wanted.changed() => {
+                    if result.is_err() {
+                        return;
+                    }
+                    let targets = wanted.borrow_and_update().clone();
+                    self.hops.retain(|target, _| targets.contains(target));
+                    for target in targets {
+                        self.hops.entry(target).or_insert(Hop {
+                            resolution: Resolution::Unresolved(Reason::Resolving),
+                            neighbour: None,
+                            asked_at: None,
+                        });
+                    }
+                    look_at = Instant::now();
+                }
+                change = changes.next(), if announced => match change {
+                    Some(change) if self.concerns(&change) => look_at = look_at.min(Instant::now() + SETTLE),
+                    Some(_) => {}
+                    None => announced = false,
+                },
+                () = tokio::time::sleep_until(look_at) => {
+                    self.look().await;
+                    look_at = Instant::now() + self.timing.retry.min(self.timing.refresh);
+                }
+            }
+        }
+    }
+
+    fn concerns(&self, change: &Change) -> bool {
+        match change {
+            Change::Link { ifindex }
+            | Change::LinkRemoved { ifindex }
+            | Change::Address { ifindex } => self.ifindex.is_none_or(|ours| ours == *ifindex),
+            Change::Neighbour { ifindex, address } => {
+                self.ifindex == Some(*ifindex)
+                    && self
+                        .hops
+                        .values()
+                        .any(|hop| hop.neighbour == Some(*address))
+            }
+            Change::Route(_) | Change::RouteRemoved(_) | Change::Resync => true,
+        }
+    }
+
+    /// Looks at every target, asks where due, and publishes what changed.
+    async fn look(&mut self) {
+        let link = match link::find(&self.netlink, &self.interface).await {
+            Ok(Some(link)) if !(link.up && link.carrier) => Err(Reason::InterfaceDown),
+            Ok(Some(link)) => Ok(link),
+            Ok(None) => Err(Reason::NoInterface),
+            Err(error) => Err(Reason::Kernel(error.to_string())),
+        };
+        self.ifindex = link.as_ref().ok().map(|link| link.ifindex);
+        let targets: Vec<IpAddr> = self.hops.keys().copied().collect();
+        for target in targets {
+            let found = match &link {
+                Ok(link) => self.find_neighbour(link, target).await,
+                Err(reason) => Err(reason.clone()),
+            };
+            let found = match found {
+                Ok(found) => found,
+                Err(reason) => {
+                    if let Some(hop) = self.hops.get_mut(&target) {
+                        *hop = Hop {
+                            resolution: Resolution::Unresolved(reason),
+                            neighbour: None,
+                            asked_at: hop.asked_at,
+                        };
+                    }
+                    continue;
+                }
+            };
+            self.update(target, found).await;
+        }
+        let snapshot: HashMap<IpAddr, Resolution> = self
+            .hops
+            .iter()
+            .map(|(target, hop)| (*target, hop.resolution.clone()))
+            .collect();
+        self.publish.send_if_modified(|current| {
+            let changed = **current != snapshot;
+            if changed {
+                *current = Arc::new(snapshot);
+            }
+            changed
+        });
+    }
+
+    async fn update(&mut self, target: IpAddr, found: Found) {
+        let Some(hop) = self.hops.get_mut(&target) else {
+            return;
+        };
+        let way = found.way;
+        if hop.neighbour != Some(way.neighbour) {
+            hop.neighbour = Some(way.neighbour);
+            hop.asked_at = None;
+        }
+        hop.resolution = match found.entry {
+            Entry::Usable { mac, .. } => Resolution::Resolved(way.towards(mac)),
+            Entry::Odd => Resolution::Unresolved(Reason::NotEthernet),
+            Entry::Failed => Resolution::Unresolved(Reason::NoAnswer(way.neighbour)),
+            // The entry was collected or flushed and is being asked for again: what worked a moment ago goes on being
+            // used until an answer comes or the asking fails.
+            Entry::Missing | Entry::Incomplete => match &hop.resolution {
+                Resolution::Resolved(old)
+                    if (old.ifindex, old.neighbour) == (way.ifindex, way.neighbour) =>
+                {
+                    Resolution::Resolved(way.towards(old.destination_mac))
+                }
+                Resolution::Unresolved(Reason::NoAnswer(old)) if *old == way.neighbour => {
+                    hop.resolution.clone()
+                }
+                _ => Resolution::Unresolved(Reason::Resolving),
+            },
+        };
+        let now = Instant::now();
+        let due = |interval| hop.asked_at.is_none_or(|at| now >= at + interval);
+        let question = match found.entry {
+            Entry::Missing | Entry::Failed if due(self.timing.retry) => Question::Resolve,
+            Entry::Usable {
+                maintained: false, ..
+            } if due(self.timing.refresh) => Question::Confirm,
+            _ => return,
+        };
+        hop.asked_at = Some(now);
+        if let Err(error) = ask(&self.netlink, way.ifindex, way.neighbour, question).await {
+            // ENOENT: the entry vanished since we looked; the next look resolves it.
+            if error.raw_os_error() != Some(libc::ENOENT) {
+                tracing::warn!(
+                    "cannot ask for the hardware address of {}: {error}",
+                    way.neighbour
+                );
+            }
+        }
+    }
+
+    async fn find_neighbour(&self, link: &Link, target: IpAddr) -> Result<Found, Reason> {
+        let way = find_way(&self.netlink, link, target).await?;
+        let entry = find_entry(&self.netlink, way.ifindex, way.neighbour).await?;
+        Ok(Found { way, entry })
+    }
+}
+
+struct Found {
+    way: Way,
+    entry: Entry,
+}
+
+/// The road to a target as far as the routing table knows it.
+#[derive(Clone, Copy)]
+struct Way {
+    ifindex: u32,
+    source: IpAddr,
+    neighbour: IpAddr,
+    interface_mac: [u8; 6],
+    mtu: u32,
+}
+
+impl Way {
+    fn towards(self, destination_mac: [u8; 6]) -> Resolved {
+        Resolved {
+            ifindex: self.ifindex,
+            source: self.source,
+            neighbour: self.neighbour,
+            destination_mac,
+            interface_mac: self.interface_mac,
+            mtu: self.mtu,
+        }
+    }
+}
+
+/// A neighbour entry as far as it matters here.
+#[derive(Clone, Copy)]
+enum Entry {
+    Missing,
+    Incomplete,
+    Failed,
+    /// `maintained`: by somebody else than the kernel's neighbour discovery
+    Usable {
+        mac: [u8; 6],
+        maintained: bool,
+    },
+    /// Without an Ethernet address
+    Odd,
+}
+
+/// Asks the kernel which way packets to `target` go.
+///
+/// # Errors
+/// The reason why the target cannot be reached over `link`.
+async fn find_way(netlink: &Netlink, link: &Link, target: IpAddr) -> Result<Way, Reason> {
+    let route = lookup(netlink, target).await?;
+    if route.kind == RouteType::Local {
+        return Err(Reason::LocalAddress);
+    }
+    if route.kind != RouteType::Unicast {
+        return Err(Reason::NoRoute);
+    }
+    let ifindex = route.ifindex.ok_or(Reason::NoRoute)?;
+    if ifindex != link.ifindex {
+        return Err(Reason::OtherInterface(ifindex));
+    }
+    Ok(Way {
+        ifindex,
+        source: route.source.ok_or(Reason::NoRoute)?,
+        neighbour: route.gateway.unwrap_or(target),
+        interface_mac: link.mac.ok_or(Reason::NotEthernet)?,
+        mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+    })
+}
+
+/// The kernel's answer to "which way does a packet go": a look at the table, no packet is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteLookup {
+    /// Unicast, local, ...
+    pub kind: RouteType,
+    /// Outgoing interface
+    pub ifindex: Option<u32>,
+    /// Next router, if the destination is not on the link itself
+    pub gateway: Option<IpAddr>,
+    /// Source address the kernel would choose
+    pub source: Option<IpAddr>,
+    /// MTU set on the route
+    pub mtu: Option<u32>,
+}
+
+/// Looks up the route to `target`.
+pub async fn lookup(netlink: &Netlink, target: IpAddr) -> Result<RouteLookup, Reason> {
+    let mut request = RouteMessage::default();
+    request.header.address_family = family(target);
+    request.header.destination_prefix_length = if target.is_ipv4() { 32 } else { 128 };
+    request
+        .attributes
+        .push(RouteAttribute::Destination(target.into()));
+    let route = match netlink.get(RouteNetlinkMessage::GetRoute(request)).await {
+        Ok(Some(RouteNetlinkMessage::NewRoute(route))) => route,
+        Ok(_) => return Err(Reason::NoRoute),
+        Err(error) => {
+            return Err(match error.raw_os_error() {
+                Some(
+                    libc::ENETUNREACH
+                    | libc::EHOSTUNREACH
+                    | libc::EACCES
+                    | libc::EINVAL
+                    | libc::EAGAIN,
+                ) => Reason::NoRoute,
+                _ => Reason::Kernel(error.to_string()),
+            });
+        }
+    };
+    let mut answer = RouteLookup {
+        kind: route.header.kind,
+        ifindex: None,
+        gateway: None,
+        source: None,
+        mtu: None,
+    };
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => answer.ifindex = Some(*index),
+            RouteAttribute::Gateway(address) => answer.gateway = ip_of(address),
+            RouteAttribute::Via(RouteVia::Inet(ip)) => answer.gateway = Some((*ip).into()),
+            RouteAttribute::Via(RouteVia::Inet6(ip)) => answer.gateway = Some((*ip).into()),
+            RouteAttribute::PrefSource(address) => answer.source = ip_of(address),
+            RouteAttribute::Metrics(metrics) => {
+                answer.mtu = metrics.iter().find_map(|metric| match metric {
+                    RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(answer)
+}
+
+async fn find_entry(netlink: &Netlink, ifindex: u32, neighbour: IpAddr) -> Result<Entry, Reason> {
+    let request = neighbour_message(ifindex, neighbour);
+    let entry = match netlink
+        .get(RouteNetlinkMessage::GetNeighbour(request))
+        .await
+    {
+        Ok(Some(RouteNetlinkMessage::NewNeighbour(entry))) => entry,
+        Ok(_) => return Ok(Entry::Missing),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Entry::Missing),
+        Err(error) => return Err(Reason::Kernel(error.to_string())),
+    };
+    let mac = entry
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            NeighbourAttribute::LinkLayerAddress(bytes) => {
+                <[u8; 6]>::try_from(bytes.as_slice()).ok()
+            }
+            _ => None,
+        });
+    let other_hands = entry.header.flags.contains(NeighbourFlags::ExtLearned)
+        || entry.attributes.iter().any(|attribute| {
+            matches!(attribute, NeighbourAttribute::ExtFlags(flags) if flags.contains(NeighbourExtFlags::Managed))
+        });
+    Ok(match (entry.header.state, mac) {
+        (NeighbourState::None, _) => Entry::Missing,
+        (NeighbourState::Incomplete, _) => Entry::Incomplete,
+        (NeighbourState::Failed, _) => Entry::Failed,
+        (_, None) => Entry::Odd,
+        (NeighbourState::Permanent | NeighbourState::Noarp, Some(mac)) => Entry::Usable {
+            mac,
+            maintained: true,
+        },
+        (_, Some(mac)) => Entry::Usable {
+            mac,
+            maintained: other_hands,
+        },
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Question {
+    /// Find out the address of a neighbour without a usable entry.
+    Resolve,
+    /// Confirm the address of a neighbour with one.
+    Confirm,
+}
+
+async fn ask(
+    netlink: &Netlink,
+    ifindex: u32,
+    neighbour: IpAddr,
+    question: Question,
+) -> std::io::Result<()> {
+    let mut request = neighbour_message(ifindex, neighbour);
+    let flags = match question {
+        Question::Resolve => {
+            request.header.flags = NeighbourFlags::Use;
+            NLM_F_CREATE
+        }
+        // Without NLM_F_REPLACE the kernel changes the state alone: address and flags stay what they are.
+        Question::Confirm => {
+            request.header.state = NeighbourState::Probe;
+            0
+        }
+    };
+    netlink
+        .execute(RouteNetlinkMessage::NewNeighbour(request), flags)
+        .await
+}
+
+fn neighbour_message(ifindex: u32, neighbour: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(neighbour);
+    message.header.ifindex = ifindex;
+    message
+        .attributes
+        .push(NeighbourAttribute::Destination(neighbour.into()));
+    message
+}
+
+fn family(ip: IpAddr) -> AddressFamily {
+    if ip.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    }
+}

@@ -1,0 +1,379 @@
+//! Kernel routes that lead remote prefixes into the tunnel, kept as long as they are wanted.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use rtnetlink::packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::Error;
+use super::netlink::{Netlink, Task};
+use super::watch::{Change, Changes, RouteKey, Watch, ip_of};
+
+/// Metric of the tunnel's routes, as the reference gateway sets it: better than BGP's 20, worse than a connected route.
+pub const METRIC: u32 = 15;
+
+/// Least time between two attempts to put back what is missing. Whoever deletes a route again and again is a program
+/// with other ideas, and fighting it faster helps nobody.
+const RESTORE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A route into the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Destination; bits beyond the prefix length are ignored
+    pub prefix: IpNet,
+    /// Source address of packets that this host itself sends there; must be an address of this host
+    pub source_hint: Option<IpAddr>,
+}
+
+impl From<IpNet> for Route {
+    fn from(prefix: IpNet) -> Self {
+        Self {
+            prefix,
+            source_hint: None,
+        }
+    }
+}
+
+/// The routes of one device. Wanted routes that somebody deletes come back; all go with the device, or with
+/// [`Routes::close`].
+#[derive(Debug)]
+pub struct Routes {
+    commands: mpsc::Sender<Command>,
+    _task: Task,
+}
+
+#[derive(Debug)]
+enum Command {
+    Add(Route, oneshot::Sender<Result<(), Error>>),
+    Remove(IpNet, oneshot::Sender<Result<(), Error>>),
+    Set(Vec<Route>, oneshot::Sender<Result<(), Error>>),
+}
+
+impl Routes {
+    /// Starts keeping routes out of interface `ifindex`. Must be called within a tokio runtime.
+    pub fn start(netlink: &Netlink, watch: &Watch, ifindex: u32) -> Self {
+        let (commands, receiver) = mpsc::channel(64);
+        let keeper = Keeper {
+            netlink: netlink.clone(),
+            ifindex,
+            wanted: HashMap::new(),
+            retry_at: None,
+            last_restore: None,
+        };
+        let task = Task::spawn(keeper.run(receiver, watch.subscribe()));
+        Self {
+            commands,
+            _task: task,
+        }
+    }
+
+    /// Adds a route, or changes its source hint. Fine when it is there already. When the kernel refuses, the route is
+    /// not kept.
+    pub async fn add(&self, route: Route) -> Result<(), Error> {
+        self.ask(|answer| Command::Add(route, answer)).await
+    }
+
+    /// Removes a route. Fine when it is not there.
+    pub async fn remove(&self, prefix: IpNet) -> Result<(), Error> {
+        self.ask(|answer| Command::Remove(prefix, answer)).await
+    }
+
+    /// Makes the routes exactly these: adds what is missing, then removes the others. All are tried; the error is the
+    /// first one met.
+    pub async fn set(&self, routes: Vec<Route>) -> Result<(), Error> {
+        self.ask(|answer| Command::Set(routes, answer)).await
+    }
+
+    /// Removes all routes.
+    pub async fn close(self) -> Result<(), Error> {
+        self.set(Vec::new()).await
+    }
+
+    async fn ask(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<(), Error>>) -> Command,
+    ) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        let closed = || Error::Closed("the keeper of the tunnel's routes");
+        self.commands
+            .send(command(answer))
+            .await
+            .map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())?
+    }
+}
+
+struct Wanted {
+    source_hint: Option<IpAddr>,
+    installed: bool,
+}
+
+struct Keeper {
+    netlink: Netlink,
+    ifindex: u32,
+    /// By truncated prefix
+    wanted: HashMap<IpNet, Wanted>,
+    retry_at: Option<Instant>,
+    last_restore: Option<Instant>,
+}
+
+impl Keeper {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut changes: Changes) {
+        let mut announced = true;
+        loop {
+            let retry_at = self.retry_at;
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => self.obey(command).await,
+                    None => return,
+                },
+                change = changes.next(), if announced => match change {
+                    Some(change) => self.notice(&change),
+                    None => announced = false,
+                },
+                () = tokio::time::sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
+                    self.restore().await;
+                }
+            }
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        // Somebody who no longer waits for the answer does not need it.
+        let _ = match command {
+            Command::Add(route, answer) => answer.send(self.add(route).await),
+            Command::Remove(prefix, answer) => answer.send(self.remove(prefix.trunc()).await),
+            Command::Set(routes, answer) => answer.send(self.set(routes).await),
+        };
+    }
+
+    async fn set(&mut self, routes: Vec<Route>) -> Result<(), Error> {
+        let mut result = Ok(());
+        for route in &routes {
+            result = result.and(self.add(*route).await);
+        }
+        let kept: HashSet<IpNet> = routes.iter().map(|route| route.prefix.trunc()).collect();
+        let surplus: Vec<IpNet> = self
+            .wanted
+            .keys()
+            .filter(|prefix| !kept.contains(*prefix))
+            .copied()
+            .collect();
+        for prefix in surplus {
+            result = result.and(self.remove(prefix).await);
+        }
+        result
+    }
+
+    async fn add(&mut self, route: Route) -> Result<(), Error> {
+        let prefix = route.prefix.trunc();
+        let source_hint = route.source_hint;
+        if self
+            .wanted
+            .get(&prefix)
+            .is_some_and(|wanted| wanted.installed && wanted.source_hint == source_hint)
+        {
+            return Ok(());
+        }
+        self.install(prefix, source_hint).await?;
+        self.wanted.insert(
+            prefix,
+            Wanted {
+                source_hint,
+                installed: true,
+            },
+        );
+        Ok(())
+    }
+
+    async fn remove(&mut self, prefix: IpNet) -> Result<(), Error> {
+        if self.wanted.remove(&prefix).is_none() {
+            return Ok(());
+        }
+        let request = RouteNetlinkMessage::DelRoute(self.message(prefix, None));
+        match self.netlink.execute(request, 0).await {
+            // Gone already, or gone with its device.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ESRCH | libc::ENODEV | libc::ENOENT)
+                ) =>
+            {
+                Ok(())
+            }
+            other => other.map_err(Error::doing(format!("remove the route to {prefix}"))),
+        }
+    }
+
+    async fn install(&self, prefix: IpNet, source_hint: Option<IpAddr>) -> Result<(), Error> {
+        let doing = || Error::doing(format!("add the route to {prefix}"));
+        let request = || RouteNetlinkMessage::NewRoute(self.message(prefix, source_hint));
+        let error = match self
+            .netlink
+            .execute(request(), NLM_F_CREATE | NLM_F_EXCL)
+            .await
+        {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            Some(libc::EEXIST) => match self
+                .existing(family(prefix))
+                .await
+                .map_err(doing())?
+                .get(&prefix)
+            {
+                Some(existing) if *existing == source_hint => Ok(()),
+                Some(_) => self
+                    .netlink
+                    .execute(request(), NLM_F_CREATE | NLM_F_REPLACE)
+                    .await
+                    .map_err(doing()),
+                None => Err(Error::Refused(format!(
+                    "another route to {prefix} with metric {METRIC} exists (`ip route show {prefix}`); delete it or \
+                     give it another metric"
+                ))),
+            },
+            Some(libc::EINVAL) if source_hint.is_some() => Err(Error::Refused(format!(
+                "cannot add the route to {prefix}: its source hint {} is not an address of this host",
+                source_hint.map(|ip| ip.to_string()).unwrap_or_default(),
+            ))),
+            _ => Err(doing()(error)),
+        }
+    }
+
+    /// Our own routes of one family as they are in the kernel, with their source hints.
+    async fn existing(&self, family: AddressFamily) -> io::Result<HashMap<IpNet, Option<IpAddr>>> {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family;
+        let answers = self
+            .netlink
+            .dump(RouteNetlinkMessage::GetRoute(request))
+            .await?;
+        let routes = answers.iter().filter_map(|answer| {
+            let RouteNetlinkMessage::NewRoute(route) = answer else {
+                return None;
+            };
+            let key = RouteKey::of(route)?;
+            let source_hint = route
+                .attributes
+                .iter()
+                .find_map(|attribute| match attribute {
+                    RouteAttribute::PrefSource(address) => ip_of(address),
+                    _ => None,
+                });
+            self.is_ours(&key).then_some((key.prefix, source_hint))
+        });
+        Ok(routes.collect())
+    }
+
+    fn is_ours(&self, key: &RouteKey) -> bool {
+        key.in_main_table() && key.metric == METRIC && key.ifindex == Some(self.ifindex)
+    }
+
+    fn notice(&mut self, change: &Change) {
+        let missing = match change {
+            Change::RouteRemoved(key) if self.is_ours(key) => {
+                self.mark_missing(|prefix| *prefix == key.prefix)
+            }
+            // Somebody replaced ours: the kernel announces only the newcomer.
+            Change::Route(key)
+                if key.in_main_table() && key.metric == METRIC && !self.is_ours(key) =>
+            {
+                self.mark_missing(|prefix| *prefix == key.prefix)
+            }
+            // The kernel drops IPv4 routes of a device that goes down without a word.
+            Change::Link { ifindex } if *ifindex == self.ifindex => self.mark_missing(|_| true),
+            Change::Resync => self.mark_missing(|_| true),
+            _ => false,
+        };
+        if missing && self.retry_at.is_none() {
+            let now = Instant::now();
+            self.retry_at = Some(
+                self.last_restore
+                    .map_or(now, |last| now.max(last + RESTORE_INTERVAL)),
+            );
+        }
+    }
+
+    fn mark_missing(&mut self, which: impl Fn(&IpNet) -> bool) -> bool {
+        let mut any = false;
+        for (prefix, wanted) in &mut self.wanted {
+            if which(prefix) {
+                wanted.installed = false;
+                any = true;
+            }
+        }
+        any
+    }
+
+    async fn restore(&mut self) {
+        let now = Instant::now();
+        self.last_restore = Some(now);
+        self.retry_at = None;
+        // One look at the table first: after a lost announcement most routes are still there.
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let existing = self.existing(family).await.unwrap_or_default();
+            for (prefix, wanted) in &mut self.wanted {
+                wanted.installed |= existing.get(prefix) == Some(&wanted.source_hint);
+            }
+        }
+        let missing: Vec<(IpNet, Option<IpAddr>)> = self
+            .wanted
+            .iter()
+            .filter(|(_, wanted)| !wanted.installed)
+            .map(|(prefix, wanted)| (*prefix, wanted.source_hint))
+            .collect();
+        for (prefix, source_hint) in missing {
+            match self.install(prefix, source_hint).await {
+                Ok(()) => {
+                    if let Some(wanted) = self.wanted.get_mut(&prefix) {
+                        wanted.installed = true;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        "the route to {prefix} is missing and will be tried again: {error}"
+                    );
+                    self.retry_at = Some(now + RESTORE_INTERVAL);
+                }
+            }
+        }
+    }
+
+    fn message(&self, prefix: IpNet, source_hint: Option<IpAddr>) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(prefix);
+        message.header.destination_prefix_length = prefix.prefix_len();
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        // `static`: an administrator's route, which routing daemons respect and may announce. They purge `boot`.
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![
+            RouteAttribute::Destination(prefix.network().into()),
+            RouteAttribute::Oif(self.ifindex),
+            RouteAttribute::Priority(METRIC),
+        ];
+        message
+            .attributes
+            .extend(source_hint.map(|ip| RouteAttribute::PrefSource(ip.into())));
+        message
+    }
+}
+
+fn family(prefix: IpNet) -> AddressFamily {
+    match prefix {
+        IpNet::V4(_) => AddressFamily::Inet,
+        IpNet::V6(_) => AddressFamily::Inet6,
+    }
+}
