@@ -2,6 +2,7 @@
 
 pub mod control;
 pub mod dataplane;
+pub mod engine;
 pub mod framing;
 pub mod port;
 pub mod scion;

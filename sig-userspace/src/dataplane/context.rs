@@ -1,0 +1,31 @@
+//! What both directions of a worker work with during one batch.
+
+use sig_common::reason::DropReason;
+
+use super::{counters::WorkerCounters, tables::Tables};
+use crate::port::umem::{Area, Frame, FreeList};
+
+/// Borrowed for one batch.
+pub(super) struct Context<'a> {
+    /// Monotonic time, nanoseconds.
+    pub(super) now: u64,
+    /// Number of the worker.
+    pub(super) worker: usize,
+    pub(super) tables: &'a Tables,
+    pub(super) area: &'a Area,
+    pub(super) free: &'a mut FreeList,
+    pub(super) counters: &'a WorkerCounters,
+    /// Finished frames for the underlay.
+    pub(super) to_underlay: &'a mut Vec<Frame>,
+    /// Finished Ethernet frames for the inner port.
+    pub(super) to_inner: &'a mut Vec<Frame>,
+}
+
+impl Context<'_> {
+    /// Counts a dropped packet or frame and frees its chunk.
+    #[inline]
+    pub(super) fn discard(&mut self, frame: Frame, reason: DropReason) {
+        self.counters.drop(reason);
+        self.free.put(frame);
+    }
+}

@@ -1,0 +1,420 @@
+//! From IP to SCION: packets in, SIG frames out.
+//!
+//! A packet that fits a frame stays where it was received: the outer headers are written in front of
+//! it. Only packets that share a frame with others, and parts of split ones, are copied.
+
+use std::net::IpAddr;
+
+use sig_common::{
+    reason::DropReason,
+    wire::{
+        flow::flow_hash,
+        inner::{InnerPacket, decrement_ttl},
+    },
+};
+
+use super::{
+    context::Context,
+    icmp::{self, Message, RateLimit},
+    inner,
+    police::{may_cross, slot},
+    tables::{Path, Tables},
+};
+use crate::{
+    framing::{Closed, Packer, Placement},
+    port::umem::{Area, CHUNK_SIZE, Frame, HEADROOM},
+    scion::FrameFields,
+};
+
+/// ICMP messages that one worker sends per second, and at once.
+const ICMP_PER_SECOND: u32 = 100;
+const ICMP_BURST: u32 = 20;
+
+/// Where a packet came from, which decides what has been done to it already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A LAN port: the gateway is a router hop, so it takes one from the TTL. With `partial`, the
+    /// sender may have left transport checksums to its network card.
+    Lan {
+        /// Finish transport checksums that hold only the pseudo header's sum.
+        partial: bool,
+    },
+    /// The tunnel device: the kernel has routed the packet and taken its one from the TTL.
+    Kernel,
+}
+
+/// A frame being filled. The packet of `frame` is the payload so far.
+struct Open {
+    frame: Frame,
+    traffic_class: u8,
+    flow_hash: u32,
+}
+
+/// What this worker sends on one path.
+struct Stream {
+    path: u64,
+    id: u32,
+    sequence: u64,
+    packer: Packer,
+    open: Option<Open>,
+    /// Whether the stream is in `Encap::touched`.
+    touched: bool,
+}
+
+/// Why a packet is not sent, and what its sender is told about it.
+type Refused = (DropReason, Option<(Message, InnerPacket)>);
+
+/// A remembered route.
+#[derive(Clone, Copy)]
+struct Route {
+    source: IpAddr,
+    destination: IpAddr,
+    remote: Result<u16, DropReason>,
+}
+
+/// One worker's send side.
+pub(super) struct Encap {
+    generation: u64,
+    /// Parallel to `Tables::paths`.
+    streams: Vec<Stream>,
+    /// Streams with an open frame, in the order they were opened.
+    touched: Vec<u16>,
+    routes: Box<[Option<Route>; 1024]>,
+    icmp_limit: RateLimit,
+}
+
+impl Encap {
+    pub(super) fn new() -> Self {
+        Encap {
+            generation: 0,
+            streams: Vec::new(),
+            touched: Vec::with_capacity(64),
+            routes: Box::new([None; 1024]),
+            icmp_limit: RateLimit::new(ICMP_PER_SECOND, ICMP_BURST),
+        }
+    }
+
+    /// Takes an Ethernet frame with an IP packet for the other side.
+    pub(super) fn packet(&mut self, context: &mut Context<'_>, mut frame: Frame, origin: Origin) {
+        self.follow(context.tables, context.worker);
+        match self.classify(context, &mut frame, origin) {
+            Ok((path, packet)) => self.send(context, path, frame, &packet),
+            Err((reason, message)) => {
+                if let Some((message, packet)) = message {
+                    self.tell_host(context, message, &frame, &packet);
+                }
+                context.discard(frame, reason);
+            }
+        }
+    }
+
+    /// Sends the frames that are not full: nothing more waits.
+    pub(super) fn flush(&mut self, context: &mut Context<'_>) {
+        for slot in std::mem::take(&mut self.touched) {
+            let stream = &mut self.streams[usize::from(slot)];
+            stream.touched = false;
+            if let Some(closed) = stream.packer.close() {
+                stream.emit(context, &context.tables.paths[usize::from(slot)], closed);
+            }
+        }
+    }
+
+    /// Takes over new tables: paths that stayed keep stream and sequence. Frames are flushed at the
+    /// end of each batch, so none is open here.
+    fn follow(&mut self, tables: &Tables, worker: usize) {
+        if self.generation == tables.generation {
+            return;
+        }
+        self.generation = tables.generation;
+        self.routes.fill(None);
+        let mut old = std::mem::take(&mut self.streams);
+        self.streams.extend(tables.paths.iter().map(|path| {
+            match old.iter().position(|stream| stream.path == path.id) {
+                Some(position) => old.swap_remove(position),
+                None => Stream::new(path, worker),
+            }
+        }));
+    }
+
+    /// The number of the path in the tables and the packet's summary; the frame then holds the
+    /// packet alone.
+    #[inline]
+    fn classify(
+        &mut self,
+        context: &Context<'_>,
+        frame: &mut Frame,
+        origin: Origin,
+    ) -> Result<(u16, Classified), Refused> {
+        let ip = frame.bytes(context.area).get(inner::ETHERNET_LEN..);
+        let packet = ip
+            .and_then(|packet| InnerPacket::parse(packet).ok())
+            .ok_or((DropReason::InvalidPacket, None))?;
+        // Behind the packet there may be Ethernet padding.
+        frame.place(
+            frame.headroom() + inner::ETHERNET_LEN,
+            packet.total_len.into(),
+        );
+        let remote = self
+            .route(context.tables, packet.source, packet.destination)
+            .map_err(|reason| (reason, None))?;
+        if let Origin::Lan { partial } = origin {
+            let bytes = frame.bytes_mut(context.area);
+            if !decrement_ttl(bytes) {
+                return Err((
+                    DropReason::TtlExpired,
+                    Some((Message::TimeExceeded, packet)),
+                ));
+            }
+            if partial {
+                inner::complete_checksum(bytes, &packet);
+            }
+        }
+        let flow_hash = flow_hash(frame.bytes(context.area), 0);
+        let paths = &context.tables.remotes[usize::from(remote)].paths;
+        if paths.is_empty() {
+            return Err((DropReason::NoPath, Some((Message::Unreachable, packet))));
+        }
+        // The upper bits choose the path: the lower ones spread flows over workers and streams.
+        let share = (u64::from(flow_hash) * paths.len() as u64) >> 32;
+        let path = paths.start + share as u16;
+        Ok((
+            path,
+            Classified {
+                traffic_class: packet.tos,
+                flow_hash,
+            },
+        ))
+    }
+
+    #[inline]
+    fn route(
+        &mut self,
+        tables: &Tables,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<u16, DropReason> {
+        let entry = &mut self.routes[slot(source, destination)];
+        if let Some(route) = entry
+            && route.destination == destination
+            && route.source == source
+        {
+            return route.remote;
+        }
+        let remote = if may_cross(source) && may_cross(destination) {
+            tables
+                .routes
+                .get(destination)
+                .copied()
+                .ok_or(DropReason::NoRoute)
+        } else {
+            Err(DropReason::AddressScope)
+        };
+        *entry = Some(Route {
+            source,
+            destination,
+            remote,
+        });
+        remote
+    }
+
+    fn send(&mut self, context: &mut Context<'_>, slot: u16, packet: Frame, class: &Classified) {
+        let path = &context.tables.paths[usize::from(slot)];
+        let stream = &mut self.streams[usize::from(slot)];
+        if !stream.touched {
+            stream.touched = true;
+            self.touched.push(slot);
+        }
+        stream.send(context, path, packet, class);
+    }
+
+    fn tell_host(
+        &mut self,
+        context: &mut Context<'_>,
+        message: Message,
+        frame: &Frame,
+        packet: &InnerPacket,
+    ) {
+        if !self.icmp_limit.allow(context.now) {
+            return;
+        }
+        let Some(mut answer) = context.free.take() else {
+            return;
+        };
+        let start = HEADROOM + inner::ETHERNET_LEN;
+        let room = &mut answer.chunk_mut(context.area)[start..];
+        let original = frame.bytes(context.area);
+        match icmp::error(message, &context.tables.icmp, original, packet, room) {
+            Some(len) => {
+                answer.place(HEADROOM, inner::ETHERNET_LEN + len);
+                inner::write_ethernet(answer.bytes_mut(context.area), context.tables, packet);
+                context.counters.icmp_sent.add(1);
+                context.to_inner.push(answer);
+            }
+            None => context.free.put(answer),
+        }
+    }
+}
+
+/// What the framing needs to know of a packet.
+#[derive(Clone, Copy)]
+struct Classified {
+    traffic_class: u8,
+    flow_hash: u32,
+}
+
+impl Stream {
+    fn new(path: &Path, worker: usize) -> Self {
+        Stream {
+            path: path.id,
+            id: path.streams[worker],
+            sequence: 0,
+            packer: path.packer.clone(),
+            open: None,
+            touched: false,
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, context: &mut Context<'_>, path: &Path, packet: Frame, class: &Classified) {
+        // A frame has one traffic class, so packets of another one do not join it (RFC 6040 wants
+        // the outer ECN field to be that of the inner packet).
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.traffic_class != class.traffic_class)
+            && let Some(closed) = self.packer.close()
+        {
+            self.emit(context, path, closed);
+        }
+        let len = packet.len();
+        match self.packer.place(len) {
+            Ok(Placement::Fresh { closed }) => {
+                if let Some(closed) = closed {
+                    self.emit(context, path, closed);
+                }
+                self.open_with(context, path, packet, class);
+            }
+            Ok(Placement::Append { offset }) => {
+                self.append(context.area, offset, packet.bytes(context.area));
+                context.free.put(packet);
+            }
+            Ok(Placement::Split(parts)) => {
+                let mut packet = Some(packet);
+                for part in parts {
+                    if let Some(closed) = part.closed {
+                        self.emit(context, path, closed);
+                    }
+                    let last = part.range.end == len;
+                    if last && part.offset == 0 {
+                        // What stands before the last part has been copied: headers may go there.
+                        let Some(mut packet) = packet.take() else {
+                            break;
+                        };
+                        packet.place(packet.headroom() + part.range.start, part.range.len());
+                        self.open_with(context, path, packet, class);
+                    } else if let Some(packet) = &packet {
+                        let bytes = &packet.bytes(context.area)[part.range];
+                        if part.offset == 0 {
+                            self.open = copy(context, path, bytes, class);
+                        } else {
+                            self.append(context.area, part.offset, bytes);
+                        }
+                    }
+                }
+                if let Some(packet) = packet {
+                    context.free.put(packet);
+                }
+            }
+            Err(_) => return context.discard(packet, DropReason::PacketTooBig),
+        }
+        let sent = &path.counters[context.worker].sent;
+        for traffic in [sent, &context.counters.sent] {
+            traffic.packets.add(1);
+            traffic.packet_bytes.add(len as u64);
+        }
+    }
+
+    /// Opens a frame with a packet, where it is if the headers fit in front and further packets
+    /// behind it.
+    #[inline]
+    fn open_with(
+        &mut self,
+        context: &mut Context<'_>,
+        path: &Path,
+        packet: Frame,
+        class: &Classified,
+    ) {
+        let fits = packet.headroom() >= path.template.len()
+            && packet.headroom() + path.packer.capacity() <= CHUNK_SIZE;
+        self.open = if fits {
+            Some(Open {
+                frame: packet,
+                traffic_class: class.traffic_class,
+                flow_hash: class.flow_hash,
+            })
+        } else {
+            let open = copy(context, path, packet.bytes(context.area), class);
+            context.free.put(packet);
+            open
+        };
+    }
+
+    /// Adds bytes to the open frame. Without one, because no chunk was free for it, they are lost
+    /// with it.
+    #[inline]
+    fn append(&mut self, area: &Area, offset: usize, bytes: &[u8]) {
+        if let Some(open) = &mut self.open {
+            open.frame
+                .place(open.frame.headroom(), offset + bytes.len());
+            open.frame.bytes_mut(area)[offset..].copy_from_slice(bytes);
+        }
+    }
+
+    /// Finishes the open frame. Its sequence number is used up in any case, so that the receiver
+    /// sees what is missing.
+    #[inline]
+    fn emit(&mut self, context: &mut Context<'_>, path: &Path, closed: Closed) {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let Some(Open {
+            mut frame,
+            traffic_class,
+            flow_hash,
+        }) = self.open.take()
+        else {
+            context.counters.drop(DropReason::NoFreeChunk);
+            return;
+        };
+        debug_assert_eq!(frame.len(), closed.len);
+        let headers = path.template.len();
+        frame.place(frame.headroom() - headers, headers + frame.len());
+        let fields = FrameFields {
+            traffic_class,
+            flow_hash,
+            stream: self.id,
+            sequence,
+            index: closed.index,
+        };
+        path.template.write(frame.bytes_mut(context.area), &fields);
+        let sent = &path.counters[context.worker].sent;
+        for traffic in [sent, &context.counters.sent] {
+            traffic.frames.add(1);
+            traffic
+                .frame_bytes
+                .add((inner::SIG_LEN + closed.len) as u64);
+        }
+        context.to_underlay.push(frame);
+    }
+}
+
+/// A frame that begins with a copy of `bytes`; none if no chunk is free.
+fn copy(context: &mut Context<'_>, path: &Path, bytes: &[u8], class: &Classified) -> Option<Open> {
+    let mut frame = context.free.take()?;
+    frame.place(path.template.len().max(HEADROOM), bytes.len());
+    frame.bytes_mut(context.area).copy_from_slice(bytes);
+    Some(Open {
+        frame,
+        traffic_class: class.traffic_class,
+        flow_hash: class.flow_hash,
+    })
+}

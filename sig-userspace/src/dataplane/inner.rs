@@ -1,0 +1,157 @@
+//! What is done to inner packets beside carrying them.
+
+use std::net::IpAddr;
+
+use sig_common::{
+    reason::DropReason,
+    wire::{
+        PROTO_TCP, PROTO_UDP,
+        checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header},
+        inner::{InnerPacket, set_tos},
+    },
+};
+
+use super::tables::Tables;
+
+/// Ethernet header without tags.
+pub(super) const ETHERNET_LEN: usize = 14;
+/// SIG frame header.
+pub(super) const SIG_LEN: usize = 16;
+
+const ECN_MASK: u8 = 0b11;
+const ECN_NOT_ECT: u8 = 0b00;
+const ECN_CE: u8 = 0b11;
+
+/// Whether a traffic class byte says that congestion was experienced.
+#[inline]
+pub(super) fn is_congestion(traffic_class: u8) -> bool {
+    traffic_class & ECN_MASK == ECN_CE
+}
+
+/// Passes a congestion mark of the outside on to the packet (RFC 6040 section 4.2).
+///
+/// # Errors
+///
+/// If the packet's sender does not understand such marks: then the packet must be dropped.
+pub(super) fn mark_congestion(packet: &mut [u8], summary: &InnerPacket) -> Result<(), DropReason> {
+    if summary.tos & ECN_MASK == ECN_NOT_ECT {
+        return Err(DropReason::EcnDrop);
+    }
+    set_tos(packet, summary.tos | ECN_CE);
+    Ok(())
+}
+
+/// Writes the Ethernet header of a packet on its way to the tunnel device.
+#[inline]
+pub(super) fn write_ethernet(frame: &mut [u8], tables: &Tables, packet: &InnerPacket) {
+    frame[..12].copy_from_slice(&tables.inner_macs);
+    let ethertype: u16 = if packet.version() == 4 {
+        0x0800
+    } else {
+        0x86dd
+    };
+    frame[12..ETHERNET_LEN].copy_from_slice(&ethertype.to_be_bytes());
+}
+
+/// Computes the TCP or UDP checksum of a packet whose sender left that to its network card.
+///
+/// Such a packet has the folded sum of its pseudo header in the checksum field. A finished checksum
+/// that happens to have the same value is computed again, to the same value.
+pub(super) fn complete_checksum(packet: &mut [u8], summary: &InnerPacket) {
+    let field = match summary.protocol {
+        PROTO_TCP => 16,
+        PROTO_UDP => 6,
+        _ => return,
+    };
+    let header_len = usize::from(summary.header_len);
+    if summary.is_fragment || packet.len() < header_len + field + 2 {
+        return;
+    }
+    let len = packet.len() - header_len;
+    let pseudo = match (summary.source, summary.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => ipv4_pseudo_header(
+            source.octets(),
+            destination.octets(),
+            len as u16,
+            summary.protocol,
+        ),
+        (IpAddr::V6(source), IpAddr::V6(destination)) => ipv6_pseudo_header(
+            &source.octets(),
+            &destination.octets(),
+            len as u32,
+            summary.protocol,
+        ),
+        _ => return,
+    };
+    let segment = &mut packet[header_len..];
+    if segment[field..field + 2] != pseudo.fold().to_be_bytes() {
+        return;
+    }
+    // The field holds the pseudo header's sum, so the sum over the segment includes it.
+    let checksum = match Sum::of(segment).checksum() {
+        // UDP has no checksum 0: that means that there is none (RFC 768).
+        0 if summary.protocol == PROTO_UDP => 0xffff,
+        checksum => checksum,
+    };
+    segment[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::PacketBuilder;
+
+    fn udp(payload: &[u8], v6: bool) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let ip = if v6 {
+            PacketBuilder::ipv6([0xfd; 16], [0xfe; 16], 64)
+        } else {
+            PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        };
+        ip.udp(4000, 5000)
+            .write(&mut packet, payload)
+            .expect("a packet");
+        packet
+    }
+
+    #[test]
+    fn a_checksum_left_to_the_card_is_finished_and_a_finished_one_stays() {
+        for v6 in [false, true] {
+            for payload in [&b"even"[..], &b"odd"[..], &[]] {
+                let whole = udp(payload, v6);
+                let summary = InnerPacket::parse(&whole).expect("valid");
+                let at = usize::from(summary.header_len) + 6;
+                let mut partial = whole.clone();
+                partial[at..at + 2].fill(0);
+                let len = partial.len() - usize::from(summary.header_len);
+                let pseudo = if v6 {
+                    ipv6_pseudo_header(&[0xfd; 16], &[0xfe; 16], len as u32, PROTO_UDP)
+                } else {
+                    ipv4_pseudo_header([10, 0, 0, 1], [10, 0, 0, 2], len as u16, PROTO_UDP)
+                };
+                partial[at..at + 2].copy_from_slice(&pseudo.fold().to_be_bytes());
+                complete_checksum(&mut partial, &summary);
+                assert_eq!(partial, whole);
+                complete_checksum(&mut partial, &summary);
+                assert_eq!(partial, whole);
+            }
+        }
+    }
+
+    #[test]
+    fn congestion_is_passed_on_only_to_those_who_understand_it() {
+        let mut packet = udp(b"x", false);
+        let summary = InnerPacket::parse(&packet).expect("valid");
+        assert_eq!(
+            mark_congestion(&mut packet, &summary),
+            Err(DropReason::EcnDrop)
+        );
+        set_tos(&mut packet, 0b10);
+        let summary = InnerPacket::parse(&packet).expect("valid");
+        assert_eq!(mark_congestion(&mut packet, &summary), Ok(()));
+        let marked = InnerPacket::parse(&packet).expect("valid");
+        assert!(is_congestion(marked.tos));
+        let view = sig_common::wire::ipv4::View::new_checked(&packet).expect("valid");
+        assert!(view.checksum_is_valid());
+    }
+}

@@ -1,0 +1,250 @@
+//! The engine: one thread per worker that moves frames between its ports and its
+//! [`Worker`], wakes the kernel, and sleeps when there is nothing to do.
+
+mod idle;
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Instant,
+};
+
+use arc_swap::ArcSwap;
+use sig_common::reason::DropReason;
+
+use crate::{
+    dataplane::{Input, Output, Tables, Worker, WorkerConfig, counters::WorkerCounters},
+    port::{
+        BATCH, Port,
+        umem::{Area, Frame, FreeList, Pool},
+    },
+};
+use idle::Idle;
+
+/// Free chunks that a worker keeps for itself before it gives some back to the shared pool.
+const FREE_LIMIT: usize = 512;
+
+/// A worker stops receiving while this many finished frames wait for the transmit ring: what it
+/// does not take stays in the receive ring, and the loss, if there is one, happens there.
+const BACKLOG: usize = 4 * BATCH;
+
+/// The ports of one worker. Frames leave through the first port of a side.
+#[derive(Default)]
+pub struct WorkerPorts {
+    /// Towards the SCION network. At least one.
+    pub underlay: Vec<Box<dyn Port>>,
+    /// Towards the hosts; may be empty.
+    pub lan: Vec<Box<dyn Port>>,
+    /// The peer of the tunnel device. At least one.
+    pub kernel: Vec<Box<dyn Port>>,
+}
+
+/// How the threads behave.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// What each worker is made with.
+    pub worker: WorkerConfig,
+    /// Never sleep: lowest latency for one core per worker.
+    pub busy_poll: bool,
+    /// CPUs for the workers, in their order; empty leaves the choice to the scheduler.
+    pub cpus: Vec<usize>,
+}
+
+/// A port side without a port.
+#[derive(Debug, thiserror::Error)]
+#[error("worker {worker} has no {side} port")]
+pub struct MissingPort {
+    worker: usize,
+    side: &'static str,
+}
+
+/// The running workers. Dropping it stops them.
+pub struct Engine {
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    counters: Vec<Arc<WorkerCounters>>,
+}
+
+impl Engine {
+    /// Starts one worker per element of `ports`, over the memory that these ports were made with.
+    /// All look up in `tables`, whatever it holds at the time.
+    ///
+    /// # Errors
+    ///
+    /// If a worker lacks a port or a thread cannot be started.
+    pub fn start(
+        config: &EngineConfig,
+        area: &Arc<Area>,
+        pool: &Arc<Pool>,
+        ports: Vec<WorkerPorts>,
+        tables: &Arc<ArcSwap<Tables>>,
+    ) -> io::Result<Engine> {
+        let mut engine = Engine {
+            threads: Vec::with_capacity(ports.len()),
+            stop: Arc::default(),
+            counters: Vec::with_capacity(ports.len()),
+        };
+        for (number, ports) in ports.into_iter().enumerate() {
+            for (side, missing) in [
+                ("underlay", ports.underlay.is_empty()),
+                ("kernel", ports.kernel.is_empty()),
+            ] {
+                if missing {
+                    return Err(io::Error::other(MissingPort {
+                        worker: number,
+                        side,
+                    }));
+                }
+            }
+            let free = FreeList::new(pool.clone(), FREE_LIMIT);
+            let worker = Worker::new(number, &config.worker, area.clone(), free)
+                .map_err(io::Error::other)?;
+            engine.counters.push(worker.counters());
+            let mut thread = WorkerThread {
+                worker,
+                ports,
+                input: Input::default(),
+                output: Output::default(),
+                tables: arc_swap::Cache::new(tables.clone()),
+                idle: Idle::new(config.busy_poll),
+                start: Instant::now(),
+            };
+            let (stop, cpu) = (engine.stop.clone(), config.cpus.get(number).copied());
+            engine.threads.push(
+                std::thread::Builder::new()
+                    .name(format!("sig-worker-{number}"))
+                    .spawn(move || {
+                        if let Some(cpu) = cpu {
+                            idle::pin_to(cpu);
+                        }
+                        thread.run(&stop);
+                    })?,
+            );
+        }
+        Ok(engine)
+    }
+
+    /// Counters of each worker.
+    pub fn counters(&self) -> &[Arc<WorkerCounters>] {
+        &self.counters
+    }
+
+    /// Whether all workers are running.
+    pub fn is_healthy(&self) -> bool {
+        self.threads.iter().all(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has been reported by the panic itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct WorkerThread {
+    worker: Worker,
+    ports: WorkerPorts,
+    input: Input,
+    output: Output,
+    tables: arc_swap::Cache<Arc<ArcSwap<Tables>>, Arc<Tables>>,
+    idle: Idle,
+    start: Instant,
+}
+
+impl WorkerThread {
+    fn run(&mut self, stop: &AtomicBool) {
+        let counters = self.worker.counters();
+        // The receive sides get their first chunks.
+        self.service(&counters);
+        while !stop.load(Ordering::Relaxed) {
+            if self.round(&counters) {
+                self.idle.reset();
+                continue;
+            }
+            let timeout = self
+                .worker
+                .next_deadline()
+                .map(|at| at.saturating_sub(self.now()));
+            if self.idle.wait(&self.ports, timeout) {
+                counters.sleeps.add(1);
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// One batch through the worker; whether there was anything to do.
+    fn round(&mut self, counters: &WorkerCounters) -> bool {
+        let now = self.now();
+        let (area, _) = self.worker.memory();
+        if self.output.underlay.len() < BACKLOG {
+            for port in &mut self.ports.lan {
+                port.receive(area, &mut self.input.lan);
+            }
+            for port in &mut self.ports.kernel {
+                port.receive(area, &mut self.input.kernel);
+            }
+        }
+        if self.output.kernel.len() < BACKLOG {
+            for port in &mut self.ports.underlay {
+                port.receive(area, &mut self.input.underlay);
+            }
+        }
+        let received = self.input.lan.len() + self.input.kernel.len() + self.input.underlay.len();
+        let due = self
+            .worker
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now);
+        if received > 0 || due {
+            self.worker
+                .process(now, self.tables.load(), &mut self.input, &mut self.output);
+        }
+        let waiting = self.output.underlay.len() + self.output.kernel.len();
+        transmit(&mut self.ports.underlay, &mut self.output.underlay);
+        transmit(&mut self.ports.kernel, &mut self.output.kernel);
+        let busy = self.service(counters);
+        received > 0 || waiting > 0 || busy
+    }
+
+    /// Serves all rings; whether frames still wait for transmission.
+    fn service(&mut self, counters: &WorkerCounters) -> bool {
+        let (area, free) = self.worker.memory();
+        let mut busy = false;
+        for (ports, waiting) in [
+            (&mut self.ports.underlay, &mut self.output.underlay),
+            (&mut self.ports.lan, &mut Vec::new()),
+            (&mut self.ports.kernel, &mut self.output.kernel),
+        ] {
+            for port in ports {
+                match port.service(area, free) {
+                    Ok(()) => busy |= port.is_transmitting(),
+                    Err(_) => {
+                        counters.port_errors.add(1);
+                        // The link is down: what waits for it is lost, the rest goes on.
+                        for frame in waiting.drain(..) {
+                            counters.drop(DropReason::LinkDown);
+                            free.put(frame);
+                        }
+                    }
+                }
+            }
+        }
+        busy || !self.output.underlay.is_empty() || !self.output.kernel.is_empty()
+    }
+}
+
+fn transmit(ports: &mut [Box<dyn Port>], frames: &mut Vec<Frame>) {
+    if let (Some(port), false) = (ports.first_mut(), frames.is_empty()) {
+        port.transmit(frames);
+    }
+}
