@@ -180,18 +180,24 @@ pub enum Pin {
     Cpus(Vec<u16>),
 }
 
-/// Limits of the reassembly. All memory is allocated at start.
+/// Limits of the reassembly, per worker. All memory is allocated at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams remembered per remote gateway. Default 64.
-    pub streams_per_remote: u16,
-    /// Bytes of frames held per remote gateway. Default 4 MiB.
-    pub reassembly_per_remote: u64,
-    /// Bytes of frames held in total. Default 64 MiB.
-    pub reassembly_total: u64,
-    /// An incomplete packet is given up after this time without progress. Default 1 s.
-    pub reassembly_timeout: Duration,
-    /// A silent stream is forgotten after this time. Default 60 s.
+    /// Streams of one remote known at the same time. Default 256.
+    pub streams_per_remote: u32,
+    /// Streams known at the same time. Default 4096.
+    pub streams_total: u32,
+    /// Packets of one remote being put together at the same time. Default 64.
+    pub packets_per_remote: u32,
+    /// Packets being put together at the same time. Default 512.
+    pub packets_total: u32,
+    /// Frames of one remote held back for an earlier one at the same time. Default 128.
+    pub held_per_remote: u32,
+    /// Frames held back for an earlier one at the same time. Default 1024.
+    pub held_total: u32,
+    /// How long the rest of a packet is waited for. Default 1 s.
+    pub packet_timeout: Duration,
+    /// How long a silent stream is remembered. Default 60 s.
     pub stream_timeout: Duration,
 }
 

@@ -62,18 +62,6 @@ fn time(item: &Item<'_>, from: Duration, to: Duration) -> Option<Duration> {
     })
 }
 
-fn bytes(item: &Item<'_>, from_mib: u64, to_mib: u64) -> Option<u64> {
-    item.parse("\"64MiB\"", |text| {
-        let value = values::size(text)?;
-        if value < from_mib << 20 || value > to_mib << 20 {
-            return Err(format!(
-                "\"{text}\" is out of range; write a size from \"{from_mib}MiB\" to \"{to_mib}MiB\""
-            ));
-        }
-        Ok(value)
-    })
-}
-
 /// `[log.console]`.
 pub(super) fn log(root: &Section<'_>) -> Option<Log> {
     let console = root.section("log").section("console");
@@ -310,7 +298,7 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
         Some(Pin::Cpus(cpus))
     });
     let verify_checksums = or(&section, "verify_checksums", true, Item::boolean);
-    let reorder_frames = or(&section, "reorder_frames", 32, |i| i.number(0..=1024));
+    let reorder_frames = or(&section, "reorder_frames", 32, |i| i.number(0..=63));
     let reorder_wait = or(&section, "reorder_wait", Duration::from_millis(1), |item| {
         time(item, Duration::ZERO, Duration::from_secs(1))
     });
@@ -337,38 +325,41 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
 }
 
 fn limits(section: &Section<'_>) -> Option<Limits> {
-    const MS: Duration = Duration::from_millis(1);
-    let streams = or(section, "streams_per_remote", 64, |i| i.number(1..=4096));
-    let per_remote = or(section, "reassembly_per_remote", 4 << 20, |item| {
-        bytes(item, 1, 1024)
+    let count = |key, default| or(section, key, default, |item| item.number(1..=1_048_576));
+    let pair = |part, part_default, total, total_default| {
+        let (share, sum) = (count(part, part_default), count(total, total_default));
+        if let (Some(share), Some(sum)) = (share, sum)
+            && share > sum
+        {
+            let written = section.get(part).or_else(|| section.get(total));
+            let place = written.map_or_else(|| section.place.clone(), |item| item.place);
+            place.error(format!(
+                "one remote may have {share} but all together {sum}; \
+                 write {part} up to {total}"
+            ));
+        }
+        Some((share?, sum?))
+    };
+    let streams = pair("streams_per_remote", 256, "streams_total", 4096);
+    let packets = pair("packets_per_remote", 64, "packets_total", 512);
+    let held = pair("held_per_remote", 128, "held_total", 1024);
+    let packet_timeout = or(section, "packet_timeout", Duration::from_secs(1), |item| {
+        time(item, Duration::from_millis(10), Duration::from_secs(60))
     });
-    let total = or(section, "reassembly_total", 64 << 20, |item| {
-        bytes(item, 1, 65536)
+    let stream_timeout = or(section, "stream_timeout", Duration::from_secs(60), |item| {
+        time(item, Duration::from_secs(1), Duration::from_secs(3600))
     });
-    let packet_timeout = or(section, "reassembly_timeout", 1000 * MS, |item| {
-        time(item, 10 * MS, 60_000 * MS)
-    });
-    let stream_timeout = or(section, "stream_timeout", 60_000 * MS, |item| {
-        time(item, 1000 * MS, 3_600_000 * MS)
-    });
-    if let (Some(per_remote), Some(total)) = (per_remote, total)
-        && per_remote > total
-    {
-        let place = section
-            .get("reassembly_per_remote")
-            .map_or_else(|| section.place.clone(), |item| item.place);
-        place.error(format!(
-            "one remote may hold more ({} MiB) than reassembly_total allows ({} MiB); \
-             lower it or raise reassembly_total",
-            per_remote >> 20,
-            total >> 20
-        ));
-    }
+    let (streams_per_remote, streams_total) = streams?;
+    let (packets_per_remote, packets_total) = packets?;
+    let (held_per_remote, held_total) = held?;
     Some(Limits {
-        streams_per_remote: streams?,
-        reassembly_per_remote: per_remote?,
-        reassembly_total: total?,
-        reassembly_timeout: packet_timeout?,
+        streams_per_remote,
+        streams_total,
+        packets_per_remote,
+        packets_total,
+        held_per_remote,
+        held_total,
+        packet_timeout: packet_timeout?,
         stream_timeout: stream_timeout?,
     })
 }

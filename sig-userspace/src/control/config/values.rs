@@ -1,4 +1,4 @@
-//! The notations of single values: durations, sizes, addresses, prefixes, names. Every error says
+//! The notations of single values: durations, addresses, prefixes, names. Every error says
 //! what to write instead.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -45,27 +45,6 @@ pub(super) fn show_duration(duration: Duration) -> String {
         }
     }
     format!("{nanoseconds}ns")
-}
-
-/// A number of bytes with one unit of `KiB MiB GiB`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        format!(
-            "\"{}\" is not a size; write a whole number with one unit of \
-             KiB, MiB, GiB, for example \"64MiB\"",
-            excerpt(text)
-        )
-    };
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let bytes: u64 = match unit.trim_start() {
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(bytes).ok_or_else(wrong)
 }
 
 /// Host and port of an address, the port replaced by `default_port` where it is absent or 0, as in
@@ -307,15 +286,6 @@ mod tests {
     fn durations_are_shown_as_they_are_written() {
         for text in ["20s", "500ms", "1us", "1500ns"] {
             assert_eq!(show_duration(duration(text).unwrap()), text);
-        }
-    }
-
-    #[test]
-    fn sizes_have_a_binary_unit() {
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("4 KiB"), Ok(4096));
-        for wrong in ["", "64", "64MB", "MiB", "99999999999GiB"] {
-            assert!(size(wrong).is_err(), "{wrong}");
         }
     }
 

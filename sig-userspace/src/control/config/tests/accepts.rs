@@ -34,10 +34,13 @@ fn the_small_file_with_every_default_filled_in() {
             reorder_frames: 32,
             reorder_wait: Duration::from_millis(1),
             limits: Limits {
-                streams_per_remote: 64,
-                reassembly_per_remote: 4 << 20,
-                reassembly_total: 64 << 20,
-                reassembly_timeout: Duration::from_secs(1),
+                streams_per_remote: 256,
+                streams_total: 4096,
+                packets_per_remote: 64,
+                packets_total: 512,
+                held_per_remote: 128,
+                held_total: 1024,
+                packet_timeout: Duration::from_secs(1),
                 stream_timeout: Duration::from_secs(60),
             },
         }

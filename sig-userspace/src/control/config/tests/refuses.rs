@@ -232,7 +232,7 @@ fn interfaces_that_collide() {
 fn numbers_and_words_out_of_range() {
     let text = format!(
         "{SMALL}\n[dataplane]\nworkers = 0\nring_size = 1000\nmode = \"fast\"\nbusy_poll = 1\n\
-         reorder_wait = \"2s\"\nchunks = \"many\"\n[dataplane.limits]\nreassembly_total = 64\n"
+         reorder_wait = \"2s\"\nchunks = \"many\"\n[dataplane.limits]\npackets_total = \"64\"\n"
     );
     assert_eq!(
         errors(&text),
@@ -245,8 +245,8 @@ fn numbers_and_words_out_of_range() {
          write a duration from \"0s\" to \"1s\"\n\
          gateway.toml:21: dataplane.chunks: the string \"many\" found; \
          write a number from 1024 to 1048576\n\
-         gateway.toml:23: dataplane.limits.reassembly_total: the number 64 found; \
-         write a string, for example \"64MiB\""
+         gateway.toml:23: dataplane.limits.packets_total: the string \"64\" found; \
+         write a number from 1 to 1048576"
     );
 }
 
@@ -254,15 +254,15 @@ fn numbers_and_words_out_of_range() {
 fn settings_that_contradict_each_other() {
     let text = format!(
         "{SMALL}\n[dataplane]\nworkers = 2\npin = [3]\nmode = \"generic\"\n\
-         zero_copy = \"require\"\n[dataplane.limits]\nreassembly_per_remote = \"128MiB\"\n"
+         zero_copy = \"require\"\n[dataplane.limits]\npackets_per_remote = 1000\n"
     );
     assert_eq!(
         errors(&text),
         "gateway.toml:17: dataplane.pin: 1 CPUs for 2 workers; write one CPU for each worker\n\
          gateway.toml:19: dataplane.zero_copy: there is no zero copy with mode = \"generic\"; \
          write zero_copy = \"auto\" or another mode\n\
-         gateway.toml:21: dataplane.limits.reassembly_per_remote: one remote may hold more \
-         (128 MiB) than reassembly_total allows (64 MiB); lower it or raise reassembly_total"
+         gateway.toml:21: dataplane.limits.packets_per_remote: one remote may have 1000 but all \
+         together 512; write packets_per_remote up to packets_total"
     );
 }
 
