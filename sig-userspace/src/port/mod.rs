@@ -1,10 +1,12 @@
 //! Packet I/O behind one small trait.
 //!
 //! A [`Port`] is one pair of receive and transmit rings on one queue of one interface, used by one
-//! worker. [`memory`] holds ports for tests and embedding, `xdp` those over AF_XDP.
+//! worker. [`memory`] holds ports for tests and embedding, `xdp` (with the feature of that name) those over AF_XDP.
 
 pub mod memory;
 pub mod umem;
+#[cfg(feature = "xdp")]
+pub mod xdp;
 
 use std::{io, os::fd::RawFd};
 

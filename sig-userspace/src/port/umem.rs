@@ -123,9 +123,15 @@ impl Area {
         })
     }
 
+    /// Whether a frame is one of this area's chunks.
+    #[inline]
+    pub fn owns(&self, frame: &Frame) -> bool {
+        frame.area == self.id
+    }
+
     #[inline]
     fn chunk(&self, frame: &Frame) -> NonNull<u8> {
-        assert_eq!(frame.area, self.id, "the frame belongs to another area");
+        assert!(self.owns(frame), "the frame belongs to another area");
         // SAFETY: a frame of this area has a chunk number below `chunks`, so the offset is within
         // the allocation.
         unsafe { self.base.add(frame.chunk as usize * CHUNK_SIZE) }

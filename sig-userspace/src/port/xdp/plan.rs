@@ -1,0 +1,332 @@
+use std::{os::fd::BorrowedFd, sync::Arc};
+
+use super::{
+    BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy, netns,
+    queue::QueueRings,
+    socket::{Socket, Target},
+    sys,
+    umem::Umem,
+};
+use crate::port::{
+    BATCH,
+    umem::{Area, Pool},
+};
+
+/// Chunks per worker for what it holds itself, when the plan names no number.
+const CHUNKS_PER_WORKER: u32 = 1024;
+
+/// What a port is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The SCION side.
+    Underlay,
+    /// A network card towards the IP hosts.
+    Lan,
+    /// The peer of the gateway's own device.
+    Inner,
+}
+
+/// The sockets wanted on one interface.
+#[derive(Clone, Debug)]
+pub struct PortSpec<'a> {
+    /// What the port is for.
+    pub role: Role,
+    /// Name of the interface, in its namespace.
+    pub interface: String,
+    /// Network namespace of the interface; `None` is that of the calling thread.
+    pub namespace: Option<BorrowedFd<'a>>,
+    /// Receive queues of the interface that carry traffic: 0 up to this number.
+    pub queues: u32,
+    /// Gives every worker a socket on every queue, for traffic that the card puts on one queue.
+    ///
+    /// Without it, queue *q* belongs to worker *q* modulo the number of workers; if there are fewer
+    /// queues than workers, worker *w* has its socket on queue *w* modulo the number of queues.
+    pub spread: bool,
+    /// Copy mode or zero copy.
+    pub zero_copy: ZeroCopy,
+}
+
+/// All AF_XDP sockets of a gateway.
+#[derive(Clone, Debug)]
+pub struct Plan<'a> {
+    /// Number of workers.
+    pub workers: u32,
+    /// The interfaces, each once.
+    pub ports: Vec<PortSpec<'a>>,
+    /// Sizes of all rings.
+    pub rings: RingSizes,
+    /// Number of chunks of the UMEM; `None` is enough for full rings.
+    pub chunks: Option<u32>,
+    /// Where the UMEM lies.
+    pub huge_pages: HugePages,
+    /// Busy polling on every socket.
+    pub busy_poll: Option<BusyPoll>,
+}
+
+/// One socket of a worker.
+pub struct WorkerPort {
+    /// What it is for.
+    pub role: Role,
+    /// Place of its interface in [`Plan::ports`].
+    pub spec: usize,
+    /// Number of the interface in its namespace.
+    pub ifindex: u32,
+    /// Queue number, from 0.
+    pub queue: u32,
+    /// Where its socket belongs in the XSKMAP, for [`Steering`] to hold.
+    pub slot: u32,
+    /// The socket.
+    pub port: XdpPort,
+}
+
+/// Which sockets receive from a queue: slot `first` and the `count - 1` behind it, in the order of
+/// their workers. If `count` is the number of workers, worker *w* has slot `first + w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// Place of the interface in [`Plan::ports`].
+    pub spec: usize,
+    /// Number of the interface, which is unique in its own namespace only.
+    pub ifindex: u32,
+    /// Queue number, from 0.
+    pub queue: u32,
+    /// First slot in the XSKMAP.
+    pub first: u32,
+    /// Number of slots.
+    pub count: u32,
+}
+
+/// What [`Plan::open`] makes. Interfaces are free again when area and ports are dropped.
+pub struct Opened {
+    /// The memory of all ports.
+    pub area: Arc<Area>,
+    /// Its chunks.
+    pub pool: Arc<Pool>,
+    /// Whether it lies in huge pages.
+    pub huge_pages: bool,
+    /// The ports of each worker, in the order of the plan, then of the queues.
+    pub workers: Vec<Vec<WorkerPort>>,
+    /// What the XDP programs need to know, one entry per queue.
+    pub steering: Vec<Steering>,
+}
+
+impl Plan<'_> {
+    /// Makes the UMEM and all sockets.
+    ///
+    /// Blocks up to about a second per queue that another process is just leaving.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is impossible, with what to change; nothing stays open then.
+    pub fn open(&self) -> Result<Opened, Error> {
+        self.check()?;
+        let umem = Umem::new(self.chunks()?, self.rings, self.huge_pages)?;
+        let mut opened = Opened {
+            area: umem.area().clone(),
+            pool: umem.pool().clone(),
+            huge_pages: umem.huge_pages(),
+            workers: (0..self.workers).map(|_| Vec::new()).collect(),
+            steering: Vec::new(),
+        };
+        let mut slot = 0;
+        for (index, spec) in self.ports.iter().enumerate() {
+            let sockets = netns::within(spec.namespace, || self.open_port(&umem, index, slot))?;
+            for (worker, port) in sockets {
+                slot += 1;
+                match opened.steering.last_mut() {
+                    Some(last) if (last.spec, last.queue) == (index, port.queue) => last.count += 1,
+                    _ => opened.steering.push(Steering {
+                        spec: index,
+                        ifindex: port.ifindex,
+                        queue: port.queue,
+                        first: port.slot,
+                        count: 1,
+                    }),
+                }
+                opened.workers[worker as usize].push(port);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Opens the sockets of one interface, queue by queue, with the workers they are for.
+    fn open_port(
+        &self,
+        umem: &Umem,
+        index: usize,
+        first_slot: u32,
+    ) -> Result<Vec<(u32, WorkerPort)>, Error> {
+        let spec = &self.ports[index];
+        let interface = spec.interface.as_str();
+        let ifindex = sys::interface_index(interface).map_err(|_| Error::NoInterface {
+            interface: interface.to_owned(),
+        })?;
+        let mut ports = Vec::new();
+        for queue in 0..spec.queues {
+            let target = Target {
+                interface,
+                ifindex,
+                queue,
+            };
+            let first = Socket::first(umem, &target, spec.zero_copy, spec.namespace.is_none())?;
+            let rings = first
+                .queue_rings(&self.rings)
+                .map_err(|error| Error::system("map the rings of a queue", error))?;
+            let shared = Arc::new(QueueRings::new(rings));
+            let workers = self.workers_on(spec, queue);
+            let mut sockets = Vec::with_capacity(workers.len());
+            for _ in 1..workers.len() {
+                sockets.push(Socket::further(&first, &target, &self.rings)?);
+            }
+            sockets.insert(0, first);
+            for (worker, socket) in workers.into_iter().zip(sockets) {
+                let port = XdpPort::new(
+                    socket,
+                    shared.clone(),
+                    umem.area().clone(),
+                    &self.rings,
+                    self.busy_poll,
+                )?;
+                let slot = first_slot + ports.len() as u32;
+                let role = spec.role;
+                ports.push((
+                    worker,
+                    WorkerPort {
+                        role,
+                        spec: index,
+                        ifindex,
+                        queue,
+                        slot,
+                        port,
+                    },
+                ));
+            }
+        }
+        Ok(ports)
+    }
+
+    /// The workers with a socket on a queue, in rising order; at least one.
+    fn workers_on(&self, spec: &PortSpec<'_>, queue: u32) -> Vec<u32> {
+        let all = 0..self.workers;
+        if spec.spread {
+            all.collect()
+        } else if spec.queues >= self.workers {
+            vec![queue % self.workers]
+        } else {
+            all.filter(|worker| worker % spec.queues == queue).collect()
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.rings.check()?;
+        if self.workers == 0 || self.ports.is_empty() {
+            return Err(Error::Plan(
+                "a gateway needs at least one worker and one interface".to_owned(),
+            ));
+        }
+        for spec in &self.ports {
+            if spec.queues == 0 {
+                return Err(Error::Plan(format!(
+                    "interface `{}` needs at least one queue",
+                    spec.interface
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of chunks, checked or computed.
+    fn chunks(&self) -> Result<u32, Error> {
+        let rings = &self.rings;
+        let (mut needed, mut full) = (0u64, u64::from(self.workers * CHUNKS_PER_WORKER));
+        for spec in &self.ports {
+            for queue in 0..spec.queues {
+                let sockets = self.workers_on(spec, queue).len() as u64;
+                needed += u64::from(rings.fill) + sockets * 2 * BATCH as u64;
+                full += u64::from(rings.fill)
+                    + sockets * (u64::from(rings.receive) + u64::from(rings.transmit));
+            }
+        }
+        let limit = |chunks: u64| u32::try_from(chunks).unwrap_or(u32::MAX);
+        let chunks = self.chunks.unwrap_or(limit(full));
+        if u64::from(chunks) < needed {
+            let needed = limit(needed);
+            return Err(Error::TooFewChunks { chunks, needed });
+        }
+        Ok(chunks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(workers: u32, queues: u32, spread: bool) -> Plan<'static> {
+        Plan {
+            workers,
+            ports: vec![PortSpec {
+                role: Role::Underlay,
+                interface: "none".to_owned(),
+                namespace: None,
+                queues,
+                spread,
+                zero_copy: ZeroCopy::Auto,
+            }],
+            rings: RingSizes::default(),
+            chunks: None,
+            huge_pages: HugePages::Auto,
+            busy_poll: None,
+        }
+    }
+
+    fn workers(plan: &Plan<'_>) -> Vec<Vec<u32>> {
+        let spec = &plan.ports[0];
+        (0..spec.queues)
+            .map(|queue| plan.workers_on(spec, queue))
+            .collect()
+    }
+
+    #[test]
+    fn a_queue_belongs_to_one_worker_if_there_are_enough_queues() {
+        assert_eq!(
+            workers(&plan(2, 5, false)),
+            [vec![0], vec![1], vec![0], vec![1], vec![0]]
+        );
+    }
+
+    #[test]
+    fn every_worker_has_one_socket_if_there_are_fewer_queues() {
+        assert_eq!(workers(&plan(2, 1, false)), [vec![0, 1]]);
+        assert_eq!(workers(&plan(3, 2, false)), [vec![0, 2], vec![1]]);
+    }
+
+    #[test]
+    fn spreading_gives_every_worker_a_socket_on_every_queue() {
+        assert_eq!(workers(&plan(2, 2, true)), [vec![0, 1], vec![0, 1]]);
+    }
+
+    #[test]
+    fn too_few_chunks_for_the_fill_rings_are_refused_with_the_least_number() {
+        let mut plan = plan(2, 2, false);
+        plan.chunks = Some(4096);
+        assert!(matches!(
+            plan.open(),
+            Err(Error::TooFewChunks {
+                chunks: 4096,
+                needed: 4352
+            })
+        ));
+    }
+
+    #[test]
+    fn a_ring_size_that_is_no_power_of_two_is_refused() {
+        let mut plan = plan(1, 1, false);
+        plan.rings.fill = 1000;
+        assert!(matches!(
+            plan.open(),
+            Err(Error::RingSize {
+                ring: "fill",
+                size: 1000
+            })
+        ));
+    }
+}

@@ -1,0 +1,234 @@
+//! Opening AF_XDP sockets. Everything here happens in the network namespace of the calling thread.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
+
+use xsk_rs::{
+    CompQueue, FillQueue, RxQueue, TxQueue,
+    config::{BindFlags, Interface, LibxdpFlags, SocketConfig},
+};
+
+use super::{
+    Error, RingSizes, ZeroCopy,
+    ring::{Consumer, Descriptor, Layout, Producer},
+    sys,
+    umem::{Umem, os_error, queue_size},
+};
+
+/// The kernel releases the queues of a program that ended a little later.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// One queue of one interface.
+pub(super) struct Target<'a> {
+    pub(super) interface: &'a str,
+    pub(super) ifindex: u32,
+    pub(super) queue: u32,
+}
+
+type LibraryRings = (TxQueue, RxQueue, Option<(FillQueue, CompQueue)>);
+
+/// The owner of an open socket.
+pub(super) enum Socket {
+    /// The library's rings, unused, keep its socket open.
+    Library(Box<LibraryRings>),
+    Raw(OwnedFd),
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            // SAFETY: the socket is open as long as the library's rings, which `self` owns.
+            Socket::Library(rings) => unsafe { BorrowedFd::borrow_raw(rings.1.fd().as_raw_fd()) },
+            Socket::Raw(fd) => fd.as_fd(),
+        }
+    }
+}
+
+impl Socket {
+    /// The first socket on a queue: it comes with the queue's fill and completion rings.
+    pub(super) fn first(
+        umem: &Umem,
+        target: &Target<'_>,
+        mode: ZeroCopy,
+        at_home: bool,
+    ) -> Result<Self, Error> {
+        if mode != ZeroCopy::Never {
+            match Self::registering(umem, target, libc::XDP_ZEROCOPY) {
+                Ok(socket) => return Ok(socket),
+                Err(Failure::Bind(error)) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    return Err(Error::binding(target, error));
+                }
+                Err(Failure::Bind(source)) if mode == ZeroCopy::Require => {
+                    return Err(Error::NoZeroCopy {
+                        interface: target.interface.to_owned(),
+                        queue: target.queue,
+                        source,
+                    });
+                }
+                Err(Failure::Other(error)) if mode == ZeroCopy::Require => return Err(error),
+                // Whatever else is wrong shows again in copy mode.
+                Err(_) => {}
+            }
+        }
+        if at_home || umem.is_library_bound() {
+            Self::by_library(umem, target)
+        } else {
+            Self::registering(umem, target, libc::XDP_COPY)
+                .map_err(|failure| failure.explain(target))
+        }
+    }
+
+    /// A socket of the library, in copy mode, on the UMEM shared by all of them.
+    fn by_library(umem: &Umem, target: &Target<'_>) -> Result<Self, Error> {
+        let rings = umem.rings();
+        let config = SocketConfig::builder()
+            .rx_queue_size(queue_size(rings.receive)?)
+            .tx_queue_size(queue_size(rings.transmit)?)
+            .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
+            .bind_flags(BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP)
+            .build();
+        let interface = target
+            .interface
+            .parse::<Interface>()
+            .map_err(|_| Error::NoInterface {
+                interface: target.interface.to_owned(),
+            })?;
+        let rings = patiently(|| {
+            // SAFETY: the flag against loading a program is set.
+            unsafe { xsk_rs::Socket::new(config, &umem.library, &interface, target.queue) }
+                .map_err(|error| os_error(&error))
+        })
+        .map_err(|error| Error::binding(target, error))?;
+        umem.library_bound.store(true, Ordering::Release);
+        let socket = Socket::Library(Box::new(rings));
+        sys::close_on_exec(socket.as_fd())
+            .map_err(|error| Error::system("prepare an AF_XDP socket", error))?;
+        Ok(socket)
+    }
+
+    /// A socket that registers the memory of `umem` as a UMEM of its own.
+    fn registering(umem: &Umem, target: &Target<'_>, mode: u16) -> Result<Self, Failure> {
+        let socket = raw_socket(umem.rings())?;
+        sys::register_umem(socket.as_fd(), &umem.registration())
+            .map_err(|error| Failure::Other(Error::registering(umem.bytes(), error)))?;
+        let rings = umem.rings();
+        size(&socket, libc::XDP_UMEM_FILL_RING, rings.fill)?;
+        size(&socket, libc::XDP_UMEM_COMPLETION_RING, rings.completion)?;
+        let flags = mode | libc::XDP_USE_NEED_WAKEUP;
+        patiently(|| sys::bind(socket.as_fd(), target.ifindex, target.queue, flags, None))
+            .map_err(Failure::Bind)?;
+        Ok(Socket::Raw(socket))
+    }
+
+    /// A further socket on the queue of `first`, sharing its UMEM, fill and completion ring.
+    pub(super) fn further(
+        first: &Socket,
+        target: &Target<'_>,
+        rings: &RingSizes,
+    ) -> Result<Self, Error> {
+        let socket = raw_socket(rings).map_err(|failure| failure.explain(target))?;
+        let shared = Some(first.as_fd());
+        sys::bind(
+            socket.as_fd(),
+            target.ifindex,
+            target.queue,
+            libc::XDP_SHARED_UMEM,
+            shared,
+        )
+        .map_err(|error| Error::binding(target, error))?;
+        Ok(Socket::Raw(socket))
+    }
+
+    /// Maps the rings of this socket alone.
+    pub(super) fn own_rings(
+        &self,
+        rings: &RingSizes,
+    ) -> io::Result<(Consumer<Descriptor>, Producer<Descriptor>)> {
+        let offsets = sys::ring_offsets(self.as_fd())?;
+        let receive = Layout {
+            page_offset: libc::XDP_PGOFF_RX_RING,
+            offsets: offsets.rx,
+            entries: rings.receive,
+        };
+        let transmit = Layout {
+            page_offset: libc::XDP_PGOFF_TX_RING,
+            offsets: offsets.tx,
+            entries: rings.transmit,
+        };
+        Ok((
+            Consumer::map(self.as_fd(), receive)?,
+            Producer::map(self.as_fd(), transmit)?,
+        ))
+    }
+
+    /// Maps the rings of the queue.
+    pub(super) fn queue_rings(
+        &self,
+        rings: &RingSizes,
+    ) -> io::Result<(Producer<u64>, Consumer<u64>)> {
+        let offsets = sys::ring_offsets(self.as_fd())?;
+        let fill = Layout {
+            page_offset: libc::XDP_UMEM_PGOFF_FILL_RING as i64,
+            offsets: offsets.fr,
+            entries: rings.fill,
+        };
+        let completion = Layout {
+            page_offset: libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64,
+            offsets: offsets.cr,
+            entries: rings.completion,
+        };
+        Ok((
+            Producer::map(self.as_fd(), fill)?,
+            Consumer::map(self.as_fd(), completion)?,
+        ))
+    }
+}
+
+/// Why a socket could not be had: refused by the interface, or before that.
+enum Failure {
+    Bind(io::Error),
+    Other(Error),
+}
+
+impl Failure {
+    fn explain(self, target: &Target<'_>) -> Error {
+        match self {
+            Failure::Bind(error) => Error::binding(target, error),
+            Failure::Other(error) => error,
+        }
+    }
+}
+
+fn raw_socket(rings: &RingSizes) -> Result<OwnedFd, Failure> {
+    let socket = sys::socket()
+        .map_err(|error| Failure::Other(Error::system("open an AF_XDP socket", error)))?;
+    size(&socket, libc::XDP_RX_RING, rings.receive)?;
+    size(&socket, libc::XDP_TX_RING, rings.transmit)?;
+    Ok(socket)
+}
+
+fn size(socket: &OwnedFd, ring: libc::c_int, entries: u32) -> Result<(), Failure> {
+    sys::size_ring(socket.as_fd(), ring, entries)
+        .map_err(|error| Failure::Other(Error::system("allocate the rings of a socket", error)))
+}
+
+/// Repeats `bind` while the queue is busy, within reason.
+fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + BUSY_PATIENCE;
+    loop {
+        match bind() {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
+            {
+                thread::sleep(BUSY_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}

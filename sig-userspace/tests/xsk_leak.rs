@@ -1,0 +1,71 @@
+//! What AF_XDP ports leave behind: nothing. Alone in its process, because it counts what the process
+//! holds. Needs root.
+#![cfg(feature = "xdp")]
+
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "shared with the other tests of ports"
+)]
+mod xsk_support;
+
+use std::{fs, os::fd::AsFd};
+
+use sig::port::xdp::{HugePages, Plan, PortSpec, RingSizes, Role, ZeroCopy};
+use xsk_support::Netns;
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd")
+        .expect("proc is mounted")
+        .count()
+}
+
+/// Mappings of AF_XDP rings and of UMEM memory.
+fn mappings() -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").expect("proc is mounted");
+    let ours = |line: &&str| {
+        line.contains("socket:") || line.contains("/dev/zero") || line.contains("hugepage")
+    };
+    maps.lines().filter(ours).count()
+}
+
+#[test]
+fn closed_ports_leave_no_descriptor_and_no_mapping() {
+    let (gateway, hidden, far) = (Netns::new(), Netns::new(), Netns::new());
+    gateway.veth("d0", &far, "g0", 2);
+    hidden.veth("d1", &far, "g1", 1);
+    let port = |interface: &str, queues, hidden: Option<_>| PortSpec {
+        role: Role::Lan,
+        interface: interface.to_owned(),
+        namespace: hidden,
+        queues,
+        spread: true,
+        zero_copy: ZeroCopy::Auto,
+    };
+    let open = |last: &str| {
+        let ports = vec![port("d0", 2, None), port(last, 1, Some(hidden.as_fd()))];
+        let plan = Plan {
+            workers: 3,
+            ports,
+            rings: RingSizes::default(),
+            chunks: None,
+            huge_pages: HugePages::Auto,
+            busy_poll: None,
+        };
+        gateway.run(|| plan.open())
+    };
+    drop(open("d1").expect("all ports open"));
+    let before = (descriptors(), mappings());
+    for _ in 0..3 {
+        let opened = open("d1").expect("all ports open");
+        assert!(
+            mappings() >= before.1 + 10,
+            "the test looks at the right lines"
+        );
+        drop(opened);
+        assert_eq!((descriptors(), mappings()), before);
+        // Also if the last interface is missing.
+        assert!(open("d2").is_err());
+        assert_eq!((descriptors(), mappings()), before);
+    }
+}
