@@ -123,7 +123,7 @@ impl Encoder {
             sequence: self.sequence,
         };
         self.sequence = self.sequence.wrapping_add(1);
-        self.frame[..FRAME_HEADER_LEN].copy_from_slice(&header.to_bytes());
+        self.frame[..FRAME_HEADER_LEN].copy_from_slice(&header.encode());
         emit(&self.frame[..FRAME_HEADER_LEN + len]);
     }
 }

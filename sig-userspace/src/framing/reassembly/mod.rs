@@ -12,16 +12,16 @@
 //!
 //! All memory is allocated at construction, see [`Limits`]. Work per frame is constant.
 
+mod audit;
 mod limits;
 mod list;
 mod pool;
 mod stream;
+mod types;
 mod unpack;
 
 #[cfg(test)]
 mod tests;
-
-use core::ops::Range;
 
 use sig_common::reason::DropReason;
 
@@ -29,122 +29,37 @@ pub use limits::{Limits, LimitsError};
 use list::NIL;
 use pool::{Owner, Pool};
 use stream::Streams;
+pub use types::{Counters, FrameRef, Occupancy, Outcome, Piece, StreamKey};
 use unpack::{Payload, Unpack, abandon};
-
-use super::STREAM_MASK;
-
-/// What tells one stream from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamKey {
-    /// Number of the remote gateway (its ISD-AS and host), below [`Limits::remotes`].
-    pub remote: u16,
-    /// UDP/SCION source port.
-    pub src_port: u16,
-    /// Session of the frame header.
-    pub session: u8,
-    /// Stream id of the frame header; bits above the low 20 are ignored.
-    pub stream: u32,
-}
-
-impl StreamKey {
-    #[inline]
-    const fn pack(self) -> u64 {
-        (self.remote as u64) << 44
-            | (self.src_port as u64) << 28
-            | (self.session as u64) << 20
-            | (self.stream & STREAM_MASK) as u64
-    }
-
-    #[inline]
-    const fn unpack(key: u64) -> Self {
-        Self {
-            remote: (key >> 44) as u16,
-            src_port: (key >> 28) as u16,
-            session: (key >> 20) as u8,
-            stream: key as u32 & STREAM_MASK,
-        }
-    }
-}
-
-/// A received frame.
-#[derive(Clone, Copy, Debug)]
-pub struct FrameRef<'a> {
-    /// Sequence number of the frame header.
-    pub sequence: u64,
-    /// Index of the frame header.
-    pub index: u16,
-    /// The outer packet was marked Congestion Experienced.
-    pub congestion: bool,
-    /// What follows the frame header.
-    pub payload: &'a [u8],
-}
-
-/// A whole IP packet: its header was checked as by [`packet_len`](super::packet_len), it is
-/// exactly as long as it announces and at most [`Limits::max_packet`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
-    /// It lies in the payload given in this call, there.
-    InFrame(Range<usize>),
-    /// It was put together, or lay in a held frame; valid during the call.
-    Assembled(&'a [u8]),
-}
-
-/// What became of a frame, and of those it set free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Outcome {
-    /// Packets delivered.
-    pub delivered: u32,
-    /// Discards counted.
-    pub discarded: u32,
-    /// The reason of the first discard.
-    pub reason: Option<DropReason>,
-    /// The frame is held until the ones before it have come or are given up.
-    pub held: bool,
-}
-
-/// Sums since construction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames given.
-    pub frames: u64,
-    /// Packets delivered.
-    pub packets: u64,
-    /// Frames that were held.
-    pub held: u64,
-    /// Gaps in sequence numbers that were given up.
-    pub gaps: u64,
-    /// Streams begun.
-    pub streams_opened: u64,
-    /// Streams that gave way to another of the same remote.
-    pub streams_evicted: u64,
-    /// Discards (of a frame, a packet, or a part of one) by [`DropReason`].
-    pub discards: [u64; DropReason::COUNT],
-}
-
-/// What is in use at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Occupancy {
-    /// Streams known.
-    pub streams: usize,
-    /// Packets being put together.
-    pub packets: usize,
-    /// Frames held.
-    pub held: usize,
-}
 
 /// Counters with the outcome of the current call.
 #[derive(Debug)]
 struct Tally {
     counters: Counters,
+    /// `delivered` stays 0: it is told from the counters, which spares a store per packet.
     outcome: Outcome,
+    /// Packets delivered before the current call.
+    before: u64,
 }
 
 impl Tally {
     #[inline]
+    fn begin(&mut self) {
+        self.outcome = Outcome::default();
+        self.before = self.counters.packets;
+    }
+
+    #[inline]
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            delivered: (self.counters.packets - self.before) as u32,
+            ..self.outcome
+        }
+    }
+
+    #[inline]
     fn delivered(&mut self) {
         self.counters.packets += 1;
-        self.outcome.delivered += 1;
     }
 
     #[cold]
@@ -200,16 +115,9 @@ impl Reassembler {
             ),
             held_frames: vec![HeldFrame::default(); limits.held_total].into_boxed_slice(),
             tally: Tally {
-                counters: Counters {
-                    frames: 0,
-                    packets: 0,
-                    held: 0,
-                    gaps: 0,
-                    streams_opened: 0,
-                    streams_evicted: 0,
-                    discards: [0; DropReason::COUNT],
-                },
+                counters: Counters::default(),
                 outcome: Outcome::default(),
+                before: 0,
             },
             last: 0,
             limits,
@@ -229,13 +137,13 @@ impl Reassembler {
         frame: FrameRef<'_>,
         mut deliver: F,
     ) -> Outcome {
-        self.tally.outcome = Outcome::default();
+        self.tally.begin();
         self.tally.counters.frames += 1;
         let packed = key.pack();
         if !self.streams.has_key(self.last, packed) {
             match self.find_or_open(now, packed, frame.sequence, &mut deliver) {
                 Some(at) => self.last = at,
-                None => return self.tally.outcome,
+                None => return self.tally.outcome(),
             }
         }
         let at = self.last;
@@ -246,13 +154,13 @@ impl Reassembler {
         } else {
             self.out_of_order(now, at, frame, &mut deliver);
         }
-        self.tally.outcome
+        self.tally.outcome()
     }
 
     /// Lets go what has waited long enough: delivers held frames behind a gap, discards packets
     /// whose end did not come, forgets idle streams.
     pub fn poll<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, mut deliver: F) {
-        self.tally.outcome = Outcome::default();
+        self.tally.begin();
         while let Some((slot, owner)) = self.held.oldest()
             && owner.since.saturating_add(self.limits.reorder_wait_ns) <= now
         {
@@ -297,7 +205,7 @@ impl Reassembler {
         remote: u16,
         mut deliver: F,
     ) {
-        self.tally.outcome = Outcome::default();
+        self.tally.begin();
         while let Some(at) = self.streams.first_of(remote) {
             self.retire(now, at, &mut deliver);
         }
@@ -528,44 +436,5 @@ impl Reassembler {
             self.tally.discard(DropReason::FrameExpired);
         }
         self.streams.close(at);
-    }
-
-    /// Checks the inner invariants, in time proportional to the limits: for tests and fuzzing.
-    ///
-    /// # Errors
-    /// Names the invariant that does not hold.
-    #[doc(hidden)]
-    pub fn audit(&self) -> Result<(), &'static str> {
-        self.packets.audit()?;
-        self.held.audit()?;
-        self.streams.audit()?;
-        let (mut pending, mut held) = (0, 0);
-        for (_, stream) in self.streams.iter_open() {
-            held += stream.held.count_ones() as usize;
-            if stream.is_held(stream.next) {
-                return Err("a frame is held though it is next");
-            }
-            let packet = stream.pending;
-            if packet.buffer != NIL {
-                pending += 1;
-            }
-            if packet.len != 0 && packet.have >= packet.len {
-                return Err("a complete packet is pending");
-            }
-        }
-        if pending != self.packets.in_use() || held != self.held.in_use() {
-            return Err("a buffer belongs to no stream");
-        }
-        for (slot, owner) in self.held.owners_in_use() {
-            let sequence = self.held_frames[slot as usize].sequence;
-            if !self
-                .streams
-                .iter_open()
-                .any(|(at, stream)| at == owner.stream && stream.is_held(sequence))
-            {
-                return Err("a held frame is not known to its stream");
-            }
-        }
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@ mod order;
 mod packets;
 mod reference;
 mod shares;
+mod wild;
 
 use sig_common::reason::DropReason;
 
