@@ -1,1 +1,388 @@
-//! Keys and values of the BPF maps.
+//! Names, keys and values of the BPF maps.
+//!
+//! Programs and loader share these layouts through memory of the kernel, so every type is
+//! `repr(C)`, has no implicit padding (a hash map compares keys bytewise, padding included) and
+//! is valid for any bits. Numbers are in host byte order, addresses in network byte order, unless
+//! a field says otherwise.
+
+use core::net::IpAddr;
+
+use crate::addr::{HostAddr, IsdAs};
+
+/// Port number that stands for the inner port in [`STEERING`].
+///
+/// Ports are told apart by the interface index of their device. The device of the inner port
+/// lives in a network namespace of its own, where the index may be that of another port; no
+/// device has the index 0.
+pub const INNER_PORT: u32 = 0;
+
+/// Our endpoint per underlay interface: `u32` interface index to [`Local`](crate::wire::underlay::Local).
+pub const LOCAL: &str = "LOCAL";
+/// Remote gateways whose frames are admitted: [`RemoteKey`] to [`RemoteValue`].
+pub const REMOTES: &str = "REMOTES";
+/// Sockets per receive queue: [`QueueKey`] to [`Sockets`].
+pub const STEERING: &str = "STEERING";
+/// AF_XDP sockets of all workers: index to socket.
+pub const XSKS: &str = "XSKS";
+/// LAN interfaces: `u32` interface index to [`LanPort`].
+pub const PORTS: &str = "PORTS";
+/// IPv4 destinations: longest prefix to [`LanRoute`].
+pub const LAN_V4: &str = "LAN_V4";
+/// IPv6 destinations: longest prefix to [`LanRoute`].
+pub const LAN_V6: &str = "LAN_V6";
+/// Drops per CPU: [`crate::reason::DropReason`] to `u64` packets.
+pub const DROPS: &str = "DROPS";
+/// Verdicts per CPU: [`Stat`] to `u64` packets.
+pub const STATS: &str = "STATS";
+/// Address rewriting of the test relay: [`RelayKey`] to [`RelayValue`].
+pub const RELAY: &str = "RELAY";
+/// Devices the test relay sends through: interface index to interface index.
+pub const RELAY_DEVICES: &str = "RELAY_DEVICES";
+
+/// Entries of [`LOCAL`] and [`PORTS`].
+pub const MAX_PORTS: u32 = 64;
+/// Entries of [`REMOTES`].
+pub const MAX_REMOTES: u32 = 65536;
+/// Entries of [`STEERING`].
+pub const MAX_QUEUES: u32 = 1024;
+/// Entries of [`XSKS`].
+pub const MAX_SOCKETS: u32 = 1024;
+/// Entries of [`LAN_V4`] and of [`LAN_V6`].
+pub const MAX_PREFIXES: u32 = 1 << 20;
+/// Entries of [`RELAY`] and [`RELAY_DEVICES`].
+pub const MAX_RELAY: u32 = 256;
+
+/// An IP address in one form for both families: IPv4 as IPv4-mapped IPv6 (RFC 4291).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Ip(pub [u8; 16]);
+
+impl Ip {
+    /// The mapped form of an IPv4 address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn v4(a: [u8; 4]) -> Self {
+        Self([
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a[0], a[1], a[2], a[3],
+        ])
+    }
+
+    /// The IPv4 address, if this is the mapped form of one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn to_v4(self) -> Option<[u8; 4]> {
+        match self.0 {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Some([a, b, c, d]),
+            _ => None,
+        }
+    }
+
+    /// The address of a SCION host; a service has none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_host(host: HostAddr) -> Option<Self> {
+        match host {
+            HostAddr::V4(a) => Some(Self::v4(a)),
+            HostAddr::V6(a) => Some(Self(a)),
+            HostAddr::Svc(_) => None,
+        }
+    }
+}
+
+impl From<IpAddr> for Ip {
+    fn from(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(a) => Self::v4(a.octets()),
+            IpAddr::V6(a) => Self(a.octets()),
+        }
+    }
+}
+
+/// Who sent a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct RemoteKey {
+    /// ISD-AS of the sender.
+    pub isd_as: u64,
+    /// SCION host address of the sender.
+    pub host: Ip,
+}
+
+impl RemoteKey {
+    /// The key of a gateway.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(isd_as: IsdAs, host: Ip) -> Self {
+        Self {
+            isd_as: isd_as.0,
+            host,
+        }
+    }
+}
+
+/// What is known of a remote gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RemoteValue {
+    /// Number of the remote in the engine's tables.
+    pub number: u32,
+}
+
+/// A receive queue of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct QueueKey {
+    /// Interface index of the port's device, or [`INNER_PORT`].
+    pub port: u32,
+    /// Receive queue of the device.
+    pub queue: u32,
+}
+
+/// Sockets that share a receive queue: `first`, `first + 1`, … of [`XSKS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sockets {
+    /// Index of the first socket.
+    pub first: u32,
+    /// How many; 0 means that none takes packets now.
+    pub count: u32,
+}
+
+impl Sockets {
+    /// Index of the socket for a hash; `None` without sockets.
+    #[inline(always)]
+    #[must_use]
+    pub const fn pick(&self, hash: u32) -> Option<u32> {
+        if self.count == 0 {
+            return None;
+        }
+        Some(self.first.wrapping_add(hash % self.count))
+    }
+}
+
+/// A LAN interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct LanPort {
+    /// MAC address of the device.
+    pub mac: [u8; 6],
+    /// [`LanPort::CHECK_MAC`] or 0.
+    pub flags: u16,
+}
+
+impl LanPort {
+    /// Only packets to [`LanPort::mac`] are taken. Set for a real NIC: what is bridged or flooded
+    /// past it belongs to others.
+    pub const CHECK_MAC: u16 = 1;
+}
+
+/// What happens to packets from the LAN to a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct LanRoute {
+    /// One of the constants of this type.
+    pub action: u32,
+}
+
+impl LanRoute {
+    /// Left to the kernel: a local network inside a prefix of a remote.
+    pub const PASS: Self = Self { action: 0 };
+    /// Taken into the tunnel.
+    pub const TUNNEL: Self = Self { action: 1 };
+}
+
+/// What happened to a packet, by program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Stat {
+    /// `sig_underlay`: a frame went to a worker.
+    UnderlayRedirected,
+    /// `sig_underlay`: not ours, left to the kernel.
+    UnderlayPassed,
+    /// `sig_underlay`: ours, but no worker listens on the queue: left to the kernel.
+    UnderlayNoSocket,
+    /// `sig_underlay`: dropped; the reason is in [`DROPS`].
+    UnderlayDropped,
+    /// `sig_lan`: a packet went to a worker.
+    LanRedirected,
+    /// `sig_lan`: left to the kernel.
+    LanPassed,
+    /// `sig_lan`: for the tunnel, but no worker listens on the queue: left to the kernel.
+    LanNoSocket,
+    /// `sig_inner`: a packet went to a worker.
+    InnerRedirected,
+    /// `sig_inner`: left to the kernel, which has no use for it.
+    InnerPassed,
+    /// `sig_inner`: for the tunnel, but no worker listens on the queue.
+    InnerNoSocket,
+    /// `sig_inject`: sent straight to the outgoing device.
+    InjectRedirected,
+    /// `sig_inject`: sent to the outgoing device by way of neighbour resolution.
+    InjectResolving,
+    /// `sig_inject`: left to the kernel.
+    InjectPassed,
+    /// `sig_inject`: dropped; the reason is in [`DROPS`].
+    InjectDropped,
+    /// `relay`: rewritten and sent.
+    RelayRedirected,
+    /// `relay`: left to the kernel.
+    RelayPassed,
+}
+
+impl Stat {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 16] = [
+        Self::UnderlayRedirected,
+        Self::UnderlayPassed,
+        Self::UnderlayNoSocket,
+        Self::UnderlayDropped,
+        Self::LanRedirected,
+        Self::LanPassed,
+        Self::LanNoSocket,
+        Self::InnerRedirected,
+        Self::InnerPassed,
+        Self::InnerNoSocket,
+        Self::InjectRedirected,
+        Self::InjectResolving,
+        Self::InjectPassed,
+        Self::InjectDropped,
+        Self::RelayRedirected,
+        Self::RelayPassed,
+    ];
+
+    /// The name in counters and status: snake case, stable between versions.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UnderlayRedirected => "underlay_redirected",
+            Self::UnderlayPassed => "underlay_passed",
+            Self::UnderlayNoSocket => "underlay_no_socket",
+            Self::UnderlayDropped => "underlay_dropped",
+            Self::LanRedirected => "lan_redirected",
+            Self::LanPassed => "lan_passed",
+            Self::LanNoSocket => "lan_no_socket",
+            Self::InnerRedirected => "inner_redirected",
+            Self::InnerPassed => "inner_passed",
+            Self::InnerNoSocket => "inner_no_socket",
+            Self::InjectRedirected => "inject_redirected",
+            Self::InjectResolving => "inject_resolving",
+            Self::InjectPassed => "inject_passed",
+            Self::InjectDropped => "inject_dropped",
+            Self::RelayRedirected => "relay_redirected",
+            Self::RelayPassed => "relay_passed",
+        }
+    }
+}
+
+/// Packets that the test relay rewrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct RelayKey {
+    /// Interface index of the device the packet came in through.
+    pub ifindex: u32,
+    /// UDP destination port.
+    pub port: u16,
+    /// Zero.
+    pub reserved: u16,
+    /// IP destination.
+    pub dst: Ip,
+}
+
+/// What the test relay makes of a packet. Both addresses are of the family of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RelayValue {
+    /// IP source.
+    pub src: Ip,
+    /// IP destination.
+    pub dst: Ip,
+    /// UDP source port.
+    pub src_port: u16,
+    /// UDP destination port.
+    pub dst_port: u16,
+    /// Interface index of the device to send through; has to be in [`RELAY_DEVICES`].
+    pub ifindex: u32,
+    /// MAC source.
+    pub src_mac: [u8; 6],
+    /// MAC destination.
+    pub dst_mac: [u8; 6],
+    /// Zero.
+    pub reserved: u32,
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    use super::*;
+
+    macro_rules! pod {
+        ($($name:ident)+) => {
+            $(
+                // SAFETY: `repr(C)` or `repr(transparent)` over integers and arrays of them,
+                // Copy, 'static, without padding (asserted in the tests of this module).
+                unsafe impl aya::Pod for $name {}
+            )+
+        };
+    }
+    pod!(Ip RemoteKey RemoteValue QueueKey Sockets LanPort LanRoute RelayKey RelayValue);
+}
+
+// Sizes are the sums of the fields: there is no implicit padding.
+const _: () = {
+    assert!(size_of::<Ip>() == 16);
+    assert!(size_of::<RemoteKey>() == 8 + 16);
+    assert!(size_of::<RemoteValue>() == 4);
+    assert!(size_of::<QueueKey>() == 4 + 4);
+    assert!(size_of::<Sockets>() == 4 + 4);
+    assert!(size_of::<LanPort>() == 6 + 2);
+    assert!(size_of::<LanRoute>() == 4);
+    assert!(size_of::<RelayKey>() == 4 + 2 + 2 + 16);
+    assert!(size_of::<RelayValue>() == 16 + 16 + 2 + 2 + 4 + 6 + 6 + 4);
+};
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn an_ipv4_address_survives_its_mapped_form() {
+        assert_eq!(Ip::v4([10, 0, 0, 1]).to_v4(), Some([10, 0, 0, 1]));
+        assert_eq!(
+            Ip::from("10.0.0.1".parse::<IpAddr>().unwrap()),
+            Ip::v4([10, 0, 0, 1])
+        );
+        assert_eq!(Ip::from("fd00::1".parse::<IpAddr>().unwrap()).to_v4(), None);
+    }
+
+    #[test]
+    fn a_service_has_no_ip_address() {
+        assert_eq!(Ip::of_host(HostAddr::SVC_CS), None);
+        assert_eq!(
+            Ip::of_host(HostAddr::V4([1, 2, 3, 4])),
+            Some(Ip::v4([1, 2, 3, 4]))
+        );
+    }
+
+    #[test]
+    fn hashes_spread_over_the_sockets_of_a_queue() {
+        let sockets = Sockets { first: 4, count: 3 };
+        assert_eq!(
+            (0..4)
+                .map(|h| sockets.pick(h))
+                .collect::<std::vec::Vec<_>>(),
+            [Some(4), Some(5), Some(6), Some(4)]
+        );
+        assert_eq!(Sockets { first: 4, count: 0 }.pick(1), None);
+    }
+
+    #[test]
+    fn stats_are_numbered_in_the_order_of_all() {
+        for (number, stat) in Stat::ALL.into_iter().enumerate() {
+            assert_eq!(stat as usize, number);
+        }
+    }
+}

@@ -121,6 +121,8 @@ reasons! {
         "The remote has no usable path at the moment.";
     NextHopUnresolved, "next_hop_unresolved",
         "The link-layer address of the next hop is not known yet.";
+    RoutingLoop, "routing_loop",
+        "The route of a packet out of the tunnel leads back into it.";
     PacketTooBig, "packet_too_big",
         "The packet is larger than the outgoing link allows.";
     LinkDown, "link_down",

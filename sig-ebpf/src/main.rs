@@ -1,20 +1,224 @@
 //! XDP and TC programs of sig.
+//!
+//! | program | hook | takes |
+//! |---|---|---|
+//! | `sig_underlay` | XDP of underlay interfaces | SIG frames to our data address |
+//! | `sig_lan` | XDP of LAN interfaces | IP packets to prefixes of remotes |
+//! | `sig_inner` | XDP of the inner port's device | IP packets the kernel routed into the tunnel |
+//! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
+//! | `relay` | XDP of the demo's routers | UDP datagrams with an entry in `RELAY` |
+//!
+//! Modules decide; this file alone turns their verdicts into actions and counts them.
 #![no_std]
 #![no_main]
 
-use aya_ebpf::{bindings::xdp_action, macros::xdp, programs::XdpContext};
+mod inject;
+mod lan;
+mod maps;
+mod packet;
+mod relay;
+mod underlay;
 
-#[xdp]
-pub fn sig_underlay(_ctx: XdpContext) -> u32 {
-    xdp_action::XDP_PASS
+use aya_ebpf::{
+    bindings::{
+        TC_ACT_OK, TC_ACT_SHOT,
+        xdp_action::{XDP_DROP, XDP_PASS},
+    },
+    helpers::{bpf_redirect, bpf_redirect_neigh},
+    macros::{classifier, xdp},
+    programs::{TcContext, XdpContext},
+};
+use aya_log_ebpf::debug;
+use sig_common::{
+    maps::{QueueKey, Stat},
+    reason::DropReason,
+};
+
+use packet::Packet;
+
+/// What an XDP program decided about a packet.
+pub enum Verdict {
+    /// Not for us.
+    Pass,
+    /// Ours, and bad.
+    Drop(DropReason),
+    /// For one of the workers on this queue of the port.
+    ToWorker {
+        /// Number of the port in `STEERING`.
+        port: u32,
+        /// Chooses the worker.
+        hash: u32,
+    },
+    /// To be sent through another device.
+    Transmit {
+        /// Index of the device.
+        ifindex: u32,
+    },
 }
 
+/// What `sig_inject` decided about a packet.
+pub enum Egress {
+    /// Must not be forwarded.
+    Drop(DropReason),
+    /// Ready to be sent.
+    Send {
+        /// Index of the outgoing device.
+        ifindex: u32,
+    },
+    /// Link-layer addresses are still to be found.
+    Resolve {
+        /// Index of the outgoing device.
+        ifindex: u32,
+    },
+}
+
+/// Counters of an XDP program.
+struct Stats {
+    redirected: Stat,
+    passed: Stat,
+    no_socket: Stat,
+    dropped: Stat,
+}
+
+const UNDERLAY: Stats = Stats {
+    redirected: Stat::UnderlayRedirected,
+    passed: Stat::UnderlayPassed,
+    no_socket: Stat::UnderlayNoSocket,
+    dropped: Stat::UnderlayDropped,
+};
+
+const LAN: Stats = Stats {
+    redirected: Stat::LanRedirected,
+    passed: Stat::LanPassed,
+    no_socket: Stat::LanNoSocket,
+    dropped: Stat::LanPassed,
+};
+
+const INNER: Stats = Stats {
+    redirected: Stat::InnerRedirected,
+    passed: Stat::InnerPassed,
+    no_socket: Stat::InnerNoSocket,
+    dropped: Stat::InnerPassed,
+};
+
+const RELAY: Stats = Stats {
+    redirected: Stat::RelayRedirected,
+    passed: Stat::RelayPassed,
+    no_socket: Stat::RelayPassed,
+    dropped: Stat::RelayPassed,
+};
+
+/// SIG frames to our data address go to a worker; all else of this host stays with the kernel.
+#[xdp]
+pub fn sig_underlay(ctx: XdpContext) -> u32 {
+    let verdict = underlay::admit(&Packet::of_xdp(&ctx), ctx.ingress_ifindex() as u32);
+    act(&ctx, &UNDERLAY, verdict)
+}
+
+/// Packets of the LAN to prefixes of remotes go to a worker.
+#[xdp]
+pub fn sig_lan(ctx: XdpContext) -> u32 {
+    let verdict = lan::from_lan(&Packet::of_xdp(&ctx), ctx.ingress_ifindex() as u32);
+    act(&ctx, &LAN, verdict.unwrap_or(Verdict::Pass))
+}
+
+/// Packets that the kernel routed into the `sig` device go to a worker.
+#[xdp]
+pub fn sig_inner(ctx: XdpContext) -> u32 {
+    let verdict = lan::from_kernel(&Packet::of_xdp(&ctx));
+    act(&ctx, &INNER, verdict.unwrap_or(Verdict::Pass))
+}
+
+/// Datagrams with an entry go on with other addresses. A tool for tests and the demo.
+#[xdp]
+pub fn relay(ctx: XdpContext) -> u32 {
+    let verdict = relay::forward(&mut Packet::of_xdp(&ctx), ctx.ingress_ifindex() as u32);
+    act(&ctx, &RELAY, verdict.unwrap_or(Verdict::Pass))
+}
+
+/// Decapsulated packets go straight to the outgoing device if the kernel's tables allow it.
+#[classifier]
+pub fn sig_inject(ctx: TcContext) -> i32 {
+    match inject::way_out(&ctx) {
+        None => {
+            maps::count(Stat::InjectPassed);
+            TC_ACT_OK as i32
+        }
+        Some(Egress::Drop(reason)) => {
+            debug!(&ctx, "inject: dropped, reason {}", reason as u8);
+            maps::count_drop(reason);
+            maps::count(Stat::InjectDropped);
+            TC_ACT_SHOT as i32
+        }
+        Some(Egress::Send { ifindex }) => {
+            maps::count(Stat::InjectRedirected);
+            // SAFETY: takes no pointer.
+            unsafe { bpf_redirect(ifindex, 0) as i32 }
+        }
+        Some(Egress::Resolve { ifindex }) => {
+            debug!(
+                &ctx,
+                "inject: resolving a neighbour on interface {}", ifindex
+            );
+            maps::count(Stat::InjectResolving);
+            // SAFETY: no parameters, of length zero: the helper looks the next hop up itself.
+            unsafe { bpf_redirect_neigh(ifindex, core::ptr::null_mut(), 0, 0) as i32 }
+        }
+    }
+}
+
+/// The single place where an XDP verdict becomes an action.
+#[inline(always)]
+fn act(ctx: &XdpContext, stats: &Stats, verdict: Verdict) -> u32 {
+    let redirected = match verdict {
+        Verdict::Pass => {
+            maps::count(stats.passed);
+            return XDP_PASS;
+        }
+        Verdict::Drop(reason) => {
+            debug!(ctx, "dropped, reason {}", reason as u8);
+            maps::count_drop(reason);
+            maps::count(stats.dropped);
+            return XDP_DROP;
+        }
+        Verdict::ToWorker { port, hash } => to_worker(ctx, port, hash),
+        Verdict::Transmit { ifindex } => {
+            maps::RELAY_DEVICES.redirect(ifindex, XDP_PASS.into()).ok()
+        }
+    };
+    match redirected {
+        Some(action) => {
+            maps::count(stats.redirected);
+            action
+        }
+        None => {
+            maps::count(stats.no_socket);
+            XDP_PASS
+        }
+    }
+}
+
+/// Redirects to a socket of this queue. A socket takes only packets of the queue it is bound to.
+#[inline(always)]
+fn to_worker(ctx: &XdpContext, port: u32, hash: u32) -> Option<u32> {
+    let key = QueueKey {
+        port,
+        queue: ctx.rx_queue_index(),
+    };
+    // SAFETY: the value is copied at once; an update replaces it as a whole.
+    let sockets = *unsafe { maps::STEERING.get(key) }?;
+    maps::XSKS
+        .redirect(sockets.pick(hash)?, XDP_PASS.into())
+        .ok()
+}
+
+/// The verifier leaves no panic reachable.
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// The kernel offers GPL-only helpers to programs with this licence.
+/// The kernel offers its GPL-only helpers to programs with this licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -68,11 +68,15 @@ fn hash_ipv4<L: Load + ?Sized>(packet: &L, offset: usize) -> u32 {
 
 #[inline(always)]
 fn hash_ipv6<L: Load + ?Sized>(packet: &L, offset: usize) -> u32 {
-    let (Some([next_header]), Some(source), Some(destination)) = (
-        packet.bytes(offset + 6),
-        packet.bytes::<16>(offset + 8),
-        packet.bytes::<16>(offset + 24),
-    ) else {
+    // One by one: if all are loaded before any is checked, LLVM leaves out checks that the later ones
+    // imply, and the BPF verifier cannot follow.
+    let Some([next_header]) = packet.bytes(offset + 6) else {
+        return 0;
+    };
+    let Some(source) = packet.bytes::<16>(offset + 8) else {
+        return 0;
+    };
+    let Some(destination) = packet.bytes::<16>(offset + 24) else {
         return 0;
     };
     let end = offset + ipv6::HEADER_LEN;

@@ -4,6 +4,7 @@
 //! are looked up in the namespace of the *calling* thread, so all threads of the tokio runtime must share one namespace
 //! (which they do unless somebody moved one of them).
 
+pub mod bpf;
 pub mod ethtool;
 pub mod inner_pair;
 pub mod link;

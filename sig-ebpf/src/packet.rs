@@ -1,0 +1,83 @@
+//! Access to packet bytes as the verifier demands it: every load and store follows a comparison
+//! of its very address with the end of the packet.
+
+use aya_ebpf::programs::{TcContext, XdpContext};
+use sig_common::wire::Load;
+
+/// EtherType of IPv4, as on the wire.
+pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+/// EtherType of IPv6, as on the wire.
+pub const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+/// Offset of the IP header in an Ethernet frame without VLAN tags.
+pub const IP: usize = 14;
+
+/// The packet of the running program.
+#[derive(Clone, Copy)]
+pub struct Packet {
+    start: usize,
+    end: usize,
+}
+
+impl Packet {
+    /// The packet an XDP program looks at.
+    #[inline(always)]
+    pub fn of_xdp(ctx: &XdpContext) -> Self {
+        Self {
+            start: ctx.data(),
+            end: ctx.data_end(),
+        }
+    }
+
+    /// The linear part of the packet a TC program looks at.
+    #[inline(always)]
+    pub fn of_tc(ctx: &TcContext) -> Self {
+        Self {
+            start: ctx.data(),
+            end: ctx.data_end(),
+        }
+    }
+
+    /// `N` bytes at `offset`, to be written.
+    #[inline(always)]
+    pub fn bytes_mut<const N: usize>(&mut self, offset: usize) -> Option<&mut [u8; N]> {
+        let at = self.at::<N>(offset)?;
+        // SAFETY: as in `Load::bytes`; the reference borrows `self`, of which the program has one.
+        Some(unsafe { &mut *at })
+    }
+
+    /// `N` words of two bytes at an even `offset`, as in memory, to be written.
+    #[inline(always)]
+    pub fn words_mut<const N: usize>(&mut self, offset: usize) -> Option<&mut [u16; N]> {
+        let start = self.start + offset;
+        if start + 2 * N > self.end {
+            return None;
+        }
+        // SAFETY: as in `bytes_mut`; the kernel starts packets at an even address, so that IP
+        // headers are aligned.
+        Some(unsafe { &mut *(start as *mut [u16; N]) })
+    }
+
+    #[inline(always)]
+    fn at<const N: usize>(&self, offset: usize) -> Option<*mut [u8; N]> {
+        let start = self.start + offset;
+        if start + N > self.end {
+            return None;
+        }
+        Some(start as *mut [u8; N])
+    }
+}
+
+impl Load for Packet {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let at = self.at::<N>(offset)?;
+        // SAFETY: `at` checked that the bytes are within the packet, which the kernel keeps in
+        // place while the program runs.
+        Some(unsafe { *at })
+    }
+}

@@ -1,0 +1,229 @@
+//! The maps of a gateway's programs.
+
+use std::{collections::BTreeMap, os::fd::RawFd};
+
+use aya::{
+    Pod,
+    maps::{HashMap, LpmTrie, MapData, MapError, PerCpuArray, XskMap, lpm_trie::Key},
+};
+use ipnet::IpNet;
+use sig_common::{
+    maps::{self, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat},
+    reason::DropReason,
+    wire::underlay::Local,
+};
+
+use super::{errors, object::Object};
+use crate::kernel::Error;
+
+/// What the programs counted, summed over the CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    drops: [u64; DropReason::COUNT],
+    stats: [u64; Stat::COUNT],
+}
+
+impl Counters {
+    /// Packets dropped for this reason.
+    #[must_use]
+    pub const fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// Packets with this verdict.
+    #[must_use]
+    pub const fn stat(&self, stat: Stat) -> u64 {
+        self.stats[stat as usize]
+    }
+
+    /// All reasons with their drops.
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> {
+        DropReason::ALL.into_iter().zip(self.drops)
+    }
+
+    /// All verdicts with their packets.
+    pub fn stats(&self) -> impl Iterator<Item = (Stat, u64)> {
+        Stat::ALL.into_iter().zip(self.stats)
+    }
+}
+
+/// The maps, and what is in those that are written as differences.
+pub(super) struct Maps {
+    local: HashMap<MapData, u32, Local>,
+    ports: HashMap<MapData, u32, LanPort>,
+    remotes: HashMap<MapData, RemoteKey, RemoteValue>,
+    steering: HashMap<MapData, QueueKey, Sockets>,
+    sockets: XskMap<MapData>,
+    lan_v4: LpmTrie<MapData, [u8; 4], LanRoute>,
+    lan_v6: LpmTrie<MapData, [u8; 16], LanRoute>,
+    drops: PerCpuArray<MapData, u64>,
+    stats: PerCpuArray<MapData, u64>,
+    remotes_now: BTreeMap<RemoteKey, u32>,
+    lan_routes_now: BTreeMap<IpNet, u32>,
+}
+
+impl Maps {
+    pub(super) fn take(object: &mut Object) -> Result<Self, Error> {
+        Ok(Self {
+            local: object.map(maps::LOCAL)?,
+            ports: object.map(maps::PORTS)?,
+            remotes: object.map(maps::REMOTES)?,
+            steering: object.map(maps::STEERING)?,
+            sockets: object.map(maps::XSKS)?,
+            lan_v4: object.map(maps::LAN_V4)?,
+            lan_v6: object.map(maps::LAN_V6)?,
+            drops: object.map(maps::DROPS)?,
+            stats: object.map(maps::STATS)?,
+            remotes_now: BTreeMap::new(),
+            lan_routes_now: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn set_local(&mut self, ifindex: u32, local: &Local) -> Result<(), Error> {
+        put(&mut self.local, ifindex, *local, || {
+            "set the underlay endpoint".into()
+        })
+    }
+
+    pub(super) fn set_lan_port(&mut self, ifindex: u32, port: LanPort) -> Result<(), Error> {
+        put(&mut self.ports, ifindex, port, || "set the LAN port".into())
+    }
+
+    pub(super) fn set_steering(&mut self, key: QueueKey, sockets: Sockets) -> Result<(), Error> {
+        put(&mut self.steering, key, sockets, || {
+            "set the sockets of a receive queue".into()
+        })
+    }
+
+    pub(super) fn set_socket(&mut self, index: u32, socket: RawFd) -> Result<(), Error> {
+        self.sockets
+            .set(index, socket, 0)
+            .map_err(|e| errors::of_map(format!("set AF_XDP socket {index}"), e))
+    }
+
+    pub(super) fn set_remotes(&mut self, wanted: &BTreeMap<RemoteKey, u32>) -> Result<(), Error> {
+        let map = &mut self.remotes;
+        synchronize(&mut self.remotes_now, wanted, |key, number| match number {
+            Some(number) => put(map, key, RemoteValue { number }, || {
+                "add a remote gateway".into()
+            }),
+            None => map
+                .remove(&key)
+                .map_err(|e| errors::of_map("remove a remote gateway".into(), e)),
+        })
+    }
+
+    pub(super) fn set_lan_routes(&mut self, wanted: &BTreeMap<IpNet, u32>) -> Result<(), Error> {
+        let (v4, v6) = (&mut self.lan_v4, &mut self.lan_v6);
+        synchronize(&mut self.lan_routes_now, wanted, |net, action| {
+            let len = u32::from(net.prefix_len());
+            let route = action.map(|action| LanRoute { action });
+            match net {
+                IpNet::V4(net) => set_route(v4, &Key::new(len, net.network().octets()), route),
+                IpNet::V6(net) => set_route(v6, &Key::new(len, net.network().octets()), route),
+            }
+            .map_err(|e| errors::of_map(format!("set the LAN route {net}"), e))
+        })
+    }
+
+    pub(super) fn counters(&self) -> Result<Counters, Error> {
+        Ok(Counters {
+            drops: sums(&self.drops)?,
+            stats: sums(&self.stats)?,
+        })
+    }
+}
+
+fn put<K: Pod, V: Pod>(
+    map: &mut HashMap<MapData, K, V>,
+    key: K,
+    value: V,
+    doing: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    map.insert(key, value, 0)
+        .map_err(|e| errors::of_map(doing(), e))
+}
+
+fn set_route<K: Pod>(
+    map: &mut LpmTrie<MapData, K, LanRoute>,
+    key: &Key<K>,
+    route: Option<LanRoute>,
+) -> Result<(), MapError> {
+    match route {
+        Some(route) => map.insert(key, route, 0),
+        None => map.remove(key),
+    }
+}
+
+/// Makes `now` equal to `wanted` by single steps: `Some` sets a value, `None` removes it. What is to come is set first,
+/// so that a packet finds the old or the new, never a gap. `now` is true also after an error.
+fn synchronize<K: Ord + Copy>(
+    now: &mut BTreeMap<K, u32>,
+    wanted: &BTreeMap<K, u32>,
+    mut step: impl FnMut(K, Option<u32>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for (&key, &value) in wanted {
+        if now.get(&key) != Some(&value) {
+            step(key, Some(value))?;
+            now.insert(key, value);
+        }
+    }
+    let gone: Vec<K> = now
+        .keys()
+        .filter(|key| !wanted.contains_key(key))
+        .copied()
+        .collect();
+    for key in gone {
+        step(key, None)?;
+        now.remove(&key);
+    }
+    Ok(())
+}
+
+fn sums<const N: usize>(map: &PerCpuArray<MapData, u64>) -> Result<[u64; N], Error> {
+    let mut sums = [0; N];
+    for (index, sum) in (0..).zip(&mut sums) {
+        let values = map
+            .get(&index, 0)
+            .map_err(|e| errors::of_map("read BPF counters".into(), e))?;
+        *sum = values.iter().fold(0, |a: u64, b| a.wrapping_add(*b));
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_differences_are_written_and_additions_come_first() {
+        let mut now = BTreeMap::from([(1, 10), (2, 20), (3, 30)]);
+        let wanted = BTreeMap::from([(2, 20), (3, 31), (4, 40)]);
+        let mut steps = Vec::new();
+        synchronize(&mut now, &wanted, |key, value| {
+            steps.push((key, value));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(steps, [(3, Some(31)), (4, Some(40)), (1, None)]);
+        assert_eq!(now, wanted);
+    }
+
+    #[test]
+    fn after_an_error_only_what_is_missing_is_tried_again() {
+        let mut now = BTreeMap::new();
+        let wanted = BTreeMap::from([(1, 1), (2, 2)]);
+        let full = || Error::Refused("full".into());
+        let result = synchronize(&mut now, &wanted, |key, _| {
+            if key == 2 { Err(full()) } else { Ok(()) }
+        });
+        assert!(result.is_err());
+        let mut steps = Vec::new();
+        synchronize(&mut now, &wanted, |key, _| {
+            steps.push(key);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(steps, [2]);
+    }
+}

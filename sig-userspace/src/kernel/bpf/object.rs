@@ -1,0 +1,309 @@
+//! The BPF object: its programs in the kernel and on devices.
+
+use std::{ffi::CStr, fmt, io};
+
+use aya::{
+    Ebpf, EbpfLoader, TestRun as _, TestRunOptions,
+    maps::{Map, MapError},
+    programs::{
+        self, ProgramError, SchedClassifier, TcAttachType, Xdp,
+        tc::{NlOptions, SchedClassifierLink, TcAttachOptions, qdisc_add_clsact},
+        xdp::XdpLink,
+    },
+};
+use aya_log::EbpfLogger;
+
+use super::{Logger, Logging, errors};
+use crate::kernel::Error;
+
+/// The object with all programs, built by the build script.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sig-ebpf"));
+
+/// A program of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// XDP of underlay devices: takes SIG frames.
+    Underlay,
+    /// XDP of LAN devices: takes packets to prefixes of remotes.
+    Lan,
+    /// XDP of the inner port: takes packets the kernel routed into the tunnel.
+    Inner,
+    /// TC ingress of the `sig` device: forwards decapsulated packets.
+    Inject,
+    /// XDP of the demo's routers.
+    Relay,
+}
+
+impl Program {
+    /// Its name in the kernel.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Underlay => "sig_underlay",
+            Self::Lan => "sig_lan",
+            Self::Inner => "sig_inner",
+            Self::Inject => "sig_inject",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+/// Who runs an XDP program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// The driver, before it makes a socket buffer.
+    Native,
+    /// The kernel's stack, for any device; slower.
+    Generic,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// An XDP program on a device. It leaves the device when this is dropped.
+#[derive(Debug)]
+#[must_use = "the program leaves the device when this is dropped"]
+pub struct Attachment {
+    mode: XdpMode,
+    no_native: Option<io::Error>,
+    _link: XdpLink,
+}
+
+impl Attachment {
+    /// The mode the program runs in.
+    #[must_use]
+    pub const fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// Why it does not run in native mode though that was tried.
+    #[must_use]
+    pub const fn no_native(&self) -> Option<&io::Error> {
+        self.no_native.as_ref()
+    }
+}
+
+/// A TC program on a device. It leaves the device when this is dropped.
+#[derive(Debug)]
+#[must_use = "the program leaves the device when this is dropped"]
+pub struct TcAttachment {
+    _link: SchedClassifierLink,
+}
+
+/// What a program made of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestOutcome {
+    /// The number it returned: an XDP or TC action.
+    pub action: u32,
+    /// The frame afterwards.
+    pub frame: Vec<u8>,
+}
+
+/// The object, loaded.
+#[derive(Debug)]
+pub(super) struct Object {
+    ebpf: Ebpf,
+}
+
+impl Object {
+    /// Makes the maps; programs are not in the kernel yet.
+    pub(super) fn new(logging: Logging) -> Result<Self, Error> {
+        let level: u8 = match logging {
+            Logging::Off => 0,
+            Logging::Debug => aya_log::Level::Debug as u8,
+        };
+        let ebpf = EbpfLoader::new()
+            .override_global(aya_log::LEVEL, &level, true)
+            .load(OBJECT)
+            .map_err(|e| errors::of_object(&e))?;
+        Ok(Self { ebpf })
+    }
+
+    /// The reader of messages.
+    pub(super) fn logger(&mut self) -> Result<Logger, Error> {
+        EbpfLogger::init(&mut self.ebpf)
+            .map_err(|e| Error::Refused(format!("cannot read messages of the BPF programs: {e}")))
+    }
+
+    /// Puts programs into the kernel.
+    pub(super) fn load(&mut self, wanted: &[Program]) -> Result<(), Error> {
+        for program in wanted {
+            match program {
+                Program::Inject => self.tc(*program).and_then(SchedClassifier::load),
+                _ => self.xdp(*program).and_then(Xdp::load),
+            }
+            .map_err(|e| errors::of_program(program.name(), &e))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a map out, with the type it is declared with.
+    pub(super) fn map<M: TryFrom<Map, Error = MapError>>(
+        &mut self,
+        name: &str,
+    ) -> Result<M, Error> {
+        let map = self
+            .ebpf
+            .take_map(name)
+            .ok_or_else(|| Error::Refused(format!("the BPF object has no map {name}")))?;
+        M::try_from(map).map_err(|e| errors::of_map(format!("use the BPF map {name}"), e))
+    }
+
+    /// Attaches an XDP program.
+    pub(super) fn attach_xdp(
+        &mut self,
+        program: Program,
+        ifindex: u32,
+        mode: Option<XdpMode>,
+    ) -> Result<Attachment, Error> {
+        let failed = |e: ProgramError| errors::of_attaching(program.name(), ifindex, &e);
+        if let Some(mode) = mode {
+            let link = self.link_xdp(program, ifindex, mode).map_err(failed)?;
+            return Ok(Attachment {
+                mode,
+                no_native: None,
+                _link: link,
+            });
+        }
+        let error = match self.link_xdp(program, ifindex, XdpMode::Native) {
+            Ok(link) => {
+                return Ok(Attachment {
+                    mode: XdpMode::Native,
+                    no_native: None,
+                    _link: link,
+                });
+            }
+            Err(error) => error,
+        };
+        // Only when the driver cannot: nothing else would be cured by generic mode. Drivers also say so when they have
+        // too few queues or no memory for more.
+        let Some(number @ (libc::EOPNOTSUPP | libc::EINVAL | libc::ENOMEM | libc::ENOSPC)) =
+            errors::errno(&error)
+        else {
+            return Err(failed(error));
+        };
+        let link = self
+            .link_xdp(program, ifindex, XdpMode::Generic)
+            .map_err(failed)?;
+        Ok(Attachment {
+            mode: XdpMode::Generic,
+            no_native: Some(io::Error::from_raw_os_error(number)),
+            _link: link,
+        })
+    }
+
+    fn link_xdp(
+        &mut self,
+        program: Program,
+        ifindex: u32,
+        mode: XdpMode,
+    ) -> Result<XdpLink, ProgramError> {
+        let mode = match mode {
+            XdpMode::Native => programs::XdpMode::Driver,
+            XdpMode::Generic => programs::XdpMode::Skb,
+        };
+        let program = self.xdp(program)?;
+        let id = program.attach_to_if_index(ifindex, mode)?;
+        program.take_link(id)
+    }
+
+    /// Attaches a TC program to ingress.
+    pub(super) fn attach_tc(
+        &mut self,
+        program: Program,
+        ifindex: u32,
+    ) -> Result<TcAttachment, Error> {
+        let failed = |e: ProgramError| errors::of_attaching(program.name(), ifindex, &e);
+        let name = name_of(ifindex).map_err(|e| failed(ProgramError::IOError(e)))?;
+        let link = match self.link_tc(
+            program,
+            &name,
+            TcAttachOptions::TcxOrder(Default::default()),
+        ) {
+            // Before Linux 6.6 there is only the hook of a queueing discipline. It goes with the device.
+            Err(e) if errors::errno(&e) == Some(libc::EINVAL) => {
+                match qdisc_add_clsact(&name) {
+                    Err(e) if errors::tc_errno(&e) != Some(libc::EEXIST) => {
+                        return Err(failed(e.into()));
+                    }
+                    _ => {}
+                }
+                self.link_tc(
+                    program,
+                    &name,
+                    TcAttachOptions::Netlink(NlOptions::default()),
+                )
+            }
+            result => result,
+        };
+        Ok(TcAttachment {
+            _link: link.map_err(failed)?,
+        })
+    }
+
+    fn link_tc(
+        &mut self,
+        program: Program,
+        device: &str,
+        options: TcAttachOptions,
+    ) -> Result<SchedClassifierLink, ProgramError> {
+        let program = self.tc(program)?;
+        let id = program.attach_with_options(device, TcAttachType::Ingress, options)?;
+        program.take_link(id)
+    }
+
+    /// Runs a program over a frame.
+    pub(super) fn test_run(&self, program: Program, frame: &[u8]) -> Result<TestOutcome, Error> {
+        let mut out = vec![0; frame.len() + 256];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..TestRunOptions::new()
+        };
+        let result = match self.ebpf.program(program.name()) {
+            Some(programs::Program::Xdp(program)) => program.test_run(options),
+            Some(programs::Program::SchedClassifier(program)) => program.test_run(options),
+            _ => Err(ProgramError::NotLoaded),
+        };
+        let result =
+            result.map_err(|e| Error::Refused(format!("cannot run {}: {e}", program.name())))?;
+        out.truncate(result.data_size_out as usize);
+        Ok(TestOutcome {
+            action: result.return_value,
+            frame: out,
+        })
+    }
+
+    fn xdp(&mut self, program: Program) -> Result<&mut Xdp, ProgramError> {
+        self.ebpf
+            .program_mut(program.name())
+            .ok_or(ProgramError::NotLoaded)?
+            .try_into()
+    }
+
+    fn tc(&mut self, program: Program) -> Result<&mut SchedClassifier, ProgramError> {
+        self.ebpf
+            .program_mut(program.name())
+            .ok_or(ProgramError::NotLoaded)?
+            .try_into()
+    }
+}
+
+/// The name of a device of the calling thread's network namespace.
+pub(super) fn name_of(ifindex: u32) -> io::Result<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: the buffer has the size the function asks for.
+    if unsafe { libc::if_indextoname(ifindex, name.as_mut_ptr()) }.is_null() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    // SAFETY: on success the function wrote a string with its end mark into the buffer.
+    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }
+        .to_string_lossy()
+        .into_owned())
+}
