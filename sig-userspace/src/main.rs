@@ -1,2 +1,5 @@
 //! The gateway binary.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    sig::cli::main()
+}

@@ -1,1 +1,98 @@
-//! The command line, one file per subcommand.
+//! The command line of the binary `sig`: one file per subcommand.
+
+mod config;
+mod status;
+mod table;
+mod version;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+/// SCION-IP gateway: carries IP packets between SCION ASes.
+#[derive(Parser)]
+#[command(
+    name = "sig",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Status(status::Args),
+    Config(config::Args),
+    Version(version::Args),
+}
+
+/// Why a command did not succeed; shown on the standard error output.
+enum Failure {
+    /// Wrong usage or configuration: exit code 2. The text is shown as it is.
+    Refused(String),
+    /// Failed while running: exit code 1. Shown behind the program's name.
+    Failed(String),
+    /// Nobody reads the output any more, as with `| head`: no failure.
+    OutputClosed,
+}
+
+impl From<io::Error> for Failure {
+    /// An error of writing the output.
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::OutputClosed
+        } else {
+            Self::Failed(format!("cannot write the output: {error}"))
+        }
+    }
+}
+
+/// Runs the command of this process's arguments.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing is left to do where even this cannot be written.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ => ExitCode::from(2),
+            };
+        }
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let result = match cli.command {
+        Command::Status(args) => status::run(&args, &mut out),
+        Command::Config(args) => config::run(&args, &mut out),
+        Command::Version(args) => version::run(&args, &mut out),
+    };
+    // What was found before a failure comes before its message.
+    let flushed = out.flush().map_err(Failure::from);
+    match result.and(flushed) {
+        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(Failure::Refused(message)) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(message)) => {
+            eprintln!("sig: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

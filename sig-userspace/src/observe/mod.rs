@@ -1,1 +1,3 @@
 //! What an operator sees: counters and status.
+
+pub mod status;

@@ -1,0 +1,395 @@
+//! `sig status`: asks a running gateway over its Unix socket.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sig_common::reason::DropReason;
+
+use super::Failure;
+use super::table::Table;
+use crate::control::config;
+use crate::observe::status::{Port, Remote, Status, Worker};
+
+/// Where gateways put their sockets unless configured otherwise.
+const FOLDER: &str = "/run/sig";
+
+/// A gateway that does not answer within this time is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Show what a running gateway does: workers, interfaces, remotes, paths, counters, drops.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Notation: tables for people, or the JSON document of the gateway.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// The gateway's status socket [default: the only one in /run/sig].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Take the socket from this configuration file.
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    Human,
+    Json,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let socket = match (&args.socket, &args.config) {
+        (Some(socket), _) => socket.clone(),
+        (None, Some(file)) => {
+            let config = config::load(file).map_err(|e| Failure::Refused(e.to_string()))?;
+            config.gateway.status_socket
+        }
+        (None, None) => only_socket(Path::new(FOLDER)).map_err(Failure::Failed)?,
+    };
+    let document = ask(&socket).map_err(Failure::Failed)?;
+    let strange = |error: serde_json::Error| {
+        let socket = socket.display();
+        Failure::Failed(format!(
+            "{socket}: the answer is not the status of a gateway of this version: {error}"
+        ))
+    };
+    match args.format {
+        Format::Human => {
+            let status = serde_json::from_slice(&document).map_err(strange)?;
+            write_human(&status, out)?;
+        }
+        Format::Json => {
+            // Passed on as it is, so that keys of another version are not lost.
+            serde_json::from_slice::<serde::de::IgnoredAny>(&document).map_err(strange)?;
+            out.write_all(document.trim_ascii_end())?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// The status socket in `folder`, if there is exactly one.
+fn only_socket(folder: &Path) -> Result<PathBuf, String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut sockets: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+        .collect();
+    sockets.sort();
+    match &sockets[..] {
+        [socket] => Ok(socket.clone()),
+        [] => Err(format!(
+            "no gateway is running: there is no socket in {}; start one with \"sig run \
+             --config FILE\", or name its socket with --socket or its configuration with --config",
+            folder.display()
+        )),
+        several => {
+            let names: Vec<_> = several.iter().map(|s| s.display().to_string()).collect();
+            Err(format!(
+                "several gateways are here; choose one with --socket: {}",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+fn ask(socket: &Path) -> Result<Vec<u8>, String> {
+    let shown = socket.display();
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("{shown}: no gateway is listening; start it with \"sig run --config FILE\"")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{shown}: permission denied; run as the user of the gateway or as root")
+        }
+        _ => format!("{shown}: {error}"),
+    })?;
+    let mut document = Vec::new();
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| stream.read_to_end(&mut document))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
+                "{shown}: the gateway did not answer within {} s; look into its log",
+                PATIENCE.as_secs()
+            ),
+            _ => format!("{shown}: {error}"),
+        })?;
+    Ok(document)
+}
+
+fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "sig {}, gateway \"{}\" at {},{}, up {}",
+        status.version,
+        status.id,
+        status.isd_as,
+        status.data_addr,
+        uptime(status.uptime_ms)
+    )?;
+    if status.prefixes.is_empty() {
+        writeln!(
+            out,
+            "serves no prefixes: set prefixes in [gateway], or everything received is refused"
+        )?;
+    } else {
+        writeln!(out, "serves {}", join(&status.prefixes))?;
+    }
+    write_ports(&status.ports, out)?;
+    write_workers(&status.workers, out)?;
+    write_remotes(&status.remotes, out)?;
+    write_counters(status, out)?;
+    write_drops(status, out)
+}
+
+fn write_ports(ports: &[Port], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nPorts")?;
+    if ports.is_empty() {
+        return writeln!(
+            out,
+            "  none: check underlay and lan in [dataplane], then \"sig doctor\""
+        );
+    }
+    let mut table = Table::new(&[
+        "interface",
+        "role",
+        "link",
+        "driver",
+        "XDP",
+        "buffers",
+        ">queues",
+        ">MTU",
+        ">received",
+        ">sent",
+    ]);
+    for port in ports {
+        table.row([
+            port.interface.clone(),
+            port.role.as_str().to_owned(),
+            if port.up { "up" } else { "down" }.to_owned(),
+            port.driver.clone().unwrap_or_else(|| "?".to_owned()),
+            port.mode.as_str().to_owned(),
+            if port.zero_copy { "zero-copy" } else { "copy" }.to_owned(),
+            port.queues.to_string(),
+            port.mtu.to_string(),
+            port.rx_packets.to_string(),
+            port.tx_packets.to_string(),
+        ]);
+    }
+    table.write(out)?;
+    for port in ports.iter().filter(|port| !port.up) {
+        writeln!(
+            out,
+            "  {} is down: ip link set {} up",
+            port.interface, port.interface
+        )?;
+    }
+    Ok(())
+}
+
+fn write_workers(workers: &[Worker], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nWorkers")?;
+    if workers.is_empty() {
+        return writeln!(
+            out,
+            "  none: the data plane does not run, look into the log"
+        );
+    }
+    let mut table = Table::new(&[">worker", ">CPU", ">received", ">sent", ">sleeps"]);
+    for worker in workers {
+        table.row([
+            worker.number.to_string(),
+            worker
+                .cpu
+                .map_or_else(|| "any".to_owned(), |c| c.to_string()),
+            worker.rx_packets.to_string(),
+            worker.tx_packets.to_string(),
+            worker.sleeps.to_string(),
+        ]);
+    }
+    table.write(out)
+}
+
+fn write_remotes(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nRemotes")?;
+    if remotes.is_empty() {
+        return writeln!(
+            out,
+            "  none: add a [[remote]] to the configuration, \"sig config sample\" shows one"
+        );
+    }
+    let mut table = Table::new(&[
+        "ISD-AS",
+        "gateway",
+        ">session",
+        ">frames received",
+        ">packets received",
+        "prefixes",
+    ]);
+    for remote in remotes {
+        table.row([
+            remote.isd_as.clone(),
+            remote.gateway.to_string(),
+            remote.session.to_string(),
+            remote.frames_received.to_string(),
+            remote.packets_received.to_string(),
+            if remote.prefixes.is_empty() {
+                "none: set prefixes in its [[remote]]".to_owned()
+            } else {
+                join(&remote.prefixes)
+            },
+        ]);
+    }
+    table.write(out)?;
+
+    writeln!(out, "\nPaths")?;
+    let mut table = Table::new(&[
+        "ISD-AS",
+        "path",
+        "next hop",
+        "MAC",
+        ">MTU",
+        ">packets sent",
+        ">frames sent",
+        ">bytes sent",
+        "streams",
+    ]);
+    let mut unresolved = Vec::new();
+    for remote in remotes {
+        for path in &remote.paths {
+            if path.next_hop_mac.is_none() && !unresolved.contains(&path.next_hop.ip()) {
+                unresolved.push(path.next_hop.ip());
+            }
+            table.row([
+                remote.isd_as.clone(),
+                path.name.clone(),
+                path.next_hop.to_string(),
+                path.next_hop_mac
+                    .clone()
+                    .unwrap_or_else(|| "unresolved".to_owned()),
+                path.mtu.to_string(),
+                path.packets_sent.to_string(),
+                path.frames_sent.to_string(),
+                path.bytes_sent.to_string(),
+                if path.streams.is_empty() {
+                    "none yet: opened by the first packet".to_owned()
+                } else {
+                    join(&path.streams)
+                },
+            ]);
+        }
+    }
+    if table.is_empty() {
+        return writeln!(out, "  none: add a [[remote.path]] to each remote");
+    }
+    table.write(out)?;
+    for ip in unresolved {
+        writeln!(
+            out,
+            "  {ip} does not answer: check that the router is up and on the underlay, \
+             \"ip neighbour show {ip}\""
+        )?;
+    }
+    Ok(())
+}
+
+fn write_counters(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    let c = &status.counters;
+    writeln!(out, "\nTraffic")?;
+    if c.packets_sent == 0 && c.frames_received == 0 {
+        writeln!(
+            out,
+            "  none yet: send something from a prefix served here to one of a remote"
+        )?;
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        "",
+        ">packets",
+        ">bytes",
+        ">frames",
+        ">frame bytes",
+        ">packets/frame",
+    ]);
+    let mut row = |name: &str, packets: u64, bytes: u64, frames: u64, frame_bytes: u64| {
+        let ratio = match frames {
+            0 => "-".to_owned(),
+            frames => format!("{:.2}", packets as f64 / frames as f64),
+        };
+        table.row([
+            name.to_owned(),
+            packets.to_string(),
+            bytes.to_string(),
+            frames.to_string(),
+            frame_bytes.to_string(),
+            ratio,
+        ]);
+    };
+    row(
+        "sent",
+        c.packets_sent,
+        c.packet_bytes_sent,
+        c.frames_sent,
+        c.frame_bytes_sent,
+    );
+    row(
+        "received",
+        c.packets_received,
+        c.packet_bytes_received,
+        c.frames_received,
+        c.frame_bytes_received,
+    );
+    table.write(out)?;
+    if c.frames_held > 0 || c.gaps > 0 {
+        writeln!(
+            out,
+            "  reordering: {} frames waited for an earlier one, {} gaps were given up",
+            c.frames_held, c.gaps
+        )?;
+    }
+    Ok(())
+}
+
+fn write_drops(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nDrops")?;
+    let mut table = Table::new(&["reason", "where", ">count", "meaning"]);
+    for drop in status.drops.iter().filter(|drop| drop.count > 0) {
+        let reason = DropReason::ALL.iter().find(|r| r.name() == drop.reason);
+        table.row([
+            drop.reason.clone(),
+            drop.place.as_str().to_owned(),
+            drop.count.to_string(),
+            reason.map_or("", |r| r.describe()).to_owned(),
+        ]);
+    }
+    if table.is_empty() {
+        return writeln!(out, "  none: nothing to do");
+    }
+    table.write(out)
+}
+
+fn join<T: ToString>(values: &[T]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<_> = values.iter().take(SHOWN).map(T::to_string).collect();
+    let mut text = shown.join(", ");
+    if values.len() > SHOWN {
+        text += &format!(" and {} more", values.len() - SHOWN);
+    }
+    text
+}
+
+fn uptime(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
