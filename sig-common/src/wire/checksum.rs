@@ -19,35 +19,36 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        // Two chains, so that one addition does not wait for the other; carries are counted apart.
-        let (mut a, mut b, mut carries) = (0u64, 0u64, 0u64);
+        // Two chains, so that one addition does not wait for the other; the carries gather in the
+        // upper halves.
+        let (mut a, mut b) = (0u128, 0u128);
         let (blocks, rest) = bytes.as_chunks::<32>();
         for block in blocks {
             let (words, _) = block.as_chunks::<8>();
-            let [w0, w1, w2, w3] = [words[0], words[1], words[2], words[3]].map(u64::from_ne_bytes);
-            let carry;
-            (a, carry) = a.overflowing_add(w0);
-            carries += u64::from(carry);
-            let carry;
-            (b, carry) = b.overflowing_add(w1);
-            carries += u64::from(carry);
-            let carry;
-            (a, carry) = a.overflowing_add(w2);
-            carries += u64::from(carry);
-            let carry;
-            (b, carry) = b.overflowing_add(w3);
-            carries += u64::from(carry);
+            let [w0, w1, w2, w3] = [words[0], words[1], words[2], words[3]].map(word);
+            a += w0;
+            b += w1;
+            a += w2;
+            b += w3;
         }
         let (words, rest) = rest.as_chunks::<8>();
-        let mut sum = Self(a).combine(Self(b)).combine(Self(carries));
-        for word in words {
-            sum = sum.combine(Self(u64::from_ne_bytes(*word)));
+        for &bytes in words {
+            a += word(bytes);
         }
-        let mut last = [0; 8];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
+        let total = a + b;
+        let mut sum = Self(total as u64).combine(Self((total >> 64) as u64));
+        let (words, rest) = rest.as_chunks::<4>();
+        if let Some(&bytes) = words.first() {
+            sum = sum.combine(Self(u32::from_ne_bytes(bytes).into()));
         }
-        sum.combine(Self(u64::from_ne_bytes(last)))
+        let (words, rest) = rest.as_chunks::<2>();
+        if let Some(&bytes) = words.first() {
+            sum = sum.combine(Self(u16::from_ne_bytes(bytes).into()));
+        }
+        if let &[last] = rest {
+            sum = sum.combine(Self(u16::from_ne_bytes([last, 0]).into()));
+        }
+        sum
     }
 
     /// The sum of two runs.
@@ -119,6 +120,11 @@ impl Sum {
     pub const fn is_valid(self) -> bool {
         self.fold() == 0xffff
     }
+}
+
+#[inline(always)]
+fn word(bytes: [u8; 8]) -> u128 {
+    u64::from_ne_bytes(bytes).into()
 }
 
 /// The sum over the pseudo header of UDP and SCMP over SCION (SCION header specification).
