@@ -5,6 +5,8 @@
     reason = "shared by the test files, each of which uses a part of it"
 )]
 
+pub mod oracle;
+
 use std::net::IpAddr;
 
 use sig_common::wire::{PROTO_UDP, checksum, ethernet, ipv4, ipv6, udp};
