@@ -367,7 +367,7 @@ impl Reassembler {
     }
 
     /// Goes on behind the gap: at the first held frame, which is delivered with all that follow
-    /// it, or else at `sequence`, if given.
+    /// it, or at `sequence`, if given and before that one.
     fn give_up_gap<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
         now: u64,
@@ -376,18 +376,19 @@ impl Reassembler {
         deliver: &mut F,
     ) {
         let stream = self.streams.get_mut(at);
-        let first_held = stream.first_held();
-        let Some(next) = first_held.or(sequence) else {
+        let candidates = stream.first_held().into_iter().chain(sequence);
+        let Some(gap) = candidates
+            .map(|candidate| candidate.wrapping_sub(stream.next))
+            .min()
+        else {
             return;
         };
-        stream.skip_to(next);
+        stream.skip(gap);
         self.tally.counters.gaps += 1;
         if abandon(stream, &mut self.packets) {
             self.tally.discard(DropReason::FrameEvicted);
         }
-        if first_held.is_some() {
-            self.release(now, at, deliver);
-        }
+        self.release(now, at, deliver);
     }
 
     /// Delivers the held frames that are next.

@@ -48,14 +48,14 @@ pub(super) struct Stream {
 const FREE: u64 = u64::MAX;
 
 impl Stream {
-    /// Goes on behind a gap; `next` is not received yet.
+    /// Gives up the next `gap` frames.
     #[inline]
-    pub(super) fn skip_to(&mut self, next: u64) {
-        self.received = match next.wrapping_sub(self.next) {
-            gap @ 0..64 => self.received << gap,
+    pub(super) fn skip(&mut self, gap: u64) {
+        self.received = match gap {
+            0..64 => self.received << gap,
             _ => 0,
         };
-        self.next = next;
+        self.next = self.next.wrapping_add(gap);
     }
 
     /// The expected frame has come.

@@ -165,6 +165,20 @@ fn without_room_to_hold_a_frame_the_wait_ends() {
 }
 
 #[test]
+fn a_frame_without_room_does_not_let_later_ones_pass() {
+    let mut receiver = Receiver::new(Limits {
+        held_per_remote: 1,
+        ..small()
+    });
+    for n in [0, 5, 4, 3, 6] {
+        let _ = receiver.frame(n, 0, &ipv4(40, n as u8));
+    }
+    let fills: Vec<u8> = receiver.taken().iter().map(|p| p[20]).collect();
+    assert_eq!(fills, [0, 4, 5, 6]);
+    assert_eq!(receiver.all_discards(), [(DropReason::FrameOld, 1)]);
+}
+
+#[test]
 fn a_frame_too_long_to_hold_ends_the_wait() {
     let mut receiver = Receiver::new(Limits {
         max_frame_payload: 100,

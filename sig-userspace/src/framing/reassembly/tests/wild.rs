@@ -200,7 +200,7 @@ proptest! {
         sent in vec(traffic(30), 1..4),
         fates in vec(fate(80), 1..200),
         (reorder_frames, held_per_remote, max_packet) in
-            (0usize..=63, 0usize..70, prop_oneof![Just(65_575usize), 1_000usize..2_000]),
+            (0usize..=63, prop_oneof![0usize..5, 0usize..70], prop_oneof![Just(65_575usize), 1_000usize..2_000]),
     ) {
         let mut arrivals = Vec::new();
         for (stream, (capacity, packets, flush)) in sent.iter().enumerate() {

@@ -1,0 +1,298 @@
+//! A receiver with two honest remotes behind a network that loses, repeats and reorders, and two
+//! hostile ones that send anything: memory stays within the limits, and what honest streams
+//! deliver was sent, once and in order.
+
+use sig::framing::{
+    Encoder, FrameRef, FrameView, Limits, MIN_CAPACITY, Occupancy, Piece, Reassembler, StreamKey,
+    packet_len,
+};
+use sig_common::reason::DropReason;
+
+const SENDERS: usize = 4;
+/// More than all steps together can take.
+const IDLE_TIMEOUT: u64 = 1 << 44;
+const STEPS: usize = 2_000;
+
+/// Reads a plan from `data` and runs it.
+///
+/// # Panics
+/// If the reassembly breaks a promise.
+pub(crate) fn run(data: &[u8]) {
+    let mut plan = Plan(data);
+    let mut run = Run::new(&mut plan);
+    for _ in 0..STEPS {
+        if plan.0.is_empty() {
+            break;
+        }
+        run.step(&mut plan);
+        assert_eq!(run.receiver.audit(), Ok(()));
+    }
+    run.finish();
+}
+
+struct Plan<'a>(&'a [u8]);
+
+impl<'a> Plan<'a> {
+    fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+
+    fn number(&mut self) -> u16 {
+        u16::from(self.byte()) << 8 | u16::from(self.byte())
+    }
+
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}
+
+struct Sender {
+    key: StreamKey,
+    encoder: Encoder,
+    sent: Vec<Vec<u8>>,
+    /// Packets up to this one are delivered or lost.
+    next: usize,
+}
+
+struct Run {
+    now: u64,
+    limits: Limits,
+    receiver: Reassembler,
+    senders: Vec<Sender>,
+    /// Frames on their way, with the number of the sender.
+    network: Vec<(usize, Vec<u8>)>,
+}
+
+impl Run {
+    fn new(plan: &mut Plan<'_>) -> Self {
+        let limits = Limits {
+            max_packet: if plan.byte().is_multiple_of(2) {
+                4_000
+            } else {
+                300
+            },
+            max_frame_payload: if plan.byte().is_multiple_of(4) {
+                100
+            } else {
+                1_500
+            },
+            reorder_frames: usize::from(plan.byte() % 64),
+            remotes: 4,
+            streams_total: 12,
+            streams_per_remote: 3,
+            packets_total: 8,
+            packets_per_remote: 2,
+            held_total: 80,
+            held_per_remote: usize::from(plan.byte() % 80),
+            idle_timeout_ns: IDLE_TIMEOUT,
+            ..Limits::default()
+        };
+        let senders = (0..SENDERS)
+            .map(|n| {
+                let key = StreamKey {
+                    remote: n as u16 % 2,
+                    src_port: 1,
+                    session: 0,
+                    stream: n as u32,
+                };
+                let capacity = MIN_CAPACITY + usize::from(plan.number() % 1_400);
+                let encoder = Encoder::new(0, n as u32, capacity).expect("a valid capacity");
+                Sender {
+                    key,
+                    encoder,
+                    sent: Vec::new(),
+                    next: 0,
+                }
+            })
+            .collect();
+        Self {
+            now: 0,
+            receiver: Reassembler::new(limits, 1).expect("valid limits"),
+            limits,
+            senders,
+            network: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, plan: &mut Plan<'_>) {
+        match plan.byte() % 16 {
+            0..=3 => self.send(plan),
+            4 => self.flush(usize::from(plan.byte()) % SENDERS),
+            5..=7 => self.arrive(0, true),
+            8 => self.arrive(usize::from(plan.byte()), true),
+            9 => self.arrive(usize::from(plan.byte()), false),
+            10 if !self.network.is_empty() => {
+                let lost = usize::from(plan.byte()) % self.network.len();
+                self.network.remove(lost);
+            }
+            11 => self.wait(u64::from(plan.byte()) << 23),
+            12 => self.wait(u64::from(plan.byte()) << 13),
+            13 => {
+                let hostile = 2 + u16::from(plan.byte() % 3);
+                self.receiver
+                    .forget_remote(self.now, hostile, |key, piece, _| {
+                        assert_eq!(key.remote, hostile);
+                        assert!(matches!(piece, Piece::Assembled(_)));
+                    });
+            }
+            _ => self.attack(plan),
+        }
+    }
+
+    fn send(&mut self, plan: &mut Plan<'_>) {
+        let sender = usize::from(plan.byte()) % SENDERS;
+        let Sender { encoder, sent, .. } = &mut self.senders[sender];
+        let number = (sent.len() as u32).to_be_bytes();
+        let kind = plan.byte();
+        let len = 20 + usize::from(plan.number() % 2_500);
+        let mut packet = vec![kind; if kind < 128 { len } else { 20 + len }];
+        let len = packet.len() as u16;
+        if kind < 128 {
+            packet[0] = 0x45;
+            packet[2..4].copy_from_slice(&len.to_be_bytes());
+            packet[12..16].copy_from_slice(&number);
+        } else {
+            packet[0] = 0x60;
+            packet[4..6].copy_from_slice(&(len - 40).to_be_bytes());
+            packet[8..12].copy_from_slice(&number);
+        }
+        let network = &mut self.network;
+        encoder
+            .push(&packet, |frame| network.push((sender, frame.to_vec())))
+            .expect("a valid packet");
+        sent.push(packet);
+        if kind.is_multiple_of(2) {
+            self.flush(sender);
+        }
+    }
+
+    fn flush(&mut self, sender: usize) {
+        let network = &mut self.network;
+        self.senders[sender]
+            .encoder
+            .flush(|frame| network.push((sender, frame.to_vec())));
+    }
+
+    fn arrive(&mut self, position: usize, remove: bool) {
+        if self.network.is_empty() {
+            return;
+        }
+        let position = position % self.network.len();
+        let (sender, frame) = if remove {
+            self.network.remove(position)
+        } else {
+            self.network[position].clone()
+        };
+        let view = FrameView::new_checked(&frame).expect("an encoder makes frames");
+        let frame = FrameRef {
+            sequence: view.header().sequence,
+            index: view.header().index,
+            congestion: false,
+            payload: view.payload(),
+        };
+        let (senders, limits) = (&mut self.senders, &self.limits);
+        let key = senders[sender].key;
+        let outcome = self
+            .receiver
+            .insert(self.now, key, frame, |of, piece, congestion| {
+                assert_eq!(of, key, "an honest stream sets no other free");
+                delivered(
+                    senders,
+                    limits,
+                    of,
+                    bytes(&piece, frame.payload),
+                    congestion,
+                );
+            });
+        assert_ne!(outcome.reason, Some(DropReason::StreamLimit));
+        assert_ne!(outcome.reason, Some(DropReason::BufferLimit));
+        assert_ne!(outcome.reason, Some(DropReason::IndexMismatch));
+        assert_ne!(outcome.reason, Some(DropReason::FrameInvalidPacket));
+    }
+
+    fn wait(&mut self, ns: u64) {
+        self.now += ns;
+        let (senders, limits) = (&mut self.senders, &self.limits);
+        self.receiver.poll(self.now, |key, piece, congestion| {
+            assert!(matches!(piece, Piece::Assembled(_)));
+            delivered(senders, limits, key, bytes(&piece, &[]), congestion);
+        });
+        assert!(self.receiver.next_deadline().is_none_or(|at| at > self.now));
+    }
+
+    fn attack(&mut self, plan: &mut Plan<'_>) {
+        let kind = plan.byte();
+        let key = StreamKey {
+            // The last one is not a number of a remote.
+            remote: 2 + u16::from(kind % 3),
+            src_port: 1,
+            session: 0,
+            stream: u32::from(kind / 3 % 8),
+        };
+        let sequence = u64::from(plan.byte());
+        let len = usize::from(plan.byte());
+        let index = plan.number();
+        let frame = FrameRef {
+            sequence: if kind < 250 { sequence } else { sequence << 56 },
+            index: if index & 0xff00 == 0xff00 {
+                0xffff
+            } else {
+                index % 300
+            },
+            congestion: true,
+            payload: plan.take(len),
+        };
+        let (senders, limits) = (&mut self.senders, &self.limits);
+        let _ = self
+            .receiver
+            .insert(self.now, key, frame, |of, piece, congestion| {
+                assert_eq!(of.remote, key.remote, "no other remote is touched");
+                delivered(
+                    senders,
+                    limits,
+                    of,
+                    bytes(&piece, frame.payload),
+                    congestion,
+                );
+            });
+    }
+
+    fn finish(mut self) {
+        let used = self.receiver.occupancy();
+        assert!(used.streams <= 12 && used.packets <= 8 && used.held <= 80);
+        self.wait(2 * IDLE_TIMEOUT);
+        assert_eq!(self.receiver.audit(), Ok(()));
+        assert_eq!(self.receiver.occupancy(), Occupancy::default());
+        assert_eq!(self.receiver.next_deadline(), None);
+    }
+}
+
+fn bytes<'a>(piece: &'a Piece<'_>, payload: &'a [u8]) -> &'a [u8] {
+    match piece {
+        Piece::InFrame(range) => &payload[range.clone()],
+        Piece::Assembled(packet) => packet,
+    }
+}
+
+fn delivered(
+    senders: &mut [Sender],
+    limits: &Limits,
+    key: StreamKey,
+    packet: &[u8],
+    congestion: bool,
+) {
+    assert_eq!(packet_len(packet), Ok(packet.len()));
+    assert!(packet.len() <= limits.max_packet);
+    let Some(sender) = senders.iter_mut().find(|sender| sender.key == key) else {
+        assert!(key.remote >= 2, "from a stream that nobody sent");
+        return;
+    };
+    assert!(!congestion, "a mark of another stream");
+    let at = if packet[0] >> 4 == 4 { 12 } else { 8 };
+    let number = u32::from_be_bytes(packet[at..at + 4].try_into().expect("4 bytes")) as usize;
+    assert!(number >= sender.next, "twice, or out of order");
+    assert_eq!(packet, sender.sent[number], "not what was sent");
+    sender.next = number + 1;
+}

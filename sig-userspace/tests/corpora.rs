@@ -1,0 +1,38 @@
+//! Every input that a fuzz target has found worth keeping runs through it again.
+//!
+//! The targets and how to run them: `fuzz/`.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../fuzz/bodies/frame_decode.rs"]
+mod frame_decode;
+#[path = "../fuzz/bodies/reassembly.rs"]
+mod reassembly;
+
+fn replay(target: &str, run: impl Fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target);
+    let mut files: Vec<_> = fs::read_dir(&corpus)
+        .unwrap_or_else(|error| panic!("{}: {error}", corpus.display()))
+        .map(|entry| entry.expect("a directory entry").path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", corpus.display());
+    for file in files {
+        // Shown if the run panics.
+        println!("{}", file.display());
+        run(&fs::read(&file).expect("a corpus file"));
+    }
+}
+
+#[test]
+fn the_corpus_of_frame_decode_replays() {
+    replay("frame_decode", frame_decode::run);
+}
+
+#[test]
+fn the_corpus_of_reassembly_replays() {
+    replay("reassembly", reassembly::run);
+}
