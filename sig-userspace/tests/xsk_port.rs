@@ -16,7 +16,9 @@ use std::{
 use sig::port::{
     Port,
     umem::{Area, Frame, FreeList},
-    xdp::{Error, HugePages, Opened, Plan, PortSpec, RingSizes, Role, WorkerPort, ZeroCopy},
+    xdp::{
+        BusyPoll, Error, HugePages, Opened, Plan, PortSpec, RingSizes, Role, WorkerPort, ZeroCopy,
+    },
 };
 use xsk_support::{Netns, PacketSocket, Redirect, frame, serial};
 
@@ -367,20 +369,45 @@ fn two_workers_share_single_queues_and_split_the_others() {
 #[test]
 fn every_queue_has_its_own_socket_and_its_own_traffic() {
     let (gateway, far) = one_wire(2);
-    let opened = gateway.run(|| plan(2, vec![spec(Role::Lan, "d0", 2, None)]).open());
-    let opened = opened.expect("both queues open");
-    let wire = PacketSocket::open(&far, "g0");
-    let mut workers = Worker::all(opened);
-    for (index, worker) in workers.iter_mut().enumerate() {
-        assert_eq!(worker.ports.len(), 1);
-        assert_eq!(worker.ports[0].queue, index as u32);
-        worker.send(0, &frame(0, index as u32, 64));
-        let mut arrived = None;
-        until("the frame", || {
-            arrived = wire.receive();
-            arrived.is_some()
+    for busy_poll in [
+        None,
+        Some(BusyPoll {
+            micros: 20,
+            budget: 64,
+        }),
+    ] {
+        let plan = Plan {
+            busy_poll,
+            ..plan(2, vec![spec(Role::Lan, "d0", 2, None)])
+        };
+        let opened = gateway.run(|| plan.open()).expect("both queues open");
+        let mut program = Redirect::load(16);
+        program.attach(&gateway, "d0");
+        // Frames go to the socket of their queue only, so one of the two slots gets each.
+        steer(&program, &opened);
+        let wire = PacketSocket::open(&far, "g0");
+        let mut workers = Worker::all(opened);
+        for (index, worker) in workers.iter_mut().enumerate() {
+            assert_eq!(worker.ports.len(), 1);
+            assert_eq!(worker.ports[0].queue, index as u32);
+            worker.send(0, &frame(0, index as u32, 64));
+            let mut arrived = None;
+            until("the frame on the wire", || {
+                arrived = wire.receive();
+                arrived.is_some()
+            });
+            assert_eq!(arrived, Some(frame(0, index as u32, 64)));
+        }
+        let mut got = Vec::new();
+        until("a frame from the wire", || {
+            (0..2).for_each(|slot| wire.send(&frame(slot, 9, 64)));
+            got.extend(workers.iter_mut().flat_map(|worker| worker.received(0)));
+            !got.is_empty()
         });
-        assert_eq!(arrived, Some(frame(0, index as u32, 64)));
+        assert!(
+            got.iter()
+                .all(|packet| packet[15..] == frame(0, 9, 64)[15..])
+        );
     }
 }
 

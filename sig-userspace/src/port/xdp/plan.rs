@@ -1,4 +1,7 @@
-use std::{os::fd::BorrowedFd, sync::Arc};
+use std::{
+    os::fd::{AsRawFd, BorrowedFd},
+    sync::Arc,
+};
 
 use super::{
     BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy, netns,
@@ -13,7 +16,7 @@ use crate::port::{
 };
 
 /// Chunks per worker for what it holds itself, when the plan names no number.
-const CHUNKS_PER_WORKER: u32 = 1024;
+const CHUNKS_PER_WORKER: u64 = 1024;
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,13 +164,18 @@ impl Plan<'_> {
             interface: interface.to_owned(),
         })?;
         let mut ports = Vec::new();
+        let mut zero_copy = spec.zero_copy;
         for queue in 0..spec.queues {
             let target = Target {
                 interface,
                 ifindex,
                 queue,
             };
-            let first = Socket::first(umem, &target, spec.zero_copy, spec.namespace.is_none())?;
+            let first = Socket::first(umem, &target, zero_copy, spec.namespace.is_none())?;
+            if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
+                // The other queues are no better, and trying is slow: it locks the memory again.
+                zero_copy = ZeroCopy::Never;
+            }
             let rings = first
                 .queue_rings(&self.rings)
                 .map_err(|error| Error::system("map the rings of a queue", error))?;
@@ -223,7 +231,21 @@ impl Plan<'_> {
                 "a gateway needs at least one worker and one interface".to_owned(),
             ));
         }
-        for spec in &self.ports {
+        let place = |spec: &PortSpec<'_>| {
+            let namespace = spec.namespace.map(|namespace| namespace.as_raw_fd());
+            (spec.interface.clone(), namespace)
+        };
+        for (index, spec) in self.ports.iter().enumerate() {
+            if self.ports[..index]
+                .iter()
+                .any(|other| place(other) == place(spec))
+            {
+                return Err(Error::Plan(format!(
+                    "interface `{}` is listed twice: a queue has one set of sockets, so each role needs \
+                     an interface of its own (a second card, or a VLAN device on the same)",
+                    spec.interface
+                )));
+            }
             if spec.queues == 0 {
                 return Err(Error::Plan(format!(
                     "interface `{}` needs at least one queue",
@@ -237,7 +259,7 @@ impl Plan<'_> {
     /// The number of chunks, checked or computed.
     fn chunks(&self) -> Result<u32, Error> {
         let rings = &self.rings;
-        let (mut needed, mut full) = (0u64, u64::from(self.workers * CHUNKS_PER_WORKER));
+        let (mut needed, mut full) = (0u64, u64::from(self.workers) * CHUNKS_PER_WORKER);
         for spec in &self.ports {
             for queue in 0..spec.queues {
                 let sockets = self.workers_on(spec, queue).len() as u64;
@@ -315,6 +337,14 @@ mod tests {
                 needed: 4352
             })
         ));
+    }
+
+    #[test]
+    fn an_interface_listed_twice_is_refused() {
+        let mut plan = plan(1, 1, false);
+        plan.ports.push(plan.ports[0].clone());
+        let error = plan.open().err().expect("refused");
+        assert!(error.to_string().contains("listed twice"), "{error}");
     }
 
     #[test]

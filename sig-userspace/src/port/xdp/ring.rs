@@ -210,3 +210,101 @@ impl<T: Entry> Consumer<T> {
         self.ring.consumer().store(self.next, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::{
+        fs::File,
+        os::fd::{AsFd, FromRawFd},
+        thread,
+    };
+
+    use super::*;
+
+    /// A ring in a memory file: both of its ends can be mapped, and a test plays the kernel.
+    pub(crate) struct Fake(File);
+
+    const ENTRIES: u32 = 8;
+
+    impl Fake {
+        /// A ring whose indices start at `index`.
+        pub(crate) fn new(index: u32) -> Self {
+            // SAFETY: plain system call with a C string; the descriptor belongs to nobody else.
+            let file = unsafe {
+                let fd = libc::memfd_create(c"ring".as_ptr(), 0);
+                assert!(fd >= 0, "{}", io::Error::last_os_error());
+                File::from_raw_fd(fd)
+            };
+            file.set_len(4096).expect("a page");
+            let fake = Fake(file);
+            let ring: Ring<u64> = Ring::map(fake.0.as_fd(), Self::layout()).expect("a mapping");
+            ring.producer().store(index, Ordering::Relaxed);
+            ring.consumer().store(index, Ordering::Relaxed);
+            fake
+        }
+
+        fn layout() -> Layout {
+            Layout {
+                page_offset: 0,
+                offsets: libc::xdp_ring_offset {
+                    producer: 0,
+                    consumer: 64,
+                    desc: 256,
+                    flags: 128,
+                },
+                entries: ENTRIES,
+            }
+        }
+
+        pub(crate) fn producer<T: Entry>(&self) -> Producer<T> {
+            Producer::map(self.0.as_fd(), Self::layout()).expect("a mapping")
+        }
+
+        pub(crate) fn consumer<T: Entry>(&self) -> Consumer<T> {
+            Consumer::map(self.0.as_fd(), Self::layout()).expect("a mapping")
+        }
+    }
+
+    #[test]
+    fn a_ring_takes_as_many_entries_as_it_has_and_again_what_was_released() {
+        let fake = Fake::new(0);
+        let (mut producer, mut consumer) = (fake.producer::<u64>(), fake.consumer::<u64>());
+        assert_eq!(producer.room(u32::MAX), ENTRIES);
+        (0..8).for_each(|entry| producer.write(entry));
+        assert_eq!(consumer.read(), None, "nothing is published");
+        producer.publish();
+        assert_eq!((producer.room(1), producer.pending()), (0, 8));
+        assert_eq!((consumer.read(), consumer.read()), (Some(0), Some(1)));
+        assert_eq!(producer.room(1), 0, "nothing is released");
+        consumer.release();
+        assert_eq!((producer.room(1), producer.pending()), (2, 6));
+    }
+
+    #[test]
+    fn entries_cross_threads_in_order_while_the_indices_wrap() {
+        let fake = Fake::new(u32::MAX - 1000);
+        let (mut producer, mut consumer) = (fake.producer::<u64>(), fake.consumer::<u64>());
+        const COUNT: u64 = 20_000;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut next = 0;
+                while next < COUNT {
+                    let room = u64::from(producer.room(4)).min(COUNT - next);
+                    (next..next + room).for_each(|entry| producer.write(entry));
+                    producer.publish();
+                    next += room;
+                    thread::yield_now();
+                }
+            });
+            let mut next = 0;
+            while next < COUNT {
+                while let Some(entry) = consumer.read() {
+                    assert_eq!(entry, next);
+                    next += 1;
+                }
+                consumer.release();
+                thread::yield_now();
+            }
+        });
+    }
+}

@@ -145,6 +145,11 @@ impl Socket {
         Ok(Socket::Raw(socket))
     }
 
+    pub(super) fn is_zero_copy(&self) -> Result<bool, Error> {
+        sys::is_zero_copy(self.as_fd())
+            .map_err(|error| Error::system("read the mode of a socket", error))
+    }
+
     /// Maps the rings of this socket alone.
     pub(super) fn own_rings(
         &self,

@@ -62,6 +62,10 @@ pub struct XdpPort {
     /// Within a packet of several chunks, which is dropped to its end.
     in_multi_buffer: bool,
     zero_copy: bool,
+    /// Every wake-up drives the card, so there is one whenever there is nothing else to do.
+    busy_poll: bool,
+    /// The last look at the receive ring found less than a batch.
+    idle: bool,
     counters: Counters,
 }
 
@@ -80,8 +84,7 @@ impl XdpPort {
             })?;
         }
         sys::widen_transmit(fd, rings.transmit);
-        let zero_copy = sys::is_zero_copy(fd)
-            .map_err(|error| Error::system("read the mode of a socket", error))?;
+        let zero_copy = socket.is_zero_copy()?;
         let (rx, tx) = socket
             .own_rings(rings)
             .map_err(|error| Error::system("map the rings of a socket", error))?;
@@ -94,6 +97,8 @@ impl XdpPort {
             dropped: Vec::with_capacity(BATCH),
             in_multi_buffer: false,
             zero_copy,
+            busy_poll: busy_poll.is_some(),
+            idle: true,
             counters: Counters::default(),
         })
     }
@@ -121,7 +126,7 @@ impl XdpPort {
     /// sends a limited number.
     fn wake_transmit(&mut self) -> io::Result<()> {
         let mut pending = self.tx.pending();
-        while pending > 0 && self.tx.needs_wakeup() {
+        while pending > 0 && (self.busy_poll || self.tx.needs_wakeup()) {
             self.counters.wakeups += 1;
             match sys::wake_transmit(self.socket.as_fd()) {
                 Ok(()) => {}
@@ -181,7 +186,9 @@ impl Port for XdpPort {
             into.push(frame);
         }
         self.rx.release();
-        into.len() - before
+        let received = into.len() - before;
+        self.idle = received < BATCH;
+        received
     }
 
     fn transmit(&mut self, frames: &mut Vec<Frame>) {
@@ -212,7 +219,8 @@ impl Port for XdpPort {
             free.put(frame);
         }
         self.counters.bad_descriptors += self.queue.collect(&self.area, free);
-        if self.queue.refill(&self.area, free) {
+        let wanted = self.queue.refill(&self.area, free);
+        if wanted || (self.busy_poll && self.idle) {
             self.counters.wakeups += 1;
             sys::wake_receive(self.socket.as_fd());
         }
@@ -225,5 +233,85 @@ impl Port for XdpPort {
 
     fn is_transmitting(&self) -> bool {
         self.tx.pending() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::OwnedFd};
+
+    use super::{super::ring::tests::Fake, *};
+
+    fn descriptor(frame: Frame, len: u32, options: u32) -> Descriptor {
+        Descriptor {
+            addr: frame.into_address(),
+            len,
+            options,
+        }
+    }
+
+    /// A port whose kernel is the test, at the other end of the receive ring.
+    fn fake(area: Arc<Area>) -> (XdpPort, Producer<Descriptor>) {
+        let [rx, tx, fill, completion] = [0; 4].map(Fake::new);
+        let nothing = File::open("/dev/null").expect("a file");
+        let port = XdpPort {
+            rx: rx.consumer(),
+            tx: tx.producer(),
+            queue: Arc::new(QueueRings::new((fill.producer(), completion.consumer()))),
+            socket: Socket::Raw(OwnedFd::from(nothing)),
+            area,
+            dropped: Vec::new(),
+            in_multi_buffer: false,
+            zero_copy: false,
+            busy_poll: false,
+            idle: true,
+            counters: Counters::default(),
+        };
+        (port, rx.producer())
+    }
+
+    #[test]
+    fn packets_in_several_chunks_and_strange_descriptors_are_dropped_and_counted() {
+        let (area, pool) = Area::on_heap(8);
+        let (mut port, mut kernel) = fake(area.clone());
+        let mut free = FreeList::new(pool.clone(), 128);
+        let continued = libc::XDP_PKT_CONTD;
+        for (len, options) in [
+            (60, 0),
+            (3000, continued),
+            (3000, continued),
+            (10, 0),
+            (61, 0),
+        ] {
+            let frame = free.take().expect("a chunk is free");
+            kernel.write(descriptor(frame, len, options));
+        }
+        kernel.write(Descriptor {
+            addr: 8 * 4096,
+            len: 60,
+            options: 0,
+        });
+        kernel.publish();
+
+        let mut received = Vec::new();
+        assert_eq!(port.receive(&area, &mut received), 2);
+        let lengths: Vec<usize> = received.iter().map(Frame::len).collect();
+        assert_eq!(lengths, [60, 61]);
+        assert_eq!(port.counters.rx_multi_buffer, 1);
+        assert_eq!(port.counters.bad_descriptors, 1);
+        received.into_iter().for_each(|frame| free.put(frame));
+        port.service(&area, &mut free).expect("nothing to send");
+        drop(free);
+        assert_eq!(pool.len(), 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "another area")]
+    fn a_frame_of_another_area_is_not_transmitted() {
+        let (area, _pool) = Area::on_heap(1);
+        let (_other, pool) = Area::on_heap(1);
+        let (mut port, _kernel) = fake(area);
+        let frame = FreeList::new(pool, 128).take().expect("a chunk is free");
+        port.transmit(&mut vec![frame]);
     }
 }
