@@ -1,3 +1,6 @@
 //! What several integration tests share.
 
+pub(crate) mod bpf;
 pub(crate) mod netns;
+#[path = "../../../sig-common/tests/support/mod.rs"]
+pub(crate) mod packets;

@@ -86,7 +86,7 @@ pub(super) fn of_map(doing: String, error: MapError) -> Error {
 pub(super) fn errno(error: &(dyn StdError + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // aya passes these through as they are: the cause of them would be the next one's.
+        // In these, aya passes another error through as its own, so it does not appear as a cause.
         let number = if let Some(error) = error.downcast_ref::<io::Error>() {
             error.raw_os_error()
         } else {
@@ -95,6 +95,8 @@ pub(super) fn errno(error: &(dyn StdError + 'static)) -> Option<i32> {
                 Some(ProgramError::LoadError { io_error, .. }) => io_error.raw_os_error(),
                 Some(ProgramError::XdpError(XdpError::NetlinkError(error))) => error.raw_os_error(),
                 Some(ProgramError::TcError(error)) => tc_errno(error),
+                Some(ProgramError::IOError(error)) => error.raw_os_error(),
+                Some(ProgramError::NetlinkError(error)) => error.raw_os_error(),
                 _ => None,
             }
         };
