@@ -1,6 +1,7 @@
 //! The command line of the binary `sig`: one file per subcommand.
 
 mod config;
+mod doctor;
 mod status;
 mod table;
 mod version;
@@ -28,6 +29,7 @@ struct Cli {
 enum Command {
     Status(status::Args),
     Config(config::Args),
+    Doctor(doctor::Args),
     Version(version::Args),
 }
 
@@ -69,6 +71,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Status(args) => status::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.
