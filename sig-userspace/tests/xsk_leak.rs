@@ -2,17 +2,12 @@
 //! holds. Needs root.
 #![cfg(feature = "xdp")]
 
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "shared with the other tests of ports"
-)]
-mod xsk_support;
+mod support;
 
 use std::{fs, os::fd::AsFd};
 
 use sig::port::xdp::{HugePages, Plan, PortSpec, RingSizes, Role, ZeroCopy};
-use xsk_support::Netns;
+use support::netns::{Netns, veth_with_queues};
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd")
@@ -31,9 +26,9 @@ fn mappings() -> usize {
 
 #[test]
 fn closed_ports_leave_no_descriptor_and_no_mapping() {
-    let (gateway, hidden, far) = (Netns::new(), Netns::new(), Netns::new());
-    gateway.veth("d0", &far, "g0", 2);
-    hidden.veth("d1", &far, "g1", 1);
+    let [gateway, hidden, far] = ["gateway", "hidden", "far"].map(Netns::new);
+    veth_with_queues((&gateway, "d0"), (&far, "g0"), 2);
+    veth_with_queues((&hidden, "d1"), (&far, "g1"), 1);
     let port = |interface: &str, queues, hidden: Option<_>| PortSpec {
         role: Role::Lan,
         interface: interface.to_owned(),

@@ -1,6 +1,7 @@
 //! AF_XDP ports over real veth pairs in namespaces of their own. Needs root.
 #![cfg(feature = "xdp")]
 
+mod support;
 mod xsk_support;
 
 use std::{
@@ -20,7 +21,8 @@ use sig::port::{
         BusyPoll, Error, HugePages, Opened, Plan, PortSpec, RingSizes, Role, WorkerPort, ZeroCopy,
     },
 };
-use xsk_support::{Netns, PacketSocket, Redirect, frame, serial};
+use support::netns::{Netns, veth_with_queues};
+use xsk_support::{PacketSocket, Redirect, frame, serial};
 
 const RINGS: RingSizes = RingSizes {
     receive: 512,
@@ -65,7 +67,7 @@ fn steer(program: &Redirect, opened: &Opened) {
 
 /// Repeats `step` until it says that all is done.
 fn until(what: &str, mut step: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !step() {
         assert!(Instant::now() < deadline, "gave up waiting: {what}");
     }
@@ -140,8 +142,8 @@ impl Worker {
 
 /// A gateway's namespace with one veth pair to a far host.
 fn one_wire(queues: u32) -> (Netns, Netns) {
-    let (gateway, far) = (Netns::new(), Netns::new());
-    gateway.veth("d0", &far, "g0", queues);
+    let (gateway, far) = (Netns::new("gateway"), Netns::new("far"));
+    veth_with_queues((&gateway, "d0"), (&far, "g0"), queues);
     (gateway, far)
 }
 
@@ -195,9 +197,9 @@ fn a_hundred_thousand_frames_come_back_in_order_and_unchanged_and_no_chunk_is_lo
 
 #[test]
 fn received_packets_leave_room_for_headers_and_leave_on_another_port_in_another_namespace() {
-    let (gateway, hidden, lan, wan) = (Netns::new(), Netns::new(), Netns::new(), Netns::new());
-    gateway.veth("d0", &lan, "g0", 1);
-    hidden.veth("d1", &wan, "s0", 1);
+    let [gateway, hidden, lan, wan] = ["gateway", "hidden", "lan", "wan"].map(Netns::new);
+    veth_with_queues((&gateway, "d0"), (&lan, "g0"), 1);
+    veth_with_queues((&hidden, "d1"), (&wan, "s0"), 1);
     // Whichever side is opened first.
     for hidden_first in [false, true] {
         let mut ports = vec![
@@ -260,11 +262,11 @@ fn received_packets_leave_room_for_headers_and_leave_on_another_port_in_another_
 
 #[test]
 fn two_workers_share_single_queues_and_split_the_others() {
-    let (gateway, hidden) = (Netns::new(), Netns::new());
-    let far: Vec<Netns> = (0..3).map(|_| Netns::new()).collect();
-    gateway.veth("wan", &far[0], "far", 1);
-    gateway.veth("lan", &far[1], "far", 1);
-    hidden.veth("inner", &far[2], "far", 2);
+    let [gateway, hidden] = ["gateway", "hidden"].map(Netns::new);
+    let far = ["wan", "lan", "inner"].map(Netns::new);
+    veth_with_queues((&gateway, "wan"), (&far[0], "far"), 1);
+    veth_with_queues((&gateway, "lan"), (&far[1], "far"), 1);
+    veth_with_queues((&hidden, "inner"), (&far[2], "far"), 2);
     let spread = |spec: PortSpec<'static>| PortSpec {
         spread: true,
         ..spec

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::future::Future;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
@@ -116,6 +117,12 @@ impl Netns {
             .map(|name| name.split('@').next().unwrap_or(name).to_owned())
             .filter(|name| name != "lo")
             .collect()
+    }
+}
+
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -4,7 +4,8 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
-use super::{ETHERTYPE, Netns};
+use super::ETHERTYPE;
+use crate::support::netns::Netns;
 
 const MAP_CREATE: i32 = 0;
 const MAP_UPDATE: i32 = 2;

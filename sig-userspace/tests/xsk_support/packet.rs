@@ -4,7 +4,8 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-use super::{ETHERTYPE, Netns};
+use super::ETHERTYPE;
+use crate::support::netns::Netns;
 
 /// An `AF_PACKET` socket on an interface: the far end of the wire.
 pub(crate) struct PacketSocket(OwnedFd);
