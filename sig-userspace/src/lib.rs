@@ -1,6 +1,7 @@
 //! SCION-IP gateway over AF_XDP.
 
 pub mod control;
+pub mod counter;
 pub mod dataplane;
 pub mod engine;
 pub mod framing;

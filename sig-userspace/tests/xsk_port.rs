@@ -191,7 +191,7 @@ fn a_hundred_thousand_frames_come_back_in_order_and_unchanged_and_no_chunk_is_lo
         statistics.rx_invalid_descriptors + statistics.tx_invalid_descriptors,
         0
     );
-    assert_eq!(worker.ports[0].port.counters().bad_descriptors, 0);
+    assert_eq!(worker.ports[0].port.counters().bad_descriptors.get(), 0);
     assert!(!worker.ports[0].port.is_zero_copy(), "veth cannot");
 }
 
@@ -364,7 +364,7 @@ fn two_workers_share_single_queues_and_split_the_others() {
             "slot {}",
             port.slot
         );
-        assert_eq!(port.port.counters().bad_descriptors, 0);
+        assert_eq!(port.port.counters().bad_descriptors.get(), 0);
     }
 }
 
@@ -456,7 +456,7 @@ fn a_frame_without_room_for_an_ethernet_header_is_counted_and_its_chunk_comes_ba
     assert!(frames.is_empty());
     worker.service();
     assert_eq!(worker.free.len() + pool.len(), before);
-    assert_eq!(worker.ports[0].port.counters().tx_too_short, 1);
+    assert_eq!(worker.ports[0].port.counters().tx_too_short.get(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The command line of the binary `sig`: one file per subcommand.
 
 mod config;
-mod doctor;
+mod run;
 mod status;
 mod table;
 mod version;
@@ -27,9 +27,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
     Status(status::Args),
     Config(config::Args),
-    Doctor(doctor::Args),
     Version(version::Args),
 }
 
@@ -69,9 +69,9 @@ pub fn main() -> ExitCode {
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match cli.command {
+        Command::Run(args) => run::run(&args),
         Command::Status(args) => status::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
-        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.

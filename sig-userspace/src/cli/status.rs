@@ -257,8 +257,12 @@ fn write_remotes(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
         "streams",
     ]);
     let mut unresolved = Vec::new();
+    let mut problems = Vec::new();
     for remote in remotes {
         for path in &remote.paths {
+            if let (Some(problem), Some(_)) = (&path.problem, &path.next_hop_mac) {
+                problems.push(format!("{} path {}: {problem}", remote.isd_as, path.name));
+            }
             if path.next_hop_mac.is_none() && !unresolved.contains(&path.next_hop.ip()) {
                 unresolved.push(path.next_hop.ip());
             }
@@ -285,6 +289,9 @@ fn write_remotes(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
         return writeln!(out, "  none: add a [[remote.path]] to each remote");
     }
     table.write(out)?;
+    for problem in problems {
+        writeln!(out, "  {problem}")?;
+    }
     for ip in unresolved {
         writeln!(
             out,

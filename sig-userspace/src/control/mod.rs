@@ -1,3 +1,13 @@
 //! Everything that decides: configuration, static remotes, the running gateway.
+//!
+//! [`Gateway`] is a gateway over whatever ports it is given; `host::Host` gives it those of this
+//! machine and keeps it in step with the kernel's links, routes and neighbours.
 
 pub mod config;
+mod gateway;
+#[cfg(feature = "xdp")]
+pub mod host;
+mod planner;
+
+pub use gateway::{Builder, Gateway, StartError};
+pub use planner::{Neighbour, PlannedPath, Planner, Surroundings};

@@ -1,30 +1,8 @@
-//! Counters with one writer each, readable by anybody at any time.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! What the workers count.
 
 use sig_common::reason::DropReason;
 
-/// A counter that one thread advances and any thread reads.
-///
-/// Advancing is a plain load, add and store: no other thread writes it.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `n`. Only the owning thread calls it.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// The value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use crate::counter::Counter;
 
 /// Packets and their bytes.
 #[derive(Debug, Default)]
@@ -50,6 +28,10 @@ pub struct WorkerCounters {
     pub icmp_sent: Counter,
     /// Dropped packets and frames, by reason.
     pub drops: [Counter; DropReason::COUNT],
+    /// Frames held back for an earlier one.
+    pub held: Counter,
+    /// Gaps in streams that were given up.
+    pub gaps: Counter,
     /// Times that the worker had nothing to do and slept.
     pub sleeps: Counter,
     /// Failed wake-ups of the kernel.
@@ -63,6 +45,8 @@ impl Default for WorkerCounters {
             received: Traffic::default(),
             icmp_sent: Counter::default(),
             drops: std::array::from_fn(|_| Counter::default()),
+            held: Counter::default(),
+            gaps: Counter::default(),
             sleeps: Counter::default(),
             port_errors: Counter::default(),
         }

@@ -107,7 +107,7 @@ impl Decap {
                     Err(reason) => counters.drop(reason),
                 },
             });
-        if outcome.discarded > 0 {
+        if outcome.discarded > 0 || outcome.held {
             self.count_discards(context);
         }
 
@@ -196,9 +196,13 @@ impl Decap {
         Ok((parsed, slot))
     }
 
+    /// Carries over what the reassembler counts but for the common case.
     #[cold]
     fn count_discards(&mut self, context: &Context<'_>) {
-        let discards = &self.reassembler.counters().discards;
+        let counters = self.reassembler.counters();
+        context.counters.held.set(counters.held);
+        context.counters.gaps.set(counters.gaps);
+        let discards = &counters.discards;
         for (counter, (now, counted)) in context
             .counters
             .drops

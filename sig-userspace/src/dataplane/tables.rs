@@ -13,12 +13,9 @@ use sig_common::{
     wire::underlay::Local,
 };
 
-use super::{
-    counters::{Counter, Traffic},
-    icmp::Sources,
-    lpm::Lpm,
-};
+use super::{counters::Traffic, icmp::Sources, lpm::Lpm};
 use crate::{
+    counter::Counter,
     framing::{CapacityError, Packer},
     port::umem::{CHUNK_SIZE, HEADROOM},
     scion::{Endpoints, NextHop, Template, TemplateError},

@@ -85,3 +85,18 @@ pub(super) fn pin_to(cpu: usize) {
         }
     }
 }
+
+/// The CPUs that this process may use, in ascending order.
+pub(super) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: a zeroed cpu_set_t is the empty set, large enough for the size given; CPU_ISSET checks
+    // its bound.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return Vec::new();
+        }
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|cpu| libc::CPU_ISSET(*cpu, &set))
+            .collect()
+    }
+}

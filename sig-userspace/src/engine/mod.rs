@@ -62,6 +62,11 @@ pub struct MissingPort {
     side: &'static str,
 }
 
+/// The CPUs that this process may use, in ascending order; none if the kernel does not tell.
+pub fn allowed_cpus() -> Vec<usize> {
+    idle::allowed_cpus()
+}
+
 /// The running workers. Dropping it stops them.
 pub struct Engine {
     threads: Vec<JoinHandle<()>>,

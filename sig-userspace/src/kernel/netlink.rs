@@ -8,13 +8,15 @@ use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use rtnetlink::packet_route::RouteNetlinkMessage;
-use tokio::task::JoinHandle;
+use tokio::{sync::Mutex, task::JoinHandle};
 
 /// A connection to the kernel's route netlink (RFC 3549), tied to the network namespace in which it was opened.
 /// Clones share the connection; it closes with the last of them.
 #[derive(Clone, Debug)]
 pub struct Netlink {
     handle: rtnetlink::Handle,
+    /// The kernel refuses (EBUSY) a second dump over a socket while one is under way.
+    dumps: Arc<Mutex<()>>,
     _task: Arc<Task>,
 }
 
@@ -40,6 +42,7 @@ impl Netlink {
         let (connection, handle, _) = rtnetlink::new_connection()?;
         Ok(Self {
             handle,
+            dumps: Arc::default(),
             _task: Arc::new(Task::spawn(connection)),
         })
     }
@@ -68,6 +71,7 @@ impl Netlink {
         &self,
         message: RouteNetlinkMessage,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let _alone = self.dumps.lock().await;
         self.request(message, NLM_F_REQUEST | NLM_F_DUMP).await
     }
 

@@ -155,6 +155,8 @@ pub struct Path {
     pub next_hop: SocketAddr,
     /// Link-layer address of the next hop, `aa:bb:cc:dd:ee:ff`; `None` while it is not resolved.
     pub next_hop_mac: Option<String>,
+    /// Why the path cannot be used; `None` if it can.
+    pub problem: Option<String>,
     /// Largest SCION packet in bytes.
     pub mtu: u16,
     /// Stream numbers in use on it, one per worker.

@@ -52,6 +52,7 @@ fn busy() -> Status {
             paths: vec![StatusPath {
                 name: "0".to_owned(),
                 next_hop: "10.10.0.1:30042".parse().unwrap(),
+                problem: None,
                 next_hop_mac: None,
                 mtu: 1472,
                 streams: vec![77],

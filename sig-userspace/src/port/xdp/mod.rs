@@ -32,7 +32,7 @@ mod xdp_port;
 
 pub use error::Error;
 pub use plan::{Opened, Plan, PortSpec, Role, Steering, WorkerPort};
-pub use xdp_port::{Counters, Statistics, XdpPort};
+pub use xdp_port::{Counters, Monitor, Statistics, XdpPort};
 
 /// Whether a port uses zero copy, where the driver reads and writes the UMEM itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     sync::Arc,
 };
 
@@ -11,9 +11,12 @@ use super::{
     socket::Socket,
     sys,
 };
-use crate::port::{
-    BATCH, Port,
-    umem::{Area, Frame, FreeList},
+use crate::{
+    counter::Counter,
+    port::{
+        BATCH, Port,
+        umem::{Area, Frame, FreeList},
+    },
 };
 
 /// The shortest frame handed to the kernel: an Ethernet header.
@@ -37,16 +40,43 @@ pub struct Statistics {
 }
 
 /// What a port counts itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Counters {
+    /// Packets handed to the worker.
+    pub received: Counter,
+    /// Packets handed to the kernel.
+    pub transmitted: Counter,
     /// System calls made to wake the kernel.
-    pub wakeups: u64,
+    pub wakeups: Counter,
     /// Received packets dropped because they lie in several chunks, which this port never asked for.
-    pub rx_multi_buffer: u64,
+    pub rx_multi_buffer: Counter,
     /// Frames not transmitted because they are shorter than an Ethernet header.
-    pub tx_too_short: u64,
+    pub tx_too_short: Counter,
     /// Ring entries naming no chunk of the UMEM: a kernel or driver bug.
-    pub bad_descriptors: u64,
+    pub bad_descriptors: Counter,
+}
+
+/// Reads what a port and the kernel count, from any thread.
+#[derive(Debug)]
+pub struct Monitor {
+    counters: Arc<Counters>,
+    socket: OwnedFd,
+}
+
+impl Monitor {
+    /// What the port counts itself.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the kernel counts for the socket.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    pub fn statistics(&self) -> io::Result<Statistics> {
+        sys::statistics(self.socket.as_fd())
+    }
 }
 
 /// One AF_XDP socket on one queue of one interface.
@@ -66,7 +96,7 @@ pub struct XdpPort {
     busy_poll: bool,
     /// The last look at the receive ring found less than a batch.
     idle: bool,
-    counters: Counters,
+    counters: Arc<Counters>,
 }
 
 impl XdpPort {
@@ -99,7 +129,7 @@ impl XdpPort {
             zero_copy,
             busy_poll: busy_poll.is_some(),
             idle: true,
-            counters: Counters::default(),
+            counters: Arc::default(),
         })
     }
 
@@ -109,8 +139,8 @@ impl XdpPort {
     }
 
     /// What this port counts itself.
-    pub fn counters(&self) -> Counters {
-        self.counters
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// What the kernel counts for the socket.
@@ -122,12 +152,25 @@ impl XdpPort {
         sys::statistics(self.socket.as_fd())
     }
 
+    /// What reads the counters while a worker has the port. The interface stays in use until this is
+    /// dropped too.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many open files.
+    pub fn monitor(&self) -> io::Result<Monitor> {
+        Ok(Monitor {
+            counters: self.counters.clone(),
+            socket: self.socket.as_fd().try_clone_to_owned()?,
+        })
+    }
+
     /// Wakes the kernel until it has taken all frames or makes no progress: in copy mode one call
     /// sends a limited number.
     fn wake_transmit(&mut self) -> io::Result<()> {
         let mut pending = self.tx.pending();
         while pending > 0 && (self.busy_poll || self.tx.needs_wakeup()) {
-            self.counters.wakeups += 1;
+            self.counters.wakeups.add(1);
             match sys::wake_transmit(self.socket.as_fd()) {
                 Ok(()) => {}
                 Err(error) if is_transient(&error) => {}
@@ -173,12 +216,14 @@ impl Port for XdpPort {
             // SAFETY: the chunk was given away through the fill ring, and the kernel names it once.
             let frame = unsafe { self.area.frame_at(descriptor.addr, descriptor.len) };
             let Some(frame) = frame else {
-                self.counters.bad_descriptors += 1;
+                self.counters.bad_descriptors.add(1);
                 continue;
             };
             let continues = descriptor.options & libc::XDP_PKT_CONTD != 0;
             if continues || self.in_multi_buffer {
-                self.counters.rx_multi_buffer += u64::from(!self.in_multi_buffer);
+                self.counters
+                    .rx_multi_buffer
+                    .add(u64::from(!self.in_multi_buffer));
                 self.in_multi_buffer = continues;
                 self.dropped.push(frame);
                 continue;
@@ -188,6 +233,7 @@ impl Port for XdpPort {
         self.rx.release();
         let received = into.len() - before;
         self.idle = received < BATCH;
+        self.counters.received.add(received as u64);
         received
     }
 
@@ -197,10 +243,11 @@ impl Port for XdpPort {
         }
         let wanted = u32::try_from(frames.len()).unwrap_or(u32::MAX);
         let room = self.tx.room(wanted).min(wanted) as usize;
+        self.counters.transmitted.add(room as u64);
         for frame in frames.drain(..room) {
             assert!(self.area.owns(&frame), "the frame belongs to another area");
             if frame.len() < MIN_FRAME {
-                self.counters.tx_too_short += 1;
+                self.counters.tx_too_short.add(1);
                 self.dropped.push(frame);
                 continue;
             }
@@ -218,10 +265,12 @@ impl Port for XdpPort {
         for frame in self.dropped.drain(..) {
             free.put(frame);
         }
-        self.counters.bad_descriptors += self.queue.collect(&self.area, free);
+        self.counters
+            .bad_descriptors
+            .add(self.queue.collect(&self.area, free));
         let wanted = self.queue.refill(&self.area, free);
         if wanted || (self.busy_poll && self.idle) {
-            self.counters.wakeups += 1;
+            self.counters.wakeups.add(1);
             sys::wake_receive(self.socket.as_fd());
         }
         self.wake_transmit()
@@ -265,7 +314,7 @@ mod tests {
             zero_copy: false,
             busy_poll: false,
             idle: true,
-            counters: Counters::default(),
+            counters: Arc::default(),
         };
         (port, rx.producer())
     }
@@ -297,8 +346,8 @@ mod tests {
         assert_eq!(port.receive(&area, &mut received), 2);
         let lengths: Vec<usize> = received.iter().map(Frame::len).collect();
         assert_eq!(lengths, [60, 61]);
-        assert_eq!(port.counters.rx_multi_buffer, 1);
-        assert_eq!(port.counters.bad_descriptors, 1);
+        assert_eq!(port.counters.rx_multi_buffer.get(), 1);
+        assert_eq!(port.counters.bad_descriptors.get(), 1);
         received.into_iter().for_each(|frame| free.put(frame));
         port.service(&area, &mut free).expect("nothing to send");
         drop(free);

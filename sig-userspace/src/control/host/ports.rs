@@ -1,0 +1,219 @@
+//! The AF_XDP ports of the gateway.
+
+use std::{
+    ops::Range,
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use sig_common::maps::{INNER_PORT, Sockets};
+
+use super::{Error, interfaces::Interfaces};
+use crate::{
+    control::config::{Config, Wish},
+    engine::WorkerPorts,
+    kernel::{inner_pair::InnerPair, link::Link},
+    port::{
+        umem::{Area, Pool},
+        xdp::{BusyPoll, HugePages, Monitor, Plan, PortSpec, RingSizes, Role, ZeroCopy},
+    },
+};
+
+/// Busy polling as the kernel's documentation of AF_XDP shows it.
+const BUSY_POLL: BusyPoll = BusyPoll {
+    micros: 20,
+    budget: 64,
+};
+
+/// What is known of a port, for the status.
+pub(super) struct PortFacts {
+    pub(super) role: Role,
+    pub(super) interface: String,
+    pub(super) ifindex: u32,
+    pub(super) driver: Option<String>,
+    pub(super) queues: u32,
+    pub(super) mtu: u32,
+    pub(super) zero_copy: bool,
+    /// Whether the link is up, as far as is known.
+    pub(super) up: AtomicBool,
+    /// Set when the program is attached.
+    pub(super) native: bool,
+    /// Places of its sockets in the list of monitors.
+    pub(super) sockets: Vec<usize>,
+}
+
+impl PortFacts {
+    pub(super) fn is_lan(&self) -> bool {
+        self.role == Role::Lan
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Relaxed);
+    }
+}
+
+/// The open ports, and what the BPF programs must know of them.
+pub(super) struct Ports {
+    pub(super) area: Arc<Area>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) workers: Vec<WorkerPorts>,
+    pub(super) facts: Vec<PortFacts>,
+    /// One per socket.
+    pub(super) monitors: Vec<Monitor>,
+    /// Per worker, the places of its sockets among the monitors.
+    pub(super) of_worker: Vec<Range<usize>>,
+    /// Index in the table of sockets, and the socket.
+    pub(super) sockets: Vec<(u32, OwnedFd)>,
+    /// Port number for the programs, queue, sockets.
+    pub(super) steering: Vec<(u32, u32, Sockets)>,
+}
+
+/// Opens all sockets.
+pub(super) fn open(
+    config: &Config,
+    interfaces: &Interfaces,
+    pair: &InnerPair,
+) -> Result<Ports, Error> {
+    let dataplane = &config.dataplane;
+    let workers = u32::from(dataplane.workers);
+    let zero_copy = match dataplane.zero_copy {
+        Wish::Auto => ZeroCopy::Auto,
+        Wish::Never => ZeroCopy::Never,
+        Wish::Require => ZeroCopy::Require,
+    };
+    let spec = |role, link: &Link| PortSpec {
+        role,
+        interface: link.name.clone(),
+        namespace: None,
+        queues: link.rx_queues,
+        // All frames between two gateways share one 5-tuple, so a card puts them on one queue: each
+        // worker listens on every queue. LAN traffic spreads by itself, given queues enough.
+        spread: workers > 1 && (role == Role::Underlay || link.rx_queues < workers),
+        zero_copy,
+    };
+    let mut specs = vec![spec(Role::Underlay, &interfaces.underlay)];
+    specs.extend(interfaces.lan.iter().map(|link| spec(Role::Lan, link)));
+    specs.push(PortSpec {
+        role: Role::Inner,
+        interface: pair.peer().name.clone(),
+        namespace: Some(pair.netns().as_fd()),
+        queues: workers,
+        spread: false,
+        zero_copy: ZeroCopy::Never,
+    });
+    let rings = RingSizes {
+        receive: dataplane.ring_size,
+        transmit: dataplane.ring_size,
+        fill: dataplane.ring_size,
+        completion: dataplane.ring_size,
+    };
+    let opened = Plan {
+        workers,
+        ports: specs.clone(),
+        rings,
+        chunks: dataplane.chunks,
+        huge_pages: match dataplane.huge_pages {
+            Wish::Never => HugePages::Never,
+            Wish::Auto | Wish::Require => HugePages::Auto,
+        },
+        busy_poll: dataplane.busy_poll.then_some(BUSY_POLL),
+    }
+    .open()?;
+    if dataplane.huge_pages == Wish::Require && !opened.huge_pages {
+        return Err(Error::Interface(
+            "`[dataplane] huge_pages = \"require\"`, but not enough huge pages are free: reserve some \
+             with `sysctl vm.nr_hugepages=N`"
+                .into(),
+        ));
+    }
+
+    let mut ports = Ports {
+        area: opened.area,
+        pool: opened.pool,
+        workers: Vec::new(),
+        facts: facts(&specs, interfaces, config, pair),
+        monitors: Vec::new(),
+        of_worker: Vec::new(),
+        sockets: Vec::new(),
+        steering: Vec::new(),
+    };
+    for steering in opened.steering {
+        let port = match specs[steering.spec].role {
+            Role::Inner => INNER_PORT,
+            Role::Underlay | Role::Lan => steering.ifindex,
+        };
+        let sockets = Sockets {
+            first: steering.first,
+            count: steering.count,
+        };
+        ports.steering.push((port, steering.queue, sockets));
+    }
+    for (number, worker) in opened.workers.into_iter().enumerate() {
+        let mut own = WorkerPorts::default();
+        let first = ports.monitors.len();
+        for opened in worker {
+            let system = |source| Error::System {
+                what: "copy a socket's file descriptor",
+                source,
+            };
+            let facts = &mut ports.facts[opened.spec];
+            facts.zero_copy |= opened.port.is_zero_copy();
+            facts.sockets.push(ports.monitors.len());
+            ports.monitors.push(opened.port.monitor().map_err(system)?);
+            let socket = opened.port.as_fd().try_clone_to_owned().map_err(system)?;
+            ports.sockets.push((opened.slot, socket));
+            let side = match opened.role {
+                Role::Underlay => &mut own.underlay,
+                Role::Lan => &mut own.lan,
+                Role::Inner => &mut own.kernel,
+            };
+            // The first port of a side is the one frames leave through: the workers' are on
+            // different queues, as far as there are some.
+            let queues = specs[opened.spec].queues.max(1);
+            if opened.queue == number as u32 % queues {
+                side.insert(0, Box::new(opened.port));
+            } else {
+                side.push(Box::new(opened.port));
+            }
+        }
+        ports.of_worker.push(first..ports.monitors.len());
+        ports.workers.push(own);
+    }
+    Ok(ports)
+}
+
+fn facts(
+    specs: &[PortSpec<'_>],
+    interfaces: &Interfaces,
+    config: &Config,
+    pair: &InnerPair,
+) -> Vec<PortFacts> {
+    let mut links = interfaces.all();
+    let fact = |spec: &PortSpec<'_>| {
+        let link = if spec.role == Role::Inner {
+            None
+        } else {
+            links.next()
+        };
+        PortFacts {
+            role: spec.role,
+            interface: link.map_or(&pair.host().name, |link| &link.name).clone(),
+            ifindex: link.map_or(pair.peer().ifindex, |link| link.ifindex),
+            driver: link.map_or(Some("veth".into()), |link| link.driver.clone()),
+            queues: spec.queues,
+            mtu: link.map_or(config.tunnel.mtu.into(), |link| link.mtu),
+            zero_copy: false,
+            up: AtomicBool::new(true),
+            native: false,
+            sockets: Vec::new(),
+        }
+    };
+    specs.iter().map(fact).collect()
+}

@@ -1,0 +1,205 @@
+//! The state of the gateway as one document.
+
+use sig_common::reason::DropReason;
+
+use super::{Shared, lock, ports::PortFacts};
+use crate::{
+    control::{Gateway, PlannedPath},
+    counter::Counter,
+    dataplane::counters::WorkerCounters,
+    kernel::neighbours::Snapshot,
+    observe::status::{
+        Counters, Drop, DropPlace, Path, Port, PortRole, Remote, Status, Worker, XdpAttachment,
+    },
+    port::xdp::{Monitor, Role},
+};
+
+/// The state now.
+pub(super) fn of(shared: &Shared) -> Status {
+    let hops = shared.hops.borrow().clone();
+    let kernel_drops = lock(&shared.programs).counters();
+    let gateway = lock(&shared.gateway);
+    let config = gateway.planner().config();
+    let mut drops: Vec<Drop> = DropReason::ALL
+        .iter()
+        .map(|reason| {
+            drop(
+                *reason,
+                DropPlace::Engine,
+                sum(&gateway, |w| &w.drops[*reason as usize]),
+            )
+        })
+        .collect();
+    match kernel_drops {
+        Ok(counters) => {
+            drops.extend(
+                counters
+                    .drops()
+                    .map(|(reason, n)| drop(reason, DropPlace::Kernel, n)),
+            );
+        }
+        Err(error) => tracing::warn!("cannot read the counters of the BPF programs: {error}"),
+    }
+    drops.extend(ring_drops(&shared.sockets));
+    drops.retain(|drop| drop.count > 0);
+    Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        id: config.gateway.id.clone(),
+        isd_as: config.gateway.isd_as.to_string(),
+        data_addr: config.gateway.data_addr,
+        prefixes: config.gateway.prefixes.clone(),
+        uptime_ms: gateway.started().elapsed().as_millis() as u64,
+        workers: workers(&gateway, shared),
+        ports: shared
+            .ports
+            .iter()
+            .map(|facts| port(facts, &shared.sockets))
+            .collect(),
+        remotes: remotes(&gateway, &hops),
+        counters: counters(&gateway),
+        drops,
+    }
+}
+
+fn drop(reason: DropReason, place: DropPlace, count: u64) -> Drop {
+    Drop {
+        reason: reason.name().into(),
+        place,
+        count,
+    }
+}
+
+fn sum(gateway: &Gateway, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
+    gateway
+        .counters()
+        .iter()
+        .map(|worker| counter(worker).get())
+        .sum()
+}
+
+/// What the kernel dropped between the XDP programs and the workers.
+fn ring_drops(sockets: &[Monitor]) -> [Drop; 2] {
+    let (mut full, mut empty) = (0, 0);
+    for statistics in sockets.iter().filter_map(|socket| socket.statistics().ok()) {
+        full += statistics.rx_ring_full;
+        empty += statistics.fill_ring_empty + statistics.rx_dropped;
+    }
+    [
+        drop(DropReason::QueueFull, DropPlace::Kernel, full),
+        drop(DropReason::NoFreeChunk, DropPlace::Kernel, empty),
+    ]
+}
+
+fn workers(gateway: &Gateway, shared: &Shared) -> Vec<Worker> {
+    let cpus = gateway.cpus();
+    let sockets = shared
+        .of_worker
+        .iter()
+        .map(|range| &shared.sockets[range.clone()]);
+    gateway
+        .counters()
+        .iter()
+        .zip(sockets)
+        .enumerate()
+        .map(|(number, (counters, sockets))| Worker {
+            number: number as u16,
+            cpu: cpus.get(number).map(|cpu| *cpu as u16),
+            rx_packets: sockets
+                .iter()
+                .map(|socket| socket.counters().received.get())
+                .sum(),
+            tx_packets: sockets
+                .iter()
+                .map(|socket| socket.counters().transmitted.get())
+                .sum(),
+            sleeps: counters.sleeps.get(),
+        })
+        .collect()
+}
+
+fn port(facts: &PortFacts, sockets: &[Monitor]) -> Port {
+    let own = || facts.sockets.iter().filter_map(|place| sockets.get(*place));
+    Port {
+        role: match facts.role {
+            Role::Underlay => PortRole::Underlay,
+            Role::Lan => PortRole::Lan,
+            Role::Inner => PortRole::Inner,
+        },
+        interface: facts.interface.clone(),
+        driver: facts.driver.clone(),
+        mode: if facts.native {
+            XdpAttachment::Native
+        } else {
+            XdpAttachment::Generic
+        },
+        zero_copy: facts.zero_copy,
+        queues: facts.queues as u16,
+        mtu: facts.mtu,
+        up: facts.is_up(),
+        rx_packets: own().map(|socket| socket.counters().received.get()).sum(),
+        tx_packets: own()
+            .map(|socket| socket.counters().transmitted.get())
+            .sum(),
+    }
+}
+
+fn remotes(gateway: &Gateway, hops: &Snapshot) -> Vec<Remote> {
+    let planner = gateway.planner();
+    let received = planner.remotes();
+    planner
+        .config()
+        .remotes
+        .iter()
+        .enumerate()
+        .map(|(number, remote)| {
+            let received = received[number].iter().map(|worker| &worker.received);
+            let paths = planner.paths().iter().filter(|path| path.remote == number);
+            Remote {
+                isd_as: remote.isd_as.to_string(),
+                gateway: remote.gateway,
+                session: remote.session,
+                prefixes: remote.prefixes.clone(),
+                paths: paths
+                    .map(|path| self::path(path, &remote.paths[path.path], hops))
+                    .collect(),
+                frames_received: received.clone().map(|traffic| traffic.frames.get()).sum(),
+                packets_received: received.map(|traffic| traffic.packets.get()).sum(),
+            }
+        })
+        .collect()
+}
+
+fn path(planned: &PlannedPath, path: &crate::control::config::Path, hops: &Snapshot) -> Path {
+    let sent = || planned.counters.iter().map(|worker| &worker.sent);
+    let resolved = hops.get(&path.next_hop.ip()).and_then(|hop| hop.resolved());
+    Path {
+        name: path.name.clone(),
+        next_hop: path.next_hop,
+        next_hop_mac: resolved.map(|hop| mac(hop.destination_mac)),
+        problem: planned.problem.clone(),
+        mtu: path.mtu,
+        streams: planned.streams.to_vec(),
+        frames_sent: sent().map(|traffic| traffic.frames.get()).sum(),
+        bytes_sent: sent().map(|traffic| traffic.frame_bytes.get()).sum(),
+        packets_sent: sent().map(|traffic| traffic.packets.get()).sum(),
+    }
+}
+
+fn mac(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn counters(gateway: &Gateway) -> Counters {
+    Counters {
+        packets_sent: sum(gateway, |w| &w.sent.packets),
+        packet_bytes_sent: sum(gateway, |w| &w.sent.packet_bytes),
+        frames_sent: sum(gateway, |w| &w.sent.frames),
+        frame_bytes_sent: sum(gateway, |w| &w.sent.frame_bytes),
+        frames_received: sum(gateway, |w| &w.received.frames),
+        frame_bytes_received: sum(gateway, |w| &w.received.frame_bytes),
+        packets_received: sum(gateway, |w| &w.received.packets),
+        packet_bytes_received: sum(gateway, |w| &w.received.packet_bytes),
+        frames_held: sum(gateway, |w| &w.held),
+        gaps: sum(gateway, |w| &w.gaps),
+    }
+}
