@@ -20,12 +20,15 @@ const STEPS: usize = 2_000;
 pub(crate) fn run(data: &[u8]) {
     let mut plan = Plan(data);
     let mut run = Run::new(&mut plan);
-    for _ in 0..STEPS {
+    for step in 0..STEPS {
         if plan.0.is_empty() {
             break;
         }
         run.step(&mut plan);
-        assert_eq!(run.receiver.audit(), Ok(()));
+        // Slow, so not every time.
+        if step.is_multiple_of(16) {
+            assert_eq!(run.receiver.audit(), Ok(()));
+        }
     }
     run.finish();
 }
