@@ -1,6 +1,7 @@
 //! The command line of the binary `sig`: one file per subcommand.
 
 mod config;
+mod dissect;
 mod run;
 mod status;
 mod table;
@@ -30,6 +31,7 @@ enum Command {
     Run(run::Args),
     Status(status::Args),
     Config(config::Args),
+    Dissect(dissect::Args),
     Version(version::Args),
 }
 
@@ -72,6 +74,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
+        Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.

@@ -1,0 +1,103 @@
+//! `sig dissect`: decodes SCION/SIG traffic in a capture file.
+
+mod assemble;
+mod capture;
+mod decode;
+mod inner;
+mod report;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::Failure;
+use crate::control::config::DEFAULT_DATA_PORT;
+use assemble::{Assembler, Became};
+use capture::{Capture, Ended};
+use decode::Decoded;
+use inner::InnerFile;
+use report::Report;
+
+/// Decode SCION/SIG traffic in a capture file.
+///
+/// Prints one line per SIG frame, that is per SCION packet with the UDP destination port of the
+/// gateways, in the order of the capture. Frames are put together as a gateway does it, with the
+/// same reordering; each line tells how many inner packets it completed.
+///
+/// Reads pcap and pcapng with Ethernet, raw IP or Linux "cooked" link types.
+#[derive(clap::Args)]
+#[command(
+    after_help = "JSON: one object per frame and line with time (seconds since 1970, to the microsecond), packet \
+    (number in the capture, from 1), src_isd_as, dst_isd_as, src, dst, src_port, dst_port, session, \
+    stream, sequence, index (65535: no packet starts in the frame), payload_len (bytes after the \
+    16-byte SIG header), checksum_ok, held (waits for an earlier frame), completed (inner packets \
+    that this frame completed), discarded (null, or why something of it was)."
+)]
+pub(super) struct Args {
+    /// The capture file, pcap or pcapng; "-" reads the standard input.
+    #[arg(value_name = "FILE.pcap")]
+    file: PathBuf,
+    /// Notation of the frames.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// Write every inner packet that could be completed to this file, in order of completion, as
+    /// raw-IP pcap (link type 101) with the time of the frame that completed it.
+    #[arg(long, value_name = "OUT.pcap")]
+    inner: Option<PathBuf>,
+    /// UDP/SCION destination port of SIG frames; may be given several times.
+    #[arg(long = "port", value_name = "PORT", default_values_t = [DEFAULT_DATA_PORT],
+          value_parser = clap::value_parser!(u16).range(1..))]
+    ports: Vec<u16>,
+    /// Summarise all other SCION packets too (human notation only).
+    #[arg(long)]
+    all: bool,
+    /// Put frames together even if their UDP/SCION checksum is wrong.
+    #[arg(long)]
+    ignore_checksums: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Human,
+    Json,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let shown = args.file.display();
+    let mut capture =
+        Capture::open(&args.file).map_err(|e| Failure::Failed(format!("{shown}: {e}")))?;
+    let inner = match &args.inner {
+        Some(path) => Some(
+            InnerFile::create(path, &args.file, capture.resolution()).map_err(Failure::Failed)?,
+        ),
+        None => None,
+    };
+    let mut assembler = Assembler::new(inner).map_err(Failure::Failed)?;
+    let mut report = Report::new(args.format, args.all, &args.ports, out);
+    let ended = loop {
+        let packet = match capture.next() {
+            Ok(packet) => packet,
+            Err(ended) => break ended,
+        };
+        let decoded = decode::packet(packet.link, &packet.data, &args.ports);
+        let became = match &decoded {
+            Decoded::Sig(frame) if frame.checksum_ok || args.ignore_checksums => {
+                assembler.insert(packet.time, frame)
+            }
+            Decoded::Sig(_) => Became::bad_checksum(),
+            _ => Became::default(),
+        };
+        if let Some(error) = assembler.write_error() {
+            return Err(Failure::Failed(error));
+        }
+        report.packet(&packet, &decoded, &became)?;
+    };
+    let totals = assembler.finish().map_err(Failure::Failed)?;
+    report.summary(&shown.to_string(), &totals)?;
+    match ended {
+        Ended::Complete => Ok(()),
+        Ended::Broken(message) => Err(Failure::Failed(format!("{shown}: {message}"))),
+    }
+}
