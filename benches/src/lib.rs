@@ -1,1 +1,9 @@
-//! Shared inputs of the benchmarks.
+//! Shared inputs of the benchmarks: inner traffic, and two gateways that carry it.
+//!
+//! Nothing here touches the kernel: [`tunnel::Tunnel`] times `Worker::process`, the function that the
+//! engine's threads call between their rings, and nothing around it.
+
+pub mod settings;
+pub mod shape;
+pub mod traffic;
+pub mod tunnel;
