@@ -384,8 +384,15 @@ fn malformed_extension_headers_are_refused() {
         );
     }
     let mut packet = with_extensions(&[(NEXT_END_TO_END, 4)]);
-    packet[L4 + 1] = 255;
-    assert_eq!(at_data_port(&packet), Err(DropReason::BadExtension));
+    // As long as all that follows is still inside, then one word more, then the most there is.
+    for (words, verdict) in [
+        (51 / 4, DropReason::BadL4),
+        (51 / 4 + 1, DropReason::BadExtension),
+        (256, DropReason::BadExtension),
+    ] {
+        packet[L4 + 1] = (words - 1) as u8;
+        assert_eq!(at_data_port(&packet), Err(verdict), "{words} words");
+    }
 }
 
 #[test]

@@ -209,6 +209,8 @@ mod tests {
     fn the_carry_of_rfc_1624_is_not_lost() {
         // The example of RFC 1624, section 4.
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+        // Carries twice.
+        assert_eq!(update(0x0000, 0x0000, 0x0001), 0xfffe);
     }
 
     proptest! {
