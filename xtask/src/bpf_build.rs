@@ -213,9 +213,9 @@ impl Toolchain {
         let rustflags = [
             // aya-ebpf selects the layout of registers in `pt_regs` by it.
             &format!("--cfg=bpf_target_arch=\"{arch}\""),
-            "-Cdebuginfo=2",
-            // The kernel prints source lines in verifier messages from BTF.
-            "-Clink-arg=--btf",
+            // No BTF: the kernel refuses the type names of generic Rust types, and nothing here needs
+            // it (programs and maps are described by the object's own sections).
+            "-Cdebuginfo=0",
         ]
         .join("\x1f");
         command
