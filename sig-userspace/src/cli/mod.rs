@@ -2,6 +2,7 @@
 
 mod config;
 mod dissect;
+mod doctor;
 mod run;
 mod status;
 mod table;
@@ -32,6 +33,7 @@ enum Command {
     Status(status::Args),
     Config(config::Args),
     Dissect(dissect::Args),
+    Doctor(doctor::Args),
     Version(version::Args),
 }
 
@@ -75,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
         Command::Dissect(args) => dissect::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.

@@ -37,7 +37,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// First words of the alias by which we recognise a pair made by a gateway.
-const ALIAS: &str = "SCION-IP gateway";
+pub const ALIAS: &str = "SCION-IP gateway";
 
 /// What the pair shall be like.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 pub mod bpf;
 pub mod ethtool;
+pub mod facts;
 pub mod inner_pair;
 pub mod link;
 pub mod neighbours;

@@ -12,26 +12,25 @@
 //! - Three unanswered probes (three seconds) make the entry fail, which is reported as unresolved.
 //! - Entries that an administrator, a driver or another program maintains are used and left alone.
 
+mod entry;
+mod route;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rtnetlink::packet_core::NLM_F_CREATE;
-use rtnetlink::packet_route::neighbour::{
-    NeighbourAttribute, NeighbourExtFlags, NeighbourFlags, NeighbourMessage, NeighbourState,
-};
-use rtnetlink::packet_route::route::{
-    RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia,
-};
-use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::packet_route::AddressFamily;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::link::{self, Link};
 use super::netlink::{Netlink, Task};
-use super::watch::{Change, Changes, Watch, ip_of};
+use super::watch::{Change, Changes, Watch};
+use entry::{Entry, Question, ask, find_entry};
+pub use route::{RouteLookup, lookup};
+use route::{Way, find_way};
 
 /// How a frame to a next hop must be addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,215 +349,6 @@ impl Resolver {
 struct Found {
     way: Way,
     entry: Entry,
-}
-
-/// The road to a target as far as the routing table knows it.
-#[derive(Clone, Copy)]
-struct Way {
-    ifindex: u32,
-    source: IpAddr,
-    neighbour: IpAddr,
-    interface_mac: [u8; 6],
-    mtu: u32,
-}
-
-impl Way {
-    fn towards(self, destination_mac: [u8; 6]) -> Resolved {
-        Resolved {
-            ifindex: self.ifindex,
-            source: self.source,
-            neighbour: self.neighbour,
-            destination_mac,
-            interface_mac: self.interface_mac,
-            mtu: self.mtu,
-        }
-    }
-}
-
-/// A neighbour entry as far as it matters here.
-#[derive(Clone, Copy)]
-enum Entry {
-    Missing,
-    Incomplete,
-    Failed,
-    /// `maintained`: by somebody else than the kernel's neighbour discovery
-    Usable {
-        mac: [u8; 6],
-        maintained: bool,
-    },
-    /// Without an Ethernet address
-    Odd,
-}
-
-/// Asks the kernel which way packets to `target` go.
-///
-/// # Errors
-/// The reason why the target cannot be reached over `link`.
-async fn find_way(netlink: &Netlink, link: &Link, target: IpAddr) -> Result<Way, Reason> {
-    let route = lookup(netlink, target).await?;
-    if route.kind == RouteType::Local {
-        return Err(Reason::LocalAddress);
-    }
-    if route.kind != RouteType::Unicast {
-        return Err(Reason::NoRoute);
-    }
-    let ifindex = route.ifindex.ok_or(Reason::NoRoute)?;
-    if ifindex != link.ifindex {
-        return Err(Reason::OtherInterface(ifindex));
-    }
-    Ok(Way {
-        ifindex,
-        source: route.source.ok_or(Reason::NoRoute)?,
-        neighbour: route.gateway.unwrap_or(target),
-        interface_mac: link.mac.ok_or(Reason::NotEthernet)?,
-        mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
-    })
-}
-
-/// The kernel's answer to "which way does a packet go": a look at the table, no packet is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteLookup {
-    /// Unicast, local, ...
-    pub kind: RouteType,
-    /// Outgoing interface
-    pub ifindex: Option<u32>,
-    /// Next router, if the destination is not on the link itself
-    pub gateway: Option<IpAddr>,
-    /// Source address the kernel would choose
-    pub source: Option<IpAddr>,
-    /// MTU set on the route
-    pub mtu: Option<u32>,
-}
-
-/// Looks up the route to `target`.
-pub async fn lookup(netlink: &Netlink, target: IpAddr) -> Result<RouteLookup, Reason> {
-    let mut request = RouteMessage::default();
-    request.header.address_family = family(target);
-    request.header.destination_prefix_length = if target.is_ipv4() { 32 } else { 128 };
-    request
-        .attributes
-        .push(RouteAttribute::Destination(target.into()));
-    let route = match netlink.get(RouteNetlinkMessage::GetRoute(request)).await {
-        Ok(Some(RouteNetlinkMessage::NewRoute(route))) => route,
-        Ok(_) => return Err(Reason::NoRoute),
-        Err(error) => {
-            return Err(match error.raw_os_error() {
-                Some(
-                    libc::ENETUNREACH
-                    | libc::EHOSTUNREACH
-                    | libc::EACCES
-                    | libc::EINVAL
-                    | libc::EAGAIN,
-                ) => Reason::NoRoute,
-                _ => Reason::Kernel(error.to_string()),
-            });
-        }
-    };
-    let mut answer = RouteLookup {
-        kind: route.header.kind,
-        ifindex: None,
-        gateway: None,
-        source: None,
-        mtu: None,
-    };
-    for attribute in &route.attributes {
-        match attribute {
-            RouteAttribute::Oif(index) => answer.ifindex = Some(*index),
-            RouteAttribute::Gateway(address) => answer.gateway = ip_of(address),
-            RouteAttribute::Via(RouteVia::Inet(ip)) => answer.gateway = Some((*ip).into()),
-            RouteAttribute::Via(RouteVia::Inet6(ip)) => answer.gateway = Some((*ip).into()),
-            RouteAttribute::PrefSource(address) => answer.source = ip_of(address),
-            RouteAttribute::Metrics(metrics) => {
-                answer.mtu = metrics.iter().find_map(|metric| match metric {
-                    RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
-                    _ => None,
-                });
-            }
-            _ => {}
-        }
-    }
-    Ok(answer)
-}
-
-async fn find_entry(netlink: &Netlink, ifindex: u32, neighbour: IpAddr) -> Result<Entry, Reason> {
-    let request = neighbour_message(ifindex, neighbour);
-    let entry = match netlink
-        .get(RouteNetlinkMessage::GetNeighbour(request))
-        .await
-    {
-        Ok(Some(RouteNetlinkMessage::NewNeighbour(entry))) => entry,
-        Ok(_) => return Ok(Entry::Missing),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Entry::Missing),
-        Err(error) => return Err(Reason::Kernel(error.to_string())),
-    };
-    let mac = entry
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            NeighbourAttribute::LinkLayerAddress(bytes) => {
-                <[u8; 6]>::try_from(bytes.as_slice()).ok()
-            }
-            _ => None,
-        });
-    let other_hands = entry.header.flags.contains(NeighbourFlags::ExtLearned)
-        || entry.attributes.iter().any(|attribute| {
-            matches!(attribute, NeighbourAttribute::ExtFlags(flags) if flags.contains(NeighbourExtFlags::Managed))
-        });
-    Ok(match (entry.header.state, mac) {
-        (NeighbourState::None, _) => Entry::Missing,
-        (NeighbourState::Incomplete, _) => Entry::Incomplete,
-        (NeighbourState::Failed, _) => Entry::Failed,
-        (_, None) => Entry::Odd,
-        (NeighbourState::Permanent | NeighbourState::Noarp, Some(mac)) => Entry::Usable {
-            mac,
-            maintained: true,
-        },
-        (_, Some(mac)) => Entry::Usable {
-            mac,
-            maintained: other_hands,
-        },
-    })
-}
-
-#[derive(Clone, Copy)]
-enum Question {
-    /// Find out the address of a neighbour without a usable entry.
-    Resolve,
-    /// Confirm the address of a neighbour with one.
-    Confirm,
-}
-
-async fn ask(
-    netlink: &Netlink,
-    ifindex: u32,
-    neighbour: IpAddr,
-    question: Question,
-) -> std::io::Result<()> {
-    let mut request = neighbour_message(ifindex, neighbour);
-    let flags = match question {
-        Question::Resolve => {
-            request.header.flags = NeighbourFlags::Use;
-            NLM_F_CREATE
-        }
-        // Without NLM_F_REPLACE the kernel changes the state alone: address and flags stay what they are.
-        Question::Confirm => {
-            request.header.state = NeighbourState::Probe;
-            0
-        }
-    };
-    netlink
-        .execute(RouteNetlinkMessage::NewNeighbour(request), flags)
-        .await
-}
-
-fn neighbour_message(ifindex: u32, neighbour: IpAddr) -> NeighbourMessage {
-    let mut message = NeighbourMessage::default();
-    message.header.family = family(neighbour);
-    message.header.ifindex = ifindex;
-    message
-        .attributes
-        .push(NeighbourAttribute::Destination(neighbour.into()));
-    message
 }
 
 fn family(ip: IpAddr) -> AddressFamily {

@@ -1,0 +1,133 @@
+//! `sig doctor`: what is fine on this host, what is not, and what to do. Changes nothing and sends nothing.
+
+mod findings;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::Failure;
+use crate::control::config;
+use crate::kernel::facts;
+use findings::{Finding, Level, findings};
+
+/// Look at this host: kernel, privileges, memory, interfaces. Changes nothing, sends nothing.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Check what this configuration needs instead of the host in general
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Notation of the answer
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+}
+
+/// Notation of the answer.
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Lines for people
+    Human,
+    /// One JSON object
+    Json,
+}
+
+/// The answer in JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// Nothing essential is missing.
+    ok: bool,
+    findings: &'a [Finding],
+}
+
+/// Exit code 1 when something essential is missing.
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let config = args.config.as_deref().map(config::load).transpose();
+    let config = config.map_err(|errors| Failure::Refused(errors.to_string()))?;
+    let next_hops: Vec<_> = config
+        .iter()
+        .flat_map(|config| &config.remotes)
+        .flat_map(|remote| &remote.paths)
+        .map(|path| path.next_hop.ip())
+        .collect();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let facts = runtime
+        .block_on(facts::gather(&next_hops))
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let findings = findings(&facts, config.as_ref());
+    let ok = findings.iter().all(|finding| finding.level != Level::Bad);
+    match args.format {
+        Format::Human => print_lines(out, &findings)?,
+        Format::Json => {
+            serde_json::to_writer_pretty(
+                &mut *out,
+                &Report {
+                    ok,
+                    findings: &findings,
+                },
+            )
+            .map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    if ok {
+        Ok(())
+    } else {
+        Err(Failure::Failed("the gateway cannot run like this".into()))
+    }
+}
+
+fn print_lines(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
+    let mut area = "";
+    for finding in findings {
+        if finding.area != area {
+            area = &finding.area;
+            writeln!(out, "{area}")?;
+        }
+        let mark = match finding.level {
+            Level::Good => '✓',
+            Level::Warning => '!',
+            Level::Bad => '✗',
+        };
+        writeln!(out, "  {mark} {}", finding.text)?;
+        if let Some(remedy) = &finding.remedy {
+            writeln!(out, "    → {remedy}")?;
+        }
+    }
+    let count = |level| {
+        findings
+            .iter()
+            .filter(|finding| finding.level == level)
+            .count()
+    };
+    writeln!(
+        out,
+        "{} fine, {} to look at, {} to mend",
+        count(Level::Good),
+        count(Level::Warning),
+        count(Level::Bad),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_show_mark_text_and_remedy_under_their_area() {
+        let findings = [
+            Finding::good("kernel", "Linux 6.18"),
+            Finding::bad("privileges", "CAP_NET_ADMIN is missing", "run it as root"),
+            Finding::warning("privileges", "little memory may be locked", "raise it"),
+        ];
+        let mut out = Vec::new();
+        print_lines(&mut out, &findings).unwrap();
+        let expected = "kernel\n  ✓ Linux 6.18\nprivileges\n  ✗ CAP_NET_ADMIN is missing\n    → run it as root\n  \
+                        ! little memory may be locked\n    → raise it\n1 fine, 1 to look at, 1 to mend\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

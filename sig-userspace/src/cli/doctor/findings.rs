@@ -1,0 +1,350 @@
+//! From facts to findings: pure, so that every judgement can be tried with a made-up host.
+
+mod interfaces;
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::control::config::{Config, Pin, Wish};
+use crate::kernel::facts::{
+    CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Facts, Feature,
+};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    /// As it should be.
+    Good,
+    /// Works, but deserves a look.
+    Warning,
+    /// The gateway cannot run like this.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// How much it matters
+    pub level: Level,
+    /// What it belongs to: `kernel`, `privileges`, `interface eth0`, ...
+    pub area: String,
+    /// What was found
+    pub text: String,
+    /// What to do about it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn good(area: &str, text: impl Into<String>) -> Self {
+        Self {
+            level: Level::Good,
+            area: area.into(),
+            text: text.into(),
+            remedy: None,
+        }
+    }
+
+    pub(crate) fn warning(area: &str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            level: Level::Warning,
+            remedy: Some(remedy.into()),
+            ..Self::good(area, text)
+        }
+    }
+
+    pub(crate) fn bad(area: &str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            level: Level::Bad,
+            remedy: Some(remedy.into()),
+            ..Self::good(area, text)
+        }
+    }
+}
+
+/// Oldest kernel with all that the gateway cannot do without: XDP links, shared UMEM, need-wakeup.
+const OLDEST_KERNEL: (u32, u32) = (5, 10);
+/// First kernel with tcx, by which `sig_inject` is attached without a queueing discipline.
+const TCX_KERNEL: (u32, u32) = (6, 6);
+/// First kernel that forwards IPv6 per interface (`force_forwarding`).
+const FORCE_FORWARDING_KERNEL: (u32, u32) = (6, 17);
+
+const CHUNK: u64 = 4096;
+/// A packet being put together (9 KiB, the largest path MTU).
+const REASSEMBLY_SLOT: u64 = 9216;
+const HUGE_PAGE: u64 = 2 << 20;
+const MIB: u64 = 1 << 20;
+
+/// Judges the facts: what any gateway needs, or what the one with this configuration needs.
+pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
+    let mut out = Vec::new();
+    kernel(&mut out, facts);
+    privileges(&mut out, facts, config);
+    memory(&mut out, facts, config);
+    cpus(&mut out, facts, config);
+    stack(&mut out, facts, config);
+    match config {
+        None => {
+            for interface in &facts.interfaces {
+                interfaces::general(&mut out, facts, interface);
+            }
+        }
+        Some(config) => {
+            interfaces::tunnel(&mut out, facts, config);
+            interfaces::configured(&mut out, facts, config);
+        }
+    }
+    out
+}
+
+fn kernel(out: &mut Vec<Finding>, facts: &Facts) {
+    const AREA: &str = "kernel";
+    let kernel = &facts.kernel;
+    let release = &kernel.release;
+    out.push(match kernel.version {
+        Some(version) if version < OLDEST_KERNEL => Finding::bad(
+            AREA,
+            format!("Linux {release} is too old"),
+            "boot Linux 5.10 or newer",
+        ),
+        Some(version) if version < TCX_KERNEL => Finding::warning(
+            AREA,
+            format!("Linux {release}: no tcx, so sig_inject is attached as a clsact filter"),
+            "nothing must be done; Linux 6.6 or newer is better",
+        ),
+        Some(_) => Finding::good(
+            AREA,
+            format!("Linux {release}: XDP links, need-wakeup and tcx"),
+        ),
+        None => Finding::warning(
+            AREA,
+            format!("cannot read a version from {release:?}"),
+            "make sure that it is Linux 5.10 or newer",
+        ),
+    });
+    let mut feature = |name: &str, feature: &Feature, option: &str, capability: &str| {
+        out.push(match feature {
+            Feature::Present => Finding::good(AREA, format!("{name} can be used")),
+            Feature::Absent => {
+                Finding::bad(AREA, format!("{name}: not in this kernel"), format!("boot a kernel with {option}"))
+            }
+            Feature::Denied => Finding::bad(
+                AREA,
+                format!("{name}: this process may not use it"),
+                format!("run as root, or with {capability}; if it is, a seccomp filter or security module forbids it"),
+            ),
+            Feature::Unclear(error) => {
+                Finding::warning(AREA, format!("{name}: {error}"), "try to start the gateway; it will say more")
+            }
+        });
+    };
+    feature("BPF", &kernel.bpf, "CONFIG_BPF_SYSCALL=y", CAP_BPF.1);
+    feature(
+        "AF_XDP",
+        &kernel.af_xdp,
+        "CONFIG_XDP_SOCKETS=y",
+        CAP_NET_RAW.1,
+    );
+    out.push(if kernel.btf {
+        Finding::good(AREA, "the kernel describes its types (BTF)")
+    } else {
+        Finding::warning(
+            AREA,
+            "the kernel does not describe its types (no /sys/kernel/btf/vmlinux)",
+            "the gateway runs without; tools that trace drops want CONFIG_DEBUG_INFO_BTF=y",
+        )
+    });
+}
+
+fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
+    const AREA: &str = "privileges";
+    let privileges = &facts.privileges;
+    for (capability, what) in [
+        (CAP_NET_ADMIN, "interfaces, routes and XDP programs"),
+        (CAP_BPF, "BPF programs and maps"),
+        (CAP_NET_RAW, "AF_XDP sockets"),
+        (
+            CAP_SYS_ADMIN,
+            "the private network namespace of the inner port",
+        ),
+    ] {
+        let name = capability.1;
+        out.push(if privileges.has(capability) {
+            Finding::good(AREA, format!("{name} for {what}"))
+        } else {
+            Finding::bad(
+                AREA,
+                format!("{name} is missing: {what}"),
+                format!("run as root, or add {name} to AmbientCapabilities= of the systemd unit"),
+            )
+        });
+    }
+    let needed = packet_memory(config);
+    out.push(match privileges.memlock {
+        _ if privileges.has(CAP_IPC_LOCK) => Finding::good(AREA, "CAP_IPC_LOCK: any amount of memory may be locked"),
+        None => Finding::good(AREA, "any amount of memory may be locked"),
+        Some(limit) if limit >= needed => {
+            Finding::good(AREA, format!("{} MiB may be locked, {} MiB are needed", limit / MIB, needed.div_ceil(MIB)))
+        }
+        Some(limit) => Finding::bad(
+            AREA,
+            format!(
+                "only {} MiB may be locked, but the packet buffers take {} MiB",
+                limit / MIB,
+                needed.div_ceil(MIB)
+            ),
+            "add CAP_IPC_LOCK, or LimitMEMLOCK=infinity in the systemd unit (`ulimit -l unlimited` in a shell)",
+        ),
+    });
+}
+
+/// Memory of the packet buffers in bytes: as configured, else what the rings of all ports can hold.
+fn packet_memory(config: Option<&Config>) -> u64 {
+    let (workers, ports, ring, chunks) = match config {
+        // One underlay, one LAN interface and the inner port with the default ring size.
+        None => (1, 3, 2048, None),
+        Some(config) => {
+            let dataplane = &config.dataplane;
+            (
+                u64::from(dataplane.workers),
+                dataplane.lan.len() as u64 + 2,
+                dataplane.ring_size,
+                dataplane.chunks,
+            )
+        }
+    };
+    // A buffer waits in a fill ring or is on its way through a transmit ring.
+    chunks.map_or(workers * ports * u64::from(ring) * 2, u64::from) * CHUNK
+}
+
+/// Memory of the reassembly in bytes.
+fn reassembly_memory(config: Option<&Config>) -> u64 {
+    config.map_or(0, |config| {
+        let limits = &config.dataplane.limits;
+        u64::from(config.dataplane.workers)
+            * (u64::from(limits.packets_total) * REASSEMBLY_SLOT
+                + u64::from(limits.held_total) * CHUNK)
+    })
+}
+
+fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
+    const AREA: &str = "memory";
+    let packets = packet_memory(config);
+    let needed = packets + reassembly_memory(config);
+    let available = facts.memory.available;
+    let text = format!(
+        "about {} MiB needed, {} MiB available",
+        needed.div_ceil(MIB),
+        available / MIB
+    );
+    out.push(if available >= needed {
+        Finding::good(AREA, text)
+    } else {
+        Finding::bad(
+            AREA,
+            text,
+            "lower `workers`, `ring_size` or `chunks` in [dataplane], or add memory",
+        )
+    });
+    let pages = packets.div_ceil(HUGE_PAGE);
+    let free = facts.memory.huge_pages_free;
+    let text = format!("{free} huge pages of 2 MiB are free, the packet buffers fill {pages}");
+    let remedy = format!("`sysctl -w vm.nr_hugepages={pages}`, best at boot");
+    match config.map_or(Wish::Auto, |config| config.dataplane.huge_pages) {
+        Wish::Never => {}
+        _ if free >= pages => out.push(Finding::good(AREA, text)),
+        Wish::Auto => out.push(Finding::warning(
+            AREA,
+            format!("{text}: ordinary pages are used"),
+            format!("{remedy}; the gateway works without"),
+        )),
+        Wish::Require => out.push(Finding::bad(AREA, text, remedy)),
+    }
+}
+
+fn cpus(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
+    const AREA: &str = "processors";
+    let allowed = &facts.cpus.allowed;
+    let mut text = format!("{} can be used", allowed.len());
+    if !facts.cpus.isolated.is_empty() {
+        let _ = write!(text, "; isolated: {}", facts.cpus.isolated);
+    }
+    let Some(config) = config else {
+        out.push(Finding::good(AREA, text));
+        return;
+    };
+    let workers = usize::from(config.dataplane.workers);
+    if let Pin::Cpus(wanted) = &config.dataplane.pin {
+        for cpu in wanted.iter().filter(|cpu| !allowed.contains(cpu)) {
+            out.push(Finding::bad(
+                AREA,
+                format!("processor {cpu} in `pin` does not exist or may not be used"),
+                format!("choose from {allowed:?}"),
+            ));
+        }
+    }
+    out.push(if workers > allowed.len() {
+        Finding::warning(
+            AREA,
+            format!("{text}, fewer than the {workers} workers"),
+            format!("set `workers` in [dataplane] to {} or less", allowed.len()),
+        )
+    } else if workers == allowed.len() && config.dataplane.busy_poll {
+        Finding::warning(
+            AREA,
+            format!("{text}, all kept busy by workers with `busy_poll`"),
+            "leave one to the rest of the host: fewer `workers`, or `busy_poll = false`",
+        )
+    } else {
+        Finding::good(AREA, format!("{text} by {workers} worker(s)"))
+    });
+}
+
+/// Settings of the kernel's stack, which carries what the fast way does not.
+fn stack(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
+    const AREA: &str = "kernel's stack";
+    let settings = &facts.settings;
+    out.push(match settings.ipv4_forwarding {
+        Some(0) if config.is_none_or(|config| config.dataplane.lan.is_empty()) => Finding::warning(
+            AREA,
+            "this host does not forward IPv4: without a `lan` interface only its own packets enter the tunnel",
+            "`sysctl -w net.ipv4.ip_forward=1` if it shall serve other hosts",
+        ),
+        Some(0) => Finding::warning(
+            AREA,
+            "this host does not forward IPv4: what XDP leaves to the kernel does not enter the tunnel",
+            "`sysctl -w net.ipv4.ip_forward=1`",
+        ),
+        _ => Finding::good(AREA, "IPv4 is forwarded"),
+    });
+    out.push(match (settings.ipv6_forwarding, facts.kernel.version) {
+        (None, _) => Finding::warning(AREA, "no IPv6 in this kernel", "nothing, if you do without"),
+        (Some(0), Some(version)) if version >= FORCE_FORWARDING_KERNEL => Finding::warning(
+            AREA,
+            "this host does not forward IPv6: packets from the tunnel pass, what XDP leaves to the kernel does not \
+             enter it",
+            "`sysctl -w net.ipv6.conf.all.forwarding=1` (router advertisements then need accept_ra=2)",
+        ),
+        (Some(0), _) => Finding::warning(
+            AREA,
+            "this host does not forward IPv6: the first packets to a LAN host, and all that XDP leaves to the kernel, \
+             are lost",
+            "`sysctl -w net.ipv6.conf.all.forwarding=1` (router advertisements then need accept_ra=2)",
+        ),
+        _ => Finding::good(AREA, "IPv6 is forwarded"),
+    });
+    out.push(match settings.rp_filter {
+        Some(1) => Finding::warning(
+            AREA,
+            "strict reverse path filtering on all interfaces (net.ipv4.conf.all.rp_filter = 1): packets from a remote \
+             whose prefix is at the moment routed elsewhere are dropped",
+            "`sysctl -w net.ipv4.conf.all.rp_filter=0` and set it where it is wanted",
+        ),
+        _ => Finding::good(AREA, "reverse path filtering does not stand in the way"),
+    });
+}
+
+#[cfg(test)]
+mod tests;

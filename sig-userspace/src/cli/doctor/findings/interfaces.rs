@@ -1,0 +1,345 @@
+//! Findings about interfaces, and the way to the next hops.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use rtnetlink::packet_route::route::RouteType;
+
+use super::Finding;
+use crate::control::config::{Config, Wish, XdpMode};
+use crate::kernel::ethtool::Offload;
+use crate::kernel::facts::{Facts, Interface};
+use crate::kernel::inner_pair::ALIAS;
+use crate::kernel::link::MAX_XDP_MTU;
+use crate::kernel::neighbours::{Reason, RouteLookup};
+
+pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interface) {
+    let area = format!("interface {}", interface.link.name);
+    out.push(Finding::good(&area, describe(interface)));
+    let link = &interface.link;
+    if link.mac.is_none() {
+        out.push(Finding::warning(
+            &area,
+            "not Ethernet",
+            "it cannot be the underlay or a LAN interface",
+        ));
+        return;
+    }
+    if let Some(text) = too_large_mtu(interface) {
+        out.push(Finding::warning(&area, text, lower_mtu(&link.name)));
+    }
+    if let Some(id) = link.xdp_program {
+        out.push(xdp_attached(&area, facts, &link.name, id));
+    }
+}
+
+fn too_large_mtu(interface: &Interface) -> Option<String> {
+    let mtu = interface.link.mtu;
+    (mtu > MAX_XDP_MTU).then(|| {
+        format!("MTU {mtu} is too large for a gateway: at most {MAX_XDP_MTU} bytes work with XDP")
+    })
+}
+
+fn lower_mtu(name: &str) -> String {
+    format!("`ip link set dev {name} mtu 3498`, on the hosts of that network too")
+}
+
+fn describe(interface: &Interface) -> String {
+    let link = &interface.link;
+    let mut text = format!(
+        "{}, {}, MTU {}, {} receive and {} transmit queue(s)",
+        link.driver
+            .as_deref()
+            .or(link.kind.as_deref())
+            .unwrap_or("unknown driver"),
+        if !link.up {
+            "down"
+        } else if link.carrier {
+            "up"
+        } else {
+            "no carrier"
+        },
+        link.mtu,
+        link.rx_queues,
+        link.tx_queues,
+    );
+    if !interface.offloads.is_empty() {
+        let words: Vec<&str> = interface
+            .offloads
+            .iter()
+            .map(|offload| offload.keyword())
+            .collect();
+        let _ = write!(text, ", offloads {}", words.join(" "));
+    }
+    text
+}
+
+/// A foreign program blocks ours. One of a running gateway is no reason to worry, but this look then tells little.
+fn xdp_attached(area: &str, facts: &Facts, name: &str, id: u32) -> Finding {
+    match running_gateway(facts) {
+        Some(alias) => Finding::warning(
+            area,
+            format!(
+                "XDP program {id} is attached, probably by the gateway that runs here ({alias})"
+            ),
+            "look again when it is stopped",
+        ),
+        None => Finding::bad(
+            area,
+            format!("XDP program {id} of somebody else is attached"),
+            format!("find out whose it is (`bpftool net`), then `ip link set dev {name} xdp off`"),
+        ),
+    }
+}
+
+fn running_gateway(facts: &Facts) -> Option<&str> {
+    facts
+        .interfaces
+        .iter()
+        .filter_map(|interface| interface.link.alias.as_deref())
+        .find(|alias| alias.starts_with(ALIAS))
+}
+
+pub(super) fn tunnel(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
+    let name = &config.tunnel.name;
+    let area = format!("tunnel device {name}");
+    out.push(
+        match facts
+            .interfaces
+            .iter()
+            .find(|interface| interface.link.name == *name)
+        {
+            None => Finding::good(&area, "the name is free"),
+            Some(interface) => match interface.link.alias.as_deref() {
+                Some(alias) if running_gateway(facts) == Some(alias) => Finding::warning(
+                    &area,
+                    format!("a gateway runs already ({alias})"),
+                    "stop it before you start another one with this name",
+                ),
+                _ => Finding::bad(
+                    &area,
+                    format!("exists and is not a gateway's: {}", describe(interface)),
+                    format!("`ip link del {name}`, or another `name` in [tunnel]"),
+                ),
+            },
+        },
+    );
+    let mtu = u32::from(config.tunnel.mtu);
+    if mtu > MAX_XDP_MTU {
+        out.push(Finding::bad(
+            &area,
+            format!("MTU {mtu} does not fit a packet buffer"),
+            format!("set `mtu` in [tunnel] to {MAX_XDP_MTU} or less"),
+        ));
+    }
+}
+
+pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
+    let data_ip = config.gateway.data_addr.ip();
+    let carries = |interface: &&Interface| {
+        interface
+            .link
+            .addresses
+            .iter()
+            .any(|net| net.addr() == data_ip)
+    };
+    let underlay = match &config.dataplane.underlay {
+        Some(name) => {
+            let found = by_name(out, facts, name);
+            if let Some(interface) = found.filter(|interface| !carries(interface)) {
+                out.push(Finding::bad(
+                    &format!("interface {name}"),
+                    format!("`data_addr` {data_ip} is not an address of this interface"),
+                    format!("`ip addr add {data_ip}/PREFIXLEN dev {name}`, or correct `underlay` or `data_addr`"),
+                ));
+                Some(interface)
+            } else {
+                found
+            }
+        }
+        None => {
+            let found = facts.interfaces.iter().find(carries);
+            if found.is_none() {
+                out.push(Finding::bad(
+                    "underlay",
+                    format!("no interface carries `data_addr` {data_ip}"),
+                    "add the address to the interface towards the border router, or correct `data_addr` in [gateway]",
+                ));
+            }
+            found
+        }
+    };
+    if let Some(interface) = underlay {
+        used_interface(out, facts, config, interface, "underlay");
+    }
+    for name in &config.dataplane.lan {
+        if let Some(interface) = by_name(out, facts, name) {
+            used_interface(out, facts, config, interface, "LAN");
+            lan_forwarding(out, interface);
+        }
+    }
+    let mut seen: Vec<IpAddr> = Vec::new();
+    for (next_hop, route) in &facts.routes {
+        if !seen.contains(next_hop) {
+            seen.push(*next_hop);
+            out.push(next_hop_route(*next_hop, route, underlay));
+        }
+    }
+}
+
+fn by_name<'a>(out: &mut Vec<Finding>, facts: &'a Facts, name: &str) -> Option<&'a Interface> {
+    let found = facts
+        .interfaces
+        .iter()
+        .find(|interface| interface.link.name == name);
+    if found.is_none() {
+        let names: Vec<&str> = facts
+            .interfaces
+            .iter()
+            .map(|interface| interface.link.name.as_str())
+            .collect();
+        out.push(Finding::bad(
+            &format!("interface {name}"),
+            "does not exist",
+            format!(
+                "correct the name in [dataplane]; there are: {}",
+                names.join(", ")
+            ),
+        ));
+    }
+    found
+}
+
+fn used_interface(
+    out: &mut Vec<Finding>,
+    facts: &Facts,
+    config: &Config,
+    interface: &Interface,
+    role: &str,
+) {
+    let link = &interface.link;
+    let name = &link.name;
+    let area = format!("interface {name}");
+    out.push(Finding::good(
+        &area,
+        format!("{role}: {}", describe(interface)),
+    ));
+    if !link.up {
+        out.push(Finding::bad(
+            &area,
+            "is down",
+            format!("`ip link set dev {name} up`"),
+        ));
+    } else if !link.carrier {
+        out.push(Finding::bad(
+            &area,
+            "has no carrier",
+            "plug the cable in, or bring the other side up",
+        ));
+    }
+    if link.mac.is_none() {
+        out.push(Finding::bad(
+            &area,
+            "is not Ethernet",
+            "choose another interface in [dataplane]",
+        ));
+    }
+    if let Some(text) = too_large_mtu(interface) {
+        out.push(Finding::bad(&area, text, lower_mtu(name)));
+    }
+    if let Some(id) = link.xdp_program {
+        out.push(xdp_attached(&area, facts, name, id));
+    }
+    let workers = u32::from(config.dataplane.workers);
+    if link.rx_queues > workers {
+        out.push(Finding::warning(
+            &area,
+            format!("{} receive queues, but {workers} worker(s): packets on the others take the slow way", link.rx_queues),
+            format!("`ethtool -L {name} combined {workers}`, or `workers = {}` in [dataplane]", link.rx_queues),
+        ));
+    } else if link.rx_queues < workers {
+        out.push(Finding::warning(
+            &area,
+            format!(
+                "{workers} workers share {} receive queue(s)",
+                link.rx_queues
+            ),
+            "it works, XDP spreads the flows; more queues (`ethtool -L`) make it faster",
+        ));
+    }
+    if config.dataplane.zero_copy == Wish::Require && link.driver.as_deref() == Some("veth") {
+        out.push(Finding::bad(
+            &area,
+            "veth has no zero copy",
+            "set `zero_copy = \"auto\"` in [dataplane], or use a network card",
+        ));
+    }
+    if config.dataplane.mode == XdpMode::Generic
+        && interface.offloads.contains(&Offload::GenericReceive)
+    {
+        out.push(Finding::warning(
+            &area,
+            "merges received packets (`gro`), which generic XDP then sees as one that is too large",
+            format!("`ethtool -K {name} gro off`"),
+        ));
+    }
+    if role == "LAN" && link.driver.as_deref() == Some("veth") {
+        out.push(Finding::warning(
+            &area,
+            "a veth device hands over packets whose checksum the sender left to its device",
+            "`ethtool -K DEVICE tx off` on the other end of the pair",
+        ));
+    }
+}
+
+fn lan_forwarding(out: &mut Vec<Finding>, interface: &Interface) {
+    let name = &interface.link.name;
+    let area = format!("interface {name}");
+    if interface.ipv4_forwarding == Some(0) {
+        out.push(Finding::warning(
+            &area,
+            "IPv4 packets that XDP leaves to the kernel are not forwarded from here",
+            format!("`sysctl -w net.ipv4.conf.{name}.forwarding=1`"),
+        ));
+    }
+    if interface.ipv6_forwarding == Some(0) {
+        out.push(Finding::warning(
+            &area,
+            "IPv6 packets that XDP leaves to the kernel are not forwarded from here",
+            format!("`sysctl -w net.ipv6.conf.{name}.forwarding=1`"),
+        ));
+    }
+}
+
+fn next_hop_route(
+    next_hop: IpAddr,
+    route: &Result<RouteLookup, Reason>,
+    underlay: Option<&Interface>,
+) -> Finding {
+    let area = format!("next hop {next_hop}");
+    let bad = |reason: Reason| {
+        Finding::bad(
+            &area,
+            reason.to_string(),
+            "correct `next_hop` in [[remote.path]], or the host's routes",
+        )
+    };
+    match route {
+        Err(reason) => bad(reason.clone()),
+        Ok(route) if route.kind == RouteType::Local => bad(Reason::LocalAddress),
+        Ok(route) if route.kind != RouteType::Unicast => bad(Reason::NoRoute),
+        Ok(route) => match (route.ifindex, underlay) {
+            (Some(ifindex), Some(underlay)) if ifindex != underlay.link.ifindex => {
+                bad(Reason::OtherInterface(ifindex))
+            }
+            (None, _) => bad(Reason::NoRoute),
+            _ => Finding::good(
+                &area,
+                match route.gateway {
+                    Some(gateway) => format!("routed over {gateway} (not tried)"),
+                    None => "on the link (not tried)".into(),
+                },
+            ),
+        },
+    }
+}

@@ -1,0 +1,442 @@
+//! Made-up hosts.
+
+use std::net::IpAddr;
+
+use rtnetlink::packet_route::route::RouteType;
+
+use super::*;
+use crate::control::config::{SAMPLE, check};
+use crate::kernel::ethtool::Offload;
+use crate::kernel::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings};
+use crate::kernel::link::Link;
+use crate::kernel::neighbours::{Reason, RouteLookup};
+
+fn link(name: &str, ifindex: u32) -> Link {
+    Link {
+        name: name.into(),
+        ifindex,
+        mac: Some([2, 0, 0, 0, 0, 1]),
+        mtu: 1500,
+        max_mtu: 0,
+        up: true,
+        carrier: true,
+        oper_state: "up".into(),
+        noarp: false,
+        loopback: false,
+        tx_queue_len: 1000,
+        rx_queues: 1,
+        tx_queues: 1,
+        driver: Some("ice".into()),
+        kind: None,
+        alias: None,
+        xdp_program: None,
+        peer_elsewhere: false,
+        peer_ifindex: None,
+        addresses: Vec::new(),
+    }
+}
+
+fn interface(link: Link) -> Interface {
+    Interface {
+        link,
+        offloads: Vec::new(),
+        ipv4_forwarding: Some(1),
+        ipv6_forwarding: Some(1),
+    }
+}
+
+/// A host on which the sample configuration runs without a remark.
+fn good_host() -> Facts {
+    let mut underlay = link("eth0", 2);
+    underlay.addresses.push("10.10.0.2/24".parse().unwrap());
+    let on_link = RouteLookup {
+        kind: RouteType::Unicast,
+        ifindex: Some(2),
+        gateway: None,
+        source: Some("10.10.0.2".parse().unwrap()),
+        mtu: None,
+    };
+    Facts {
+        kernel: Kernel {
+            release: "6.18.44".into(),
+            version: Some((6, 18)),
+            bpf: Feature::Present,
+            af_xdp: Feature::Present,
+            btf: true,
+        },
+        privileges: Privileges {
+            capabilities: u64::MAX,
+            memlock: Some(8 << 20),
+        },
+        cpus: Cpus {
+            allowed: vec![0, 1, 2, 3],
+            isolated: String::new(),
+        },
+        memory: Memory {
+            available: 4 << 30,
+            huge_pages_free: 1000,
+        },
+        settings: Settings {
+            ipv4_forwarding: Some(1),
+            ipv6_forwarding: Some(1),
+            rp_filter: Some(0),
+        },
+        interfaces: vec![interface(underlay), interface(link("eth1", 3))],
+        routes: vec![("10.10.0.1".parse().unwrap(), Ok(on_link))],
+    }
+}
+
+fn sample() -> Config {
+    check(SAMPLE, "sample.toml", &|_| {
+        Err(std::io::ErrorKind::NotFound.into())
+    })
+    .unwrap()
+}
+
+/// All that is not good, one line each.
+fn complaints(facts: &Facts, config: Option<&Config>) -> Vec<String> {
+    findings(facts, config)
+        .into_iter()
+        .filter(|finding| finding.level != Level::Good)
+        .map(|finding| {
+            assert!(
+                finding.remedy.is_some(),
+                "a complaint without remedy: {finding:?}"
+            );
+            format!(
+                "{:?} {}: {} → {}",
+                finding.level,
+                finding.area,
+                finding.text,
+                finding.remedy.unwrap_or_default()
+            )
+        })
+        .collect()
+}
+
+#[track_caller]
+fn complains(facts: &Facts, config: Option<&Config>, level: &str, words: &[&str]) {
+    let all = complaints(facts, config);
+    assert!(
+        all.iter()
+            .any(|line| line.starts_with(level) && words.iter().all(|word| line.contains(word))),
+        "no {level} finding with {words:?} among {all:#?}"
+    );
+}
+
+#[test]
+fn a_good_host_gives_no_complaint_with_and_without_configuration() {
+    assert_eq!(complaints(&good_host(), None), Vec::<String>::new());
+    assert_eq!(
+        complaints(&good_host(), Some(&sample())),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn an_old_kernel_is_bad_and_one_without_tcx_deserves_a_look() {
+    let mut host = good_host();
+    host.kernel.version = Some((5, 4));
+    complains(&host, None, "Bad", &["too old", "5.10"]);
+    host.kernel.version = Some((6, 1));
+    complains(&host, None, "Warning", &["tcx", "clsact"]);
+    host.kernel.version = None;
+    complains(&host, None, "Warning", &["version"]);
+}
+
+#[test]
+fn missing_kernel_features_name_the_option_or_the_capability() {
+    let mut host = good_host();
+    host.kernel.af_xdp = Feature::Absent;
+    host.kernel.bpf = Feature::Denied;
+    host.kernel.btf = false;
+    complains(&host, None, "Bad", &["AF_XDP", "CONFIG_XDP_SOCKETS"]);
+    complains(&host, None, "Bad", &["BPF", "CAP_BPF", "seccomp"]);
+    complains(&host, None, "Warning", &["CONFIG_DEBUG_INFO_BTF"]);
+    host.kernel.bpf = Feature::Unclear("odd".into());
+    complains(&host, None, "Warning", &["BPF: odd"]);
+}
+
+#[test]
+fn every_missing_capability_is_named_with_a_remedy() {
+    let mut host = good_host();
+    host.privileges.capabilities = 0;
+    for name in ["CAP_NET_ADMIN", "CAP_BPF", "CAP_NET_RAW", "CAP_SYS_ADMIN"] {
+        complains(&host, None, "Bad", &[name, "AmbientCapabilities"]);
+    }
+    complains(
+        &host,
+        None,
+        "Bad",
+        &["8 MiB may be locked", "48 MiB", "CAP_IPC_LOCK"],
+    );
+    host.privileges.memlock = None;
+    assert!(
+        !complaints(&host, None)
+            .iter()
+            .any(|line| line.contains("locked"))
+    );
+}
+
+#[test]
+fn memory_is_counted_for_the_configuration() {
+    let mut host = good_host();
+    host.memory.available = 10 << 20;
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["57 MiB needed", "10 MiB available", "ring_size"],
+    );
+    let mut config = sample();
+    config.dataplane.chunks = Some(1024);
+    config.dataplane.limits.packets_total = 1;
+    config.dataplane.limits.held_total = 1;
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+}
+
+#[test]
+fn huge_pages_are_asked_for_as_much_as_the_configuration_wants_them() {
+    let mut host = good_host();
+    host.memory.huge_pages_free = 0;
+    let mut config = sample();
+    complains(&host, Some(&config), "Warning", &["vm.nr_hugepages=24"]);
+    config.dataplane.huge_pages = Wish::Require;
+    complains(&host, Some(&config), "Bad", &["vm.nr_hugepages=24"]);
+    config.dataplane.huge_pages = Wish::Never;
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+}
+
+#[test]
+fn workers_need_processors() {
+    let host = good_host();
+    let mut config = sample();
+    config.dataplane.workers = 5;
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["fewer than the 5 workers"],
+    );
+    config.dataplane.workers = 4;
+    config.dataplane.busy_poll = true;
+    complains(&host, Some(&config), "Warning", &["busy_poll"]);
+    config.dataplane.workers = 1;
+    config.dataplane.pin = Pin::Cpus(vec![7]);
+    complains(
+        &host,
+        Some(&config),
+        "Bad",
+        &["processor 7", "[0, 1, 2, 3]"],
+    );
+}
+
+#[test]
+fn a_stack_that_does_not_forward_is_mentioned_per_family_and_interface() {
+    let mut host = good_host();
+    host.settings = Settings {
+        ipv4_forwarding: Some(0),
+        ipv6_forwarding: Some(0),
+        rp_filter: Some(1),
+    };
+    host.interfaces[1].ipv4_forwarding = Some(0);
+    host.interfaces[1].ipv6_forwarding = Some(0);
+    let config = sample();
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["does not forward IPv4", "net.ipv4.ip_forward=1"],
+    );
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["does not forward IPv6", "net.ipv6.conf.all.forwarding=1"],
+    );
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["reverse path", "net.ipv4.conf.all.rp_filter=0"],
+    );
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["net.ipv4.conf.eth1.forwarding=1"],
+    );
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["net.ipv6.conf.eth1.forwarding=1"],
+    );
+    host.settings.ipv6_forwarding = None;
+    complains(&host, None, "Warning", &["no IPv6 in this kernel"]);
+}
+
+#[test]
+fn interfaces_of_the_configuration_must_exist_be_up_and_fit() {
+    let mut host = good_host();
+    host.interfaces.remove(1);
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["interface eth1", "does not exist", "eth0"],
+    );
+    let mut host = good_host();
+    host.interfaces[0].link.up = false;
+    host.interfaces[1].link.carrier = false;
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["eth0", "is down", "ip link set dev eth0 up"],
+    );
+    complains(&host, Some(&sample()), "Bad", &["eth1", "no carrier"]);
+    host.interfaces[1].link.mtu = 9000;
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["eth1", "MTU 9000", "ip link set dev eth1 mtu 3498"],
+    );
+    complains(&host, None, "Warning", &["eth1", "MTU 9000"]);
+    host.interfaces[1].link.mac = None;
+    complains(&host, Some(&sample()), "Bad", &["eth1", "not Ethernet"]);
+}
+
+#[test]
+fn the_underlay_must_carry_the_data_address() {
+    let mut host = good_host();
+    host.interfaces[0].link.addresses.clear();
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["no interface carries", "10.10.0.2"],
+    );
+    let mut config = sample();
+    config.dataplane.underlay = Some("eth0".into());
+    complains(
+        &host,
+        Some(&config),
+        "Bad",
+        &["eth0", "10.10.0.2 is not an address of this interface"],
+    );
+}
+
+#[test]
+fn foreign_xdp_programs_are_bad_and_those_of_a_running_gateway_only_noted() {
+    let mut host = good_host();
+    host.interfaces[1].link.xdp_program = Some(42);
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["program 42", "ip link set dev eth1 xdp off"],
+    );
+    let mut tunnel = link("sig", 9);
+    tunnel.alias = Some("SCION-IP gateway, process 7".into());
+    host.interfaces.push(interface(tunnel));
+    complains(
+        &host,
+        Some(&sample()),
+        "Warning",
+        &["program 42", "process 7"],
+    );
+    complains(
+        &host,
+        Some(&sample()),
+        "Warning",
+        &["tunnel device sig", "runs already"],
+    );
+    assert!(
+        !complaints(&host, Some(&sample()))
+            .iter()
+            .any(|line| line.starts_with("Bad"))
+    );
+}
+
+#[test]
+fn the_tunnels_name_must_be_free_and_its_mtu_fit() {
+    let mut host = good_host();
+    host.interfaces.push(interface(link("sig", 9)));
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["tunnel device sig", "not a gateway's", "ip link del sig"],
+    );
+    let mut config = sample();
+    config.tunnel.mtu = 9000;
+    complains(&good_host(), Some(&config), "Bad", &["MTU 9000", "3506"]);
+}
+
+#[test]
+fn queues_and_workers_are_compared() {
+    let mut host = good_host();
+    host.interfaces[0].link.rx_queues = 8;
+    complains(
+        &host,
+        Some(&sample()),
+        "Warning",
+        &[
+            "8 receive queues, but 1 worker",
+            "ethtool -L eth0 combined 1",
+        ],
+    );
+    let mut config = sample();
+    config.dataplane.workers = 3;
+    complains(
+        &good_host(),
+        Some(&config),
+        "Warning",
+        &["3 workers share 1 receive queue"],
+    );
+}
+
+#[test]
+fn a_veth_lan_names_what_veth_lacks() {
+    let mut host = good_host();
+    host.interfaces[1].link.driver = Some("veth".into());
+    host.interfaces[1].offloads = vec![Offload::GenericReceive];
+    let mut config = sample();
+    complains(&host, Some(&config), "Warning", &["checksum", "tx off"]);
+    config.dataplane.zero_copy = Wish::Require;
+    complains(&host, Some(&config), "Bad", &["no zero copy"]);
+    config.dataplane.mode = crate::control::config::XdpMode::Generic;
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["gro", "ethtool -K eth1 gro off"],
+    );
+}
+
+#[test]
+fn next_hops_need_a_route_out_of_the_underlay() {
+    let next_hop: IpAddr = "10.10.0.1".parse().unwrap();
+    let mut host = good_host();
+    host.routes = vec![(next_hop, Err(Reason::NoRoute))];
+    complains(
+        &host,
+        Some(&sample()),
+        "Bad",
+        &["next hop 10.10.0.1", "no route"],
+    );
+    let mut route = RouteLookup {
+        kind: RouteType::Unicast,
+        ifindex: Some(3),
+        gateway: None,
+        source: None,
+        mtu: None,
+    };
+    host.routes = vec![(next_hop, Ok(route.clone()))];
+    complains(&host, Some(&sample()), "Bad", &["interface number 3"]);
+    route.kind = RouteType::Local;
+    host.routes = vec![(next_hop, Ok(route))];
+    complains(&host, Some(&sample()), "Bad", &["an address of this host"]);
+}

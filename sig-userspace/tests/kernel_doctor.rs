@@ -1,0 +1,134 @@
+//! `sig doctor` on a real host: finds what is there and leaves everything as it was.
+#![cfg(feature = "xdp")]
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use serde_json::Value;
+use sig::control::config::SAMPLE;
+use support::netns::{Netns, root_or_skip, veth_with_queues};
+
+const SIG: &str = env!("CARGO_BIN_EXE_sig");
+
+/// The sample configuration in a file of this test.
+fn sample(label: &str) -> PathBuf {
+    let name = format!("sig-doctor-{}-{label}.toml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, SAMPLE).unwrap();
+    path
+}
+
+/// All that doctor could have changed.
+fn state(netns: &Netns) -> String {
+    ["link", "addr", "route", "-6 route", "neigh"]
+        .map(|what| netns.ip(what))
+        .concat()
+}
+
+/// The findings of a level as "area: text".
+fn of_level(output: &Output, level: &str) -> Vec<String> {
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ok"], output.status.success());
+    let findings = report["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .filter(|finding| finding["level"] == level)
+        .map(|finding| {
+            assert!(
+                level == "good" || finding["remedy"].is_string(),
+                "{finding}"
+            );
+            format!(
+                "{}: {}",
+                finding["area"].as_str().unwrap(),
+                finding["text"].as_str().unwrap()
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn doctor_judges_the_host_for_a_configuration_and_changes_nothing() {
+    if !root_or_skip() {
+        return;
+    }
+    let (gateway, other) = (Netns::new("doctor"), Netns::new("doctor"));
+    veth_with_queues((&gateway, "eth0"), (&other, "o0"), 2);
+    veth_with_queues((&gateway, "eth1"), (&other, "o1"), 1);
+    gateway.ip("addr add 10.10.0.2/24 dev eth0");
+    let config = sample("judge");
+    let doctor = || {
+        gateway.try_exec(&format!(
+            "{SIG} doctor --format json --config {}",
+            config.display()
+        ))
+    };
+
+    let before = state(&gateway);
+    let output = doctor();
+    assert_eq!(state(&gateway), before);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(of_level(&output, "bad"), Vec::<String>::new());
+    let good = of_level(&output, "good").join("\n");
+    for words in [
+        "AF_XDP can be used",
+        "BPF can be used",
+        "next hop 10.10.0.1: on the link",
+    ] {
+        assert!(good.contains(words), "{words} not in {good}");
+    }
+    let warnings = of_level(&output, "warning").join("\n");
+    assert!(
+        warnings.contains("2 receive queues, but 1 worker"),
+        "{warnings}"
+    );
+
+    other.ip("link set o1 down");
+    gateway.ip("link set eth0 mtu 9000");
+    let output = doctor();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let bad = of_level(&output, "bad").join("\n");
+    assert!(bad.contains("interface eth1: has no carrier"), "{bad}");
+    assert!(
+        bad.contains("interface eth0: MTU 9000 is too large"),
+        "{bad}"
+    );
+    std::fs::remove_file(config).unwrap();
+}
+
+#[test]
+fn doctor_without_configuration_describes_every_interface() {
+    if !root_or_skip() {
+        return;
+    }
+    let (left, right) = (Netns::new("plain"), Netns::new("plain"));
+    veth_with_queues((&left, "a0"), (&right, "b0"), 3);
+    let output = left.try_exec(&format!("{SIG} doctor"));
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("interface a0\n  ✓ veth, up, MTU 1500, 3 receive and 3 transmit queue(s)"),
+        "{text}"
+    );
+    assert!(text.contains("0 to mend"), "{text}");
+}
+
+#[test]
+fn doctor_with_an_invalid_configuration_ends_with_exit_code_2() {
+    let path = sample("invalid");
+    std::fs::write(&path, "nonsense = 1\n").unwrap();
+    let output = std::process::Command::new(SIG)
+        .arg("doctor")
+        .arg("--config")
+        .arg(&path)
+        .output()
+        .unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains(":1: nonsense"),
+        "{output:?}"
+    );
+}
