@@ -109,7 +109,9 @@ fn doctor_without_configuration_describes_every_interface() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.contains("interface a0\n  ✓ veth, up, MTU 1500, 3 receive and 3 transmit queue(s)"),
+        text.contains(
+            "interface a0\n  ✓ veth, up, MTU 1500, 3 receive and 3 transmit queue(s), native XDP"
+        ),
         "{text}"
     );
     assert!(text.contains("0 to mend"), "{text}");

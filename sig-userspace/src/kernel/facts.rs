@@ -8,6 +8,7 @@ use super::Error;
 use super::ethtool::{Ethtool, Offload};
 use super::link::{self, Link};
 use super::neighbours::{Reason, RouteLookup, lookup};
+use super::netdev::{XdpFeatures, xdp_features};
 use super::netlink::Netlink;
 use super::sysctl::{self, Family};
 
@@ -102,6 +103,8 @@ pub struct Settings {
 pub struct Interface {
     /// As the kernel describes it
     pub link: Link,
+    /// What XDP can do on it; `None` when the kernel does not tell
+    pub xdp: Option<XdpFeatures>,
     /// Offloads that are on
     pub offloads: Vec<Offload>,
     /// `net.ipv4.conf.NAME.forwarding`
@@ -166,6 +169,7 @@ fn setting(family: Family, interface: &str, key: &str) -> Option<i64> {
 
 fn interface(ethtool: &Ethtool, link: Link) -> Interface {
     Interface {
+        xdp: xdp_features(link.ifindex).ok().flatten(),
         offloads: Offload::ALL
             .into_iter()
             .filter(|offload| ethtool.offload(&link.name, *offload).unwrap_or(false))

@@ -10,6 +10,7 @@ pub mod facts;
 pub mod inner_pair;
 pub mod link;
 pub mod neighbours;
+pub mod netdev;
 pub mod netlink;
 pub mod netns;
 pub mod routes;

@@ -12,6 +12,7 @@ use crate::kernel::facts::{Facts, Interface};
 use crate::kernel::inner_pair::ALIAS;
 use crate::kernel::link::MAX_XDP_MTU;
 use crate::kernel::neighbours::{Reason, RouteLookup};
+use crate::kernel::netdev::XdpFeatures;
 
 pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interface) {
     let area = format!("interface {}", interface.link.name);
@@ -63,6 +64,13 @@ fn describe(interface: &Interface) -> String {
         link.rx_queues,
         link.tx_queues,
     );
+    if let Some(xdp) = interface.xdp {
+        text += match (xdp.native() && xdp.redirect(), xdp.zero_copy()) {
+            (true, true) => ", native XDP with zero copy",
+            (true, false) => ", native XDP",
+            (false, _) => ", generic XDP only",
+        };
+    }
     if !interface.offloads.is_empty() {
         let words: Vec<&str> = interface
             .offloads
@@ -267,12 +275,8 @@ fn used_interface(
             "it works, XDP spreads the flows; more queues (`ethtool -L`) make it faster",
         ));
     }
-    if config.dataplane.zero_copy == Wish::Require && link.driver.as_deref() == Some("veth") {
-        out.push(Finding::bad(
-            &area,
-            "veth has no zero copy",
-            "set `zero_copy = \"auto\"` in [dataplane], or use a network card",
-        ));
+    if let Some(xdp) = interface.xdp {
+        xdp_wishes(out, config, &area, xdp);
     }
     if config.dataplane.mode == XdpMode::Generic
         && interface.offloads.contains(&Offload::GenericReceive)
@@ -288,6 +292,32 @@ fn used_interface(
             &area,
             "a veth device hands over packets whose checksum the sender left to its device",
             "`ethtool -K DEVICE tx off` on the other end of the pair",
+        ));
+    }
+}
+
+/// What the configuration requires of the driver.
+fn xdp_wishes(out: &mut Vec<Finding>, config: &Config, area: &str, xdp: XdpFeatures) {
+    if config.dataplane.zero_copy == Wish::Require && !xdp.zero_copy() {
+        out.push(Finding::bad(
+            area,
+            "the driver has no zero copy",
+            "set `zero_copy = \"auto\"` in [dataplane], or use another network card",
+        ));
+    }
+    let native = xdp.native() && xdp.redirect();
+    if config.dataplane.mode == XdpMode::Native && !native {
+        out.push(Finding::bad(
+            area,
+            "the driver has no native XDP",
+            "set `mode = \"auto\"` in [dataplane], or use another network card",
+        ));
+    }
+    if config.dataplane.mode == XdpMode::Auto && !native {
+        out.push(Finding::warning(
+            area,
+            "the driver has no native XDP: the slower generic mode will be used",
+            "nothing must be done; another network card is faster",
         ));
     }
 }

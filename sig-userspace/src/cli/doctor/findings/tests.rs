@@ -10,6 +10,7 @@ use crate::kernel::ethtool::Offload;
 use crate::kernel::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings};
 use crate::kernel::link::Link;
 use crate::kernel::neighbours::{Reason, RouteLookup};
+use crate::kernel::netdev::XdpFeatures;
 
 fn link(name: &str, ifindex: u32) -> Link {
     Link {
@@ -39,6 +40,7 @@ fn link(name: &str, ifindex: u32) -> Link {
 fn interface(link: Link) -> Interface {
     Interface {
         link,
+        xdp: Some(XdpFeatures::from_bits(0x2b)),
         offloads: Vec::new(),
         ipv4_forwarding: Some(1),
         ipv6_forwarding: Some(1),
@@ -403,6 +405,7 @@ fn a_veth_lan_names_what_veth_lacks() {
     let mut host = good_host();
     host.interfaces[1].link.driver = Some("veth".into());
     host.interfaces[1].offloads = vec![Offload::GenericReceive];
+    host.interfaces[1].xdp = Some(XdpFeatures::from_bits(0x23));
     let mut config = sample();
     complains(&host, Some(&config), "Warning", &["checksum", "tx off"]);
     config.dataplane.zero_copy = Wish::Require;
@@ -414,6 +417,18 @@ fn a_veth_lan_names_what_veth_lacks() {
         "Warning",
         &["gro", "ethtool -K eth1 gro off"],
     );
+}
+
+#[test]
+fn a_driver_without_native_xdp_is_bad_only_where_it_is_required() {
+    let mut host = good_host();
+    host.interfaces[0].xdp = Some(XdpFeatures::from_bits(0));
+    let mut config = sample();
+    complains(&host, Some(&config), "Warning", &["eth0", "generic mode"]);
+    config.dataplane.mode = crate::control::config::XdpMode::Native;
+    complains(&host, Some(&config), "Bad", &["eth0", "no native XDP"]);
+    host.interfaces[0].xdp = None;
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
 }
 
 #[test]
