@@ -1,6 +1,6 @@
 //! Every input that a fuzz target has found worth keeping runs through it again.
 //!
-//! The targets and how to run them: `fuzz/`.
+//! The targets and how to run them: `fuzz/Cargo.toml`.
 
 use std::fs;
 use std::path::Path;
