@@ -19,6 +19,9 @@ use crate::{
 /// Longest inner packet that fits a chunk behind its headroom and an Ethernet header.
 pub const MAX_PACKET: usize = CHUNK_SIZE - HEADROOM - inner::ETHERNET_LEN;
 
+/// Packets that one frame can set free, with all that were held for it: enough not to allocate later.
+const MAX_RELEASED: usize = 64 * CHUNK_SIZE / 20;
+
 /// A packet found in a frame, in order of delivery.
 enum Found {
     /// Still in the frame: this part of its payload.
@@ -34,6 +37,8 @@ pub(super) struct Decap {
     counted: [u64; DropReason::COUNT],
     police: Police,
     found: Vec<Found>,
+    /// Packets that a timer released, with the remote they came from.
+    released: Vec<(u16, Frame, bool)>,
     verify_checksums: bool,
 }
 
@@ -49,7 +54,8 @@ impl Decap {
             reassembler: Reassembler::new(limits, rand::random())?,
             counted: [0; DropReason::COUNT],
             police: Police::default(),
-            found: Vec::with_capacity(1024),
+            found: Vec::with_capacity(MAX_RELEASED),
+            released: Vec::with_capacity(MAX_RELEASED),
             verify_checksums,
         })
     }
@@ -151,7 +157,7 @@ impl Decap {
 
     /// Delivers what timers release: packets held back for a frame that did not come in time.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) {
-        let mut released: Vec<(u16, Frame, bool)> = Vec::new();
+        let mut released = std::mem::take(&mut self.released);
         let (area, free, counters) = (context.area, &mut *context.free, context.counters);
         self.reassembler
             .poll(context.now, |key, piece, congestion| {
@@ -163,7 +169,7 @@ impl Decap {
                 }
             });
         self.count_discards(context);
-        for (id, packet, congestion) in released {
+        for (id, packet, congestion) in released.drain(..) {
             match context
                 .tables
                 .remotes
@@ -174,6 +180,7 @@ impl Decap {
                 None => context.discard(packet, DropReason::UnknownRemote),
             }
         }
+        self.released = released;
     }
 
     /// The parsed frame and the number of the remote that it came from.

@@ -38,6 +38,18 @@ pub struct Input {
     pub underlay: Vec<Frame>,
 }
 
+impl Input {
+    /// Room for so many frames of each side.
+    pub fn with_capacity(frames: usize) -> Self {
+        let [lan, kernel, underlay] = [(); 3].map(|()| Vec::with_capacity(frames));
+        Input {
+            lan,
+            kernel,
+            underlay,
+        }
+    }
+}
+
 /// Ethernet frames to be transmitted, by the side they go to.
 #[derive(Default)]
 pub struct Output {
@@ -45,6 +57,14 @@ pub struct Output {
     pub underlay: Vec<Frame>,
     /// Inner packets, to the tunnel device.
     pub kernel: Vec<Frame>,
+}
+
+impl Output {
+    /// Room for so many frames of each side.
+    pub fn with_capacity(frames: usize) -> Self {
+        let [underlay, kernel] = [(); 2].map(|()| Vec::with_capacity(frames));
+        Output { underlay, kernel }
+    }
 }
 
 /// One worker's state: its streams, its reassembly memory, its free chunks.

@@ -112,8 +112,8 @@ impl Engine {
             let mut thread = WorkerThread {
                 worker,
                 ports,
-                input: Input::default(),
-                output: Output::default(),
+                input: Input::with_capacity(BATCH * 8),
+                output: Output::with_capacity(4096),
                 tables: arc_swap::Cache::new(tables.clone()),
                 idle: Idle::new(config.busy_poll),
                 start: Instant::now(),
