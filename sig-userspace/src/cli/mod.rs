@@ -3,6 +3,7 @@
 mod config;
 mod dissect;
 mod doctor;
+mod relay;
 mod run;
 mod status;
 mod table;
@@ -35,6 +36,8 @@ enum Command {
     Dissect(dissect::Args),
     Doctor(doctor::Args),
     Version(version::Args),
+    #[command(hide = true)]
+    Relay(relay::Args),
 }
 
 /// Why a command did not succeed; shown on the standard error output.
@@ -45,6 +48,12 @@ enum Failure {
     Failed(String),
     /// Nobody reads the output any more, as with `| head`: no failure.
     OutputClosed,
+}
+
+impl From<crate::kernel::Error> for Failure {
+    fn from(error: crate::kernel::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
 }
 
 impl From<io::Error> for Failure {
@@ -79,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
+        Command::Relay(args) => relay::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.
     let flushed = out.flush().map_err(Failure::from);

@@ -1,0 +1,265 @@
+//! One of the two ASes: a client, a gateway and a router.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Family, Netns, Options, Process, Status, Underlay};
+
+/// The gateway's data port.
+const DATA_PORT: u16 = 30056;
+/// The routers' port towards gateways.
+const INSIDE_PORT: u16 = 30042;
+/// The routers' port towards each other.
+const OUTSIDE_PORT: u16 = 50000;
+
+/// How long a gateway may take until traffic flows.
+const READY: Duration = Duration::from_secs(15);
+/// How long a gateway may take to end after SIGTERM.
+const STOP: Duration = Duration::from_secs(10);
+
+/// An AS with its hosts.
+#[derive(Debug)]
+pub struct Site {
+    /// The IP host behind the gateway: interface `lan`.
+    pub client: Netns,
+    /// The gateway's host: interfaces `lan` and `underlay`.
+    pub gateway: Netns,
+    /// The router's host: interfaces `inside` and `outside`.
+    pub router: Netns,
+    /// 0 for AS A, 1 for AS B.
+    number: u8,
+    underlay: Underlay,
+    binary: PathBuf,
+    folder: PathBuf,
+    starts: u32,
+    process: Option<Process>,
+}
+
+impl Site {
+    /// Makes the three namespaces, without links.
+    pub(super) fn new(
+        number: u8,
+        underlay: Underlay,
+        binary: &Path,
+        folder: &Path,
+    ) -> Result<Self> {
+        let letter = letter(number);
+        let netns = |role| Netns::new(&format!("{role}-{letter}"));
+        Ok(Self {
+            client: netns("client")?,
+            gateway: netns("gateway")?,
+            router: netns("router")?,
+            number,
+            underlay,
+            binary: binary.to_owned(),
+            folder: folder.to_owned(),
+            starts: 0,
+            process: None,
+        })
+    }
+
+    /// Address of the client.
+    pub fn client_ip(&self, family: Family) -> IpAddr {
+        self.lan_ip(family, 2)
+    }
+
+    /// Address of the gateway in the LAN.
+    pub fn gateway_ip(&self, family: Family) -> IpAddr {
+        self.lan_ip(family, 1)
+    }
+
+    /// A host address of the LAN.
+    fn lan_ip(&self, family: Family, host: u8) -> IpAddr {
+        let net = 10 + self.number;
+        match family {
+            Family::V4 => Ipv4Addr::new(192, 168, net, host).into(),
+            // Written in decimal, as the IPv4 network is.
+            Family::V6 => {
+                Ipv6Addr::new(0xfd00, hex_of_decimal(net), 0, 0, 0, 0, 0, host.into()).into()
+            }
+        }
+    }
+
+    /// Prefix of the LAN, such as `192.168.10.0/24`.
+    pub fn prefix(&self, family: Family) -> String {
+        match family {
+            Family::V4 => format!("{}/24", self.lan_ip(family, 0)),
+            Family::V6 => format!("{}/64", self.lan_ip(family, 0)),
+        }
+    }
+
+    /// The AS's number, as text.
+    pub fn isd_as(&self) -> &'static str {
+        ["1-ff00:0:110", "1-ff00:0:111"][usize::from(self.number)]
+    }
+
+    /// Where the gateway gets SIG frames.
+    pub fn data_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.underlay.ip(10 + self.number, 2), DATA_PORT)
+    }
+
+    /// Where the router gets packets of the gateway.
+    pub fn router_inside(&self) -> SocketAddr {
+        SocketAddr::new(self.underlay.ip(10 + self.number, 1), INSIDE_PORT)
+    }
+
+    /// Where the router gets packets of the other router.
+    pub(super) fn router_outside(&self) -> SocketAddr {
+        SocketAddr::new(self.underlay.ip(99, 1 + self.number), OUTSIDE_PORT)
+    }
+
+    /// The gateway's configuration.
+    pub fn config_file(&self) -> PathBuf {
+        self.folder
+            .join(format!("gateway-{}.toml", letter(self.number)))
+    }
+
+    /// Writes the gateway's configuration; `remote` is the other site.
+    pub(super) fn write_config(&self, remote: &Self, options: &Options) -> Result<()> {
+        // A path of one segment with one hop in each AS. The relays do not look at it.
+        let path = [
+            "0100123466000000 003f00000001010203040506 003f000200000708090a0b0c",
+            "0000123466000000 003f000200000708090a0b0c 003f00000001010203040506",
+        ][usize::from(self.number)];
+        let text = format!(
+            "[gateway]\nid = \"gateway-{letter}\"\nisd_as = \"{isd_as}\"\ndata_addr = \"{data}\"\n\
+             prefixes = [\"{v4}\", \"{v6}\"]\nstatus_socket = \"{socket}\"\n\n\
+             [tunnel]\nname = \"sig\"\nmtu = {tunnel_mtu}\nsrc_ipv4 = \"{own_v4}\"\nsrc_ipv6 = \"{own_v6}\"\n\n\
+             [dataplane]\nunderlay = \"underlay\"\nlan = [\"lan\"]\n{dataplane}\n\n\
+             [[remote]]\nisd_as = \"{remote_isd_as}\"\ngateway = \"{remote_data}\"\n\
+             prefixes = [\"{remote_v4}\", \"{remote_v6}\"]\n\n\
+             [[remote.path]]\nraw = \"00002000 {path}\"\nnext_hop = \"{next_hop}\"\nmtu = {path_mtu}\n",
+            letter = letter(self.number),
+            isd_as = self.isd_as(),
+            data = self.data_addr(),
+            v4 = self.prefix(Family::V4),
+            v6 = self.prefix(Family::V6),
+            socket = self
+                .folder
+                .join(format!("gateway-{}.sock", letter(self.number)))
+                .display(),
+            tunnel_mtu = options.tunnel_mtu,
+            own_v4 = self.gateway_ip(Family::V4),
+            own_v6 = self.gateway_ip(Family::V6),
+            dataplane = options.dataplane,
+            remote_isd_as = remote.isd_as(),
+            remote_data = remote.data_addr(),
+            remote_v4 = remote.prefix(Family::V4),
+            remote_v6 = remote.prefix(Family::V6),
+            next_hop = self.router_inside(),
+            path_mtu = options.path_mtu,
+        );
+        let file = self.config_file();
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Starts the gateway and waits until it is ready.
+    ///
+    /// # Errors
+    /// As [`Self::spawn_gateway`] and [`Self::wait_ready`].
+    pub fn start_gateway(&mut self) -> Result<()> {
+        self.spawn_gateway()?;
+        self.wait_ready()
+    }
+
+    /// Starts the gateway's process.
+    ///
+    /// # Errors
+    /// It runs already, or does not start.
+    pub fn spawn_gateway(&mut self) -> Result<()> {
+        if self.process.is_some() {
+            bail!("the gateway of {} runs already", self.isd_as());
+        }
+        self.starts += 1;
+        let log = format!("gateway-{}-{}.log", letter(self.number), self.starts);
+        let mut command = self.gateway.command(&self.binary);
+        command.args(["run", "--config"]).arg(self.config_file());
+        self.process = Some(Process::spawn(command, &self.folder.join(log))?);
+        Ok(())
+    }
+
+    /// Waits until the gateway says that traffic flows.
+    ///
+    /// # Errors
+    /// It ended, or does not say so in time; the message holds its log.
+    pub fn wait_ready(&mut self) -> Result<()> {
+        self.process()?.wait_for("ready", READY).map(drop)
+    }
+
+    /// The gateway's process.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn process(&mut self) -> Result<&mut Process> {
+        let isd_as = self.isd_as();
+        self.process
+            .as_mut()
+            .with_context(|| format!("the gateway of {isd_as} does not run"))
+    }
+
+    /// Kills the gateway with SIGKILL and waits for its end.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn kill_gateway(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("the gateway does not run")?;
+        process.signal(libc::SIGKILL);
+        process.wait(STOP).map(drop)
+    }
+
+    /// Ends the gateway with SIGTERM.
+    ///
+    /// # Errors
+    /// It does not end, or not with success; the message holds its log.
+    pub fn stop_gateway(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("the gateway does not run")?;
+        process.signal(libc::SIGTERM);
+        let status = process.wait(STOP)?;
+        if !status.success() {
+            bail!("the gateway ended with {status}:\n{}", process.log());
+        }
+        Ok(())
+    }
+
+    /// Asks the gateway for its status.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn status(&self) -> Result<Status> {
+        let output = Command::new(&self.binary)
+            .args(["status", "--format", "json", "--config"])
+            .arg(self.config_file())
+            .output()?;
+        if !output.status.success() {
+            bail!(
+                "`sig status`: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        serde_json::from_slice(&output.stdout).context("the document of `sig status`")
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // Before its namespaces, which go with the fields.
+        self.process = None;
+    }
+}
+
+/// `a` or `b`.
+fn letter(number: u8) -> char {
+    char::from(b'a' + number)
+}
+
+/// The number that is written in hexadecimal as `n` is in decimal.
+pub(super) fn hex_of_decimal(n: u8) -> u16 {
+    u16::from(n / 10) << 4 | u16::from(n % 10)
+}
