@@ -102,13 +102,18 @@ impl Process {
         self.ended.context("it has ended")
     }
 
-    /// Waits until its log has a line with `text`.
+    /// Waits until its log has the word `word`.
     ///
     /// # Errors
     /// It ends before, or `timeout` passes; the message holds the log.
-    pub fn wait_for(&mut self, text: &str, timeout: Duration) -> Result<Duration> {
-        let waited = wait_until(text, timeout, || {
-            if self.log().lines().any(|line| line.contains(text)) {
+    pub fn wait_for(&mut self, word: &str, timeout: Duration) -> Result<Duration> {
+        let waited = wait_until(word, timeout, || {
+            // Whole words: "already" does not mean that it is.
+            if self
+                .log()
+                .split(|c: char| !c.is_alphanumeric())
+                .any(|found| found == word)
+            {
                 return Ok(true);
             }
             match self.ended()? {
