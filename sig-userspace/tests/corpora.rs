@@ -9,6 +9,8 @@ use std::path::Path;
 mod frame_decode;
 #[path = "../fuzz/bodies/reassembly.rs"]
 mod reassembly;
+#[path = "../fuzz/bodies/scion_header.rs"]
+mod scion_header;
 
 fn replay(target: &str, run: impl Fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -35,4 +37,9 @@ fn the_corpus_of_frame_decode_replays() {
 #[test]
 fn the_corpus_of_reassembly_replays() {
     replay("reassembly", reassembly::run);
+}
+
+#[test]
+fn the_corpus_of_scion_header_replays() {
+    replay("scion_header", scion_header::run);
 }
