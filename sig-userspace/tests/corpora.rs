@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../fuzz/bodies/configuration.rs"]
+mod configuration;
 #[path = "../fuzz/bodies/frame_decode.rs"]
 mod frame_decode;
 #[path = "../fuzz/bodies/reassembly.rs"]
@@ -27,6 +29,11 @@ fn replay(target: &str, run: impl Fn(&[u8])) {
         println!("{}", file.display());
         run(&fs::read(&file).expect("a corpus file"));
     }
+}
+
+#[test]
+fn the_corpus_of_configuration_replays() {
+    replay("configuration", configuration::run);
 }
 
 #[test]

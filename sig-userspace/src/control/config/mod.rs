@@ -63,7 +63,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
         let at = error.span().map_or(0, |span| span.start);
-        let message = error.message().trim_end();
+        let message = read::printable(error.message());
         report.error(at, "", format!("not TOML: {message}"));
     }
     // What the parser made up to go on would only add noise.

@@ -1,53 +1,46 @@
 //! Checks the bytes of a configured SCION path.
 
-/// What a forwarding path of path type SCION (1) must look like before its first hop: CurrINF and
-/// CurrHF 0, segment lengths without a hole, as long as they say.
-///
-/// Layout: PathMeta (4 bytes: CurrINF 2 bits, CurrHF 6, reserved 6, three segment lengths of 6
-/// bits), an info field of 8 bytes per segment, a hop field of 12 bytes per hop; SCION header
-/// specification, path type SCION.
+use sig_common::wire::scion::path::{MAX_HOPS, META_LEN, Meta, ScionPath};
+
+/// Checks a path of type SCION before its first hop: what receivers check, CurrINF and CurrHF 0,
+/// and says in words what is wrong (source: SCION header specification, path type SCION).
 pub(super) fn check(raw: &[u8]) -> Result<(), String> {
-    let Some(meta) = raw.first_chunk::<4>() else {
+    let Some(meta) = raw.first_chunk::<META_LEN>() else {
         return Err(format!(
             "{} bytes are too short for a SCION path, which starts with 4 bytes of PathMeta; \
              take the raw path from the daemon or \"scion showpaths\"",
             raw.len()
         ));
     };
-    let meta = u32::from_be_bytes(*meta);
-    let (current_info, current_hop) = (meta >> 30, (meta >> 24) & 0x3f);
-    if (current_info, current_hop) != (0, 0) {
+    let meta = Meta::decode(*meta);
+    if (meta.current_info, meta.current_hop) != (0, 0) {
         return Err(format!(
-            "CurrINF is {current_info} and CurrHF is {current_hop}, but a path at its sender has \
-             0 and 0; take the path as the daemon gives it, not from a packet under way"
+            "CurrINF is {} and CurrHF is {}, but a path at its sender has 0 and 0; take the path \
+             as the daemon gives it, not from a packet under way",
+            meta.current_info, meta.current_hop
         ));
     }
-    let segments = [(meta >> 12) & 0x3f, (meta >> 6) & 0x3f, meta & 0x3f];
-    let info_fields = segments
-        .iter()
-        .rposition(|len| *len > 0)
-        .map_or(0, |i| i + 1);
-    if info_fields == 0 {
+    let (segments, hops) = (meta.infos(), meta.hops());
+    if segments == 0 {
         return Err(
             "the path has no segment; for a remote in the own AS write raw = \"\"".to_owned(),
         );
     }
-    if let Some(hole) = segments[..info_fields].iter().position(|len| *len == 0) {
+    if let Some(hole) = meta.segments[..segments].iter().position(|len| *len == 0) {
         return Err(format!(
             "segment {hole} has no hop fields but a later segment has; the bytes are damaged"
         ));
     }
-    let hop_fields: u32 = segments.iter().sum();
-    if hop_fields > 64 {
+    if hops > MAX_HOPS {
         return Err(format!(
-            "{hop_fields} hop fields are more than 64; the bytes are damaged"
+            "{hops} hop fields are more than {MAX_HOPS}; the bytes are damaged"
         ));
     }
-    let expected = 4 + 8 * info_fields + 12 * hop_fields as usize;
-    if raw.len() != expected {
+    let expected = meta.path_len().unwrap_or_default();
+    if ScionPath::new_checked(raw).is_err() {
         return Err(format!(
-            "{} bytes found, but {info_fields} segments with {hop_fields} hop fields take \
-             {expected}; the path is cut off or has something appended",
+            "{} bytes found, but {segments} segments with {hops} hop fields take {expected}; \
+             the path is cut off or has something appended",
             raw.len()
         ));
     }

@@ -364,15 +364,17 @@ impl<'a> Item<'a> {
 
 /// `text`, shortened and without control characters, for quoting in a message.
 pub(super) fn excerpt(text: &str) -> String {
-    let mut short: String = text
-        .chars()
-        .take(EXCERPT)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let short: String = text.chars().take(EXCERPT).collect();
+    let mut short = printable(&short);
     if text.chars().nth(EXCERPT).is_some() {
         short.push('…');
     }
     short
+}
+
+/// `text` without control characters.
+pub(super) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 fn join(path: &str, key: &str) -> String {

@@ -72,3 +72,50 @@ fn the_sample_names_every_key() {
         }
     }
 }
+
+/// The file of the documentation that describes every key.
+fn reference() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_documentation_has_every_key_and_no_other() {
+    let text = reference();
+    let mut known: Vec<&str> = Vec::new();
+    for (section, keys) in keys::SECTIONS {
+        let header = match section.strip_suffix("[]") {
+            Some(name) => format!("`[[{}]]`", name.replace("[]", "")),
+            None => format!("`[{section}]`"),
+        };
+        // `log` has nothing of its own.
+        assert!(
+            text.contains(&header) || ["", "log"].contains(section),
+            "{header}"
+        );
+        known.extend(*keys);
+        for key in *keys {
+            assert!(
+                section.is_empty()
+                    || text.contains(&format!("`{key}`"))
+                    || *key == "console"
+                    || *key == "limits",
+                "{section}.{key}"
+            );
+        }
+    }
+    let rows = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    for key in rows.filter(|key| !key.starts_with('[')) {
+        assert!(known.contains(&key), "{key} is no key");
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_is_right() {
+    let text = reference();
+    let example = text.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    assert_eq!(warnings(example), Vec::<String>::new());
+}
