@@ -72,6 +72,8 @@ const TCX_KERNEL: (u32, u32) = (6, 6);
 const FORCE_FORWARDING_KERNEL: (u32, u32) = (6, 17);
 
 const CHUNK: u64 = 4096;
+/// Packet buffers that a worker holds outside of the rings.
+const CHUNKS_IN_HAND: u64 = 1024;
 /// A packet being put together (9 KiB, the largest path MTU).
 const REASSEMBLY_SLOT: u64 = 9216;
 const HUGE_PAGE: u64 = 2 << 20;
@@ -181,7 +183,7 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
             )
         });
     }
-    let needed = packet_memory(config);
+    let needed = packet_memory(facts, config);
     out.push(match privileges.memlock {
         _ if privileges.has(CAP_IPC_LOCK) => Finding::good(AREA, "CAP_IPC_LOCK: any amount of memory may be locked"),
         None => Finding::good(AREA, "any amount of memory may be locked"),
@@ -200,23 +202,37 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     });
 }
 
-/// Memory of the packet buffers in bytes: as configured, else what the rings of all ports can hold.
-fn packet_memory(config: Option<&Config>) -> u64 {
-    let (workers, ports, ring, chunks) = match config {
-        // One underlay, one LAN interface and the inner port with the default ring size.
-        None => (1, 3, 2048, None),
-        Some(config) => {
-            let dataplane = &config.dataplane;
-            (
-                u64::from(dataplane.workers),
-                dataplane.lan.len() as u64 + 2,
-                dataplane.ring_size,
-                dataplane.chunks,
-            )
+/// Memory of the packet buffers in bytes: as configured, else enough to fill every ring.
+fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
+    // Without a configuration: one worker, one underlay and one LAN interface, default rings.
+    let (workers, ring, chunks) = config.map_or((1, 2048, None), |config| {
+        let dataplane = &config.dataplane;
+        (
+            u64::from(dataplane.workers),
+            u64::from(dataplane.ring_size),
+            dataplane.chunks,
+        )
+    });
+    if let Some(chunks) = chunks {
+        return u64::from(chunks) * CHUNK;
+    }
+    // The underlay first, then the LAN interfaces, by their receive queues; the inner port has one per worker.
+    let mut ports = config.map_or(vec![1, 1], |config| interfaces::queues(facts, config));
+    ports.push(workers);
+    // Where few queues feed several workers, each of them has a socket on every queue.
+    let sockets = |port: usize, queues: u64| {
+        if port == 0 || queues < workers {
+            queues * workers
+        } else {
+            queues
         }
     };
-    // A buffer waits in a fill ring or is on its way through a transmit ring.
-    chunks.map_or(workers * ports * u64::from(ring) * 2, u64::from) * CHUNK
+    // A fill ring per queue, a receive and a transmit ring per socket.
+    let rings = ports
+        .iter()
+        .enumerate()
+        .map(|(port, queues)| queues + 2 * sockets(port, *queues));
+    (rings.sum::<u64>() * ring + workers * CHUNKS_IN_HAND) * CHUNK
 }
 
 /// Memory of the reassembly in bytes.
@@ -231,7 +247,7 @@ fn reassembly_memory(config: Option<&Config>) -> u64 {
 
 fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     const AREA: &str = "memory";
-    let packets = packet_memory(config);
+    let packets = packet_memory(facts, config);
     let needed = packets + reassembly_memory(config);
     let available = facts.memory.available;
     let text = format!(

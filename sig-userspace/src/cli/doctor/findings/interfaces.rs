@@ -144,13 +144,7 @@ pub(super) fn tunnel(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
 
 pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
     let data_ip = config.gateway.data_addr.ip();
-    let carries = |interface: &&Interface| {
-        interface
-            .link
-            .addresses
-            .iter()
-            .any(|net| net.addr() == data_ip)
-    };
+    let carries = |interface: &&Interface| carries(interface, data_ip);
     let underlay = match &config.dataplane.underlay {
         Some(name) => {
             let found = by_name(out, facts, name);
@@ -193,6 +187,34 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             out.push(next_hop_route(*next_hop, route, underlay));
         }
     }
+}
+
+/// Receive queues of the underlay interface, then of the LAN interfaces; 1 for those that are missing.
+pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
+    let data_ip = config.gateway.data_addr.ip();
+    let named = |name: &str| {
+        facts
+            .interfaces
+            .iter()
+            .find(|found| found.link.name == name)
+    };
+    let underlay = match &config.dataplane.underlay {
+        Some(name) => named(name),
+        None => facts
+            .interfaces
+            .iter()
+            .find(|interface| carries(interface, data_ip)),
+    };
+    let lan = config.dataplane.lan.iter().map(|name| named(name));
+    let queues = |interface: &Interface| u64::from(interface.link.rx_queues);
+    std::iter::once(underlay)
+        .chain(lan)
+        .map(|found| found.map_or(1, queues))
+        .collect()
+}
+
+fn carries(interface: &Interface, ip: IpAddr) -> bool {
+    interface.link.addresses.iter().any(|net| net.addr() == ip)
 }
 
 fn by_name<'a>(out: &mut Vec<Finding>, facts: &'a Facts, name: &str) -> Option<&'a Interface> {
@@ -259,13 +281,7 @@ fn used_interface(
         out.push(xdp_attached(&area, facts, name, id));
     }
     let workers = u32::from(config.dataplane.workers);
-    if link.rx_queues > workers {
-        out.push(Finding::warning(
-            &area,
-            format!("{} receive queues, but {workers} worker(s): packets on the others take the slow way", link.rx_queues),
-            format!("`ethtool -L {name} combined {workers}`, or `workers = {}` in [dataplane]", link.rx_queues),
-        ));
-    } else if link.rx_queues < workers {
+    if link.rx_queues < workers {
         out.push(Finding::warning(
             &area,
             format!(
