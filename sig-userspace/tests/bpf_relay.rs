@@ -3,16 +3,19 @@
 
 mod support;
 
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
 use sig::kernel::bpf::{Relay, XdpMode};
 use sig_common::maps::{Ip, RelayKey, RelayValue};
 use support::bpf::{LO, XDP_PASS, XDP_REDIRECT};
-use support::netns::{Netns, root_or_skip};
+use support::netns::{Netns, root_or_skip, veth};
 use support::packets::Underlay;
 
 const PORT: u16 = 30042;
 
 fn ip(text: &str) -> Ip {
-    Ip::from(text.parse::<std::net::IpAddr>().unwrap())
+    Ip::from(text.parse::<IpAddr>().unwrap())
 }
 
 /// A relay on `lo` of a namespace of its own: `from` becomes the source, `to` the destination of what was sent to `key`.
@@ -156,4 +159,119 @@ fn other_packets_are_left_to_the_kernel() {
             assert_eq!(outcome.frame, frame, "{that}");
         }
     });
+}
+
+/// MAC address and interface index of a device.
+fn device(netns: &Netns, name: &str) -> ([u8; 6], u32) {
+    let line = netns.ip(&format!("-oneline link show {name}"));
+    let index = line.split(':').next().unwrap().parse().unwrap();
+    let mac = line.split("link/ether ").nth(1).unwrap();
+    let bytes: Vec<u8> = mac[..17]
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+        .collect();
+    (bytes.try_into().unwrap(), index)
+}
+
+#[test]
+fn two_hosts_talk_through_the_relay_without_seeing_each_other() {
+    if !root_or_skip() {
+        return;
+    }
+    let (west, middle, east) = (Netns::new("west"), Netns::new("mid"), Netns::new("east"));
+    veth((&west, "eth"), (&middle, "west"));
+    veth((&middle, "east"), (&east, "eth"));
+    for (netns, name, v4, v6) in [
+        (&west, "eth", "10.0.0.1/24", "fd00::1/64"),
+        (&middle, "west", "10.0.0.254/24", "fd00::254/64"),
+        (&middle, "east", "10.0.1.254/24", "fd01::254/64"),
+        (&east, "eth", "10.0.1.1/24", "fd01::1/64"),
+    ] {
+        netns.ip(&format!("addr add {v4} dev {name}"));
+        netns.ip(&format!("addr add {v6} dev {name} nodad"));
+    }
+    // A veth device takes redirected frames only through NAPI, which GRO brings.
+    west.exec("ethtool -K eth gro on");
+    east.exec("ethtool -K eth gro on");
+
+    let ((west_mac, _), (east_mac, _)) = (device(&west, "eth"), device(&east, "eth"));
+    let (to_west, to_east) = (device(&middle, "west"), device(&middle, "east"));
+    let mut relay = Relay::load().unwrap();
+    let _attachments = middle.run(|| {
+        [to_west.1, to_east.1].map(|ifindex| relay.attach(ifindex, Some(XdpMode::Native)).unwrap())
+    });
+    let mut set =
+        |from: ([u8; 6], u32), key: &str, out: ([u8; 6], u32), src: &str, dst: &str, mac| {
+            let [key, src, dst] = [key, src, dst].map(|text| text.parse::<SocketAddr>().unwrap());
+            relay
+                .set(
+                    RelayKey {
+                        ifindex: from.1,
+                        port: key.port(),
+                        reserved: 0,
+                        dst: key.ip().into(),
+                    },
+                    RelayValue {
+                        src: src.ip().into(),
+                        dst: dst.ip().into(),
+                        src_port: src.port(),
+                        dst_port: dst.port(),
+                        ifindex: out.1,
+                        src_mac: out.0,
+                        dst_mac: mac,
+                        reserved: 0,
+                    },
+                )
+                .unwrap();
+        };
+    for (west_host, west_router, east_router, east_host) in [
+        (
+            "10.0.0.1:30056",
+            "10.0.0.254:30042",
+            "10.0.1.254:30042",
+            "10.0.1.1:30056",
+        ),
+        (
+            "[fd00::1]:30056",
+            "[fd00::254]:30042",
+            "[fd01::254]:30042",
+            "[fd01::1]:30056",
+        ),
+    ] {
+        set(
+            to_west,
+            west_router,
+            to_east,
+            east_router,
+            east_host,
+            east_mac,
+        );
+        set(
+            to_east,
+            east_router,
+            to_west,
+            west_router,
+            west_host,
+            west_mac,
+        );
+
+        let bind = |netns: &Netns, address: &str| {
+            let socket = netns.run(|| UdpSocket::bind(address)).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
+            socket
+        };
+        let (at_west, at_east) = (bind(&west, west_host), bind(&east, east_host));
+        let mut buffer = [0; 2000];
+        for len in [1, 100, 1400] {
+            at_west.send_to(&vec![7; len], west_router).unwrap();
+            let (received, sender) = at_east.recv_from(&mut buffer).unwrap();
+            assert_eq!((received, sender), (len, east_router.parse().unwrap()));
+            at_east.send_to(&vec![9; len], east_router).unwrap();
+            let (received, sender) = at_west.recv_from(&mut buffer).unwrap();
+            assert_eq!((received, sender), (len, west_router.parse().unwrap()));
+        }
+    }
+    assert_eq!(relay.forwarded().unwrap(), 12);
 }

@@ -76,19 +76,20 @@ pub(super) fn provide() -> Result<()> {
              --no-install-recommends {list}` and run `cargo xtask setup` again"
         );
     }
-    step(LABEL, &format!("installing {list}"));
+    step(LABEL, &format!("installing {list} (a minute or two)"));
     update_lists()?;
-    shell::run(
+    shell::capture(
         apt_get()
             .args(["install", "--yes", "--quiet", "--no-install-recommends"])
-            .args(["-o", "Dpkg::Use-Pty=0"])
             .args(&missing),
-    )
+    )?;
+    step(LABEL, "installed");
+    Ok(())
 }
 
 /// Fetches the package lists.
 pub(super) fn update_lists() -> Result<()> {
-    shell::run(apt_get().args(["update", "--quiet", "--quiet"]))
+    shell::capture(apt_get().args(["update", "--quiet"])).map(drop)
 }
 
 /// `apt-get` that asks no questions.
