@@ -13,6 +13,9 @@ use super::{DEFAULT_DATA_PORT, values};
 const DEFAULT_CTRL_PORT: u16 = 30256;
 const DEFAULT_PROBE_PORT: u16 = 30856;
 
+/// Largest MTU of the tunnel device, a veth pair: a packet must fit one buffer of the data plane.
+const MAX_TUNNEL_MTU: u16 = 3506;
+
 /// Longest path of a Unix socket (`sun_path` without its terminator).
 const LONGEST_SOCKET_PATH: usize = 107;
 
@@ -211,7 +214,9 @@ pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
     let name = or(&section, "name", "sig".to_owned(), |item| {
         item.parse("\"sig\"", values::interface)
     });
-    let mtu = or(&section, "mtu", 1500, |item| item.number(1280..=9000));
+    let mtu = or(&section, "mtu", 1500, |item| {
+        item.number(1280..=MAX_TUNNEL_MTU)
+    });
     let src_ipv4 = or(&section, "src_ipv4", None, |item| {
         item.parse("\"192.0.2.10\"", |text| match source(text)? {
             IpAddr::V4(ip) => Ok(Some(ip)),

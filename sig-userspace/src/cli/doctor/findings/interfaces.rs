@@ -303,13 +303,6 @@ fn used_interface(
             format!("`ethtool -K {name} gro off`"),
         ));
     }
-    if role == "LAN" && link.driver.as_deref() == Some("veth") {
-        out.push(Finding::warning(
-            &area,
-            "a veth device hands over packets whose checksum the sender left to its device",
-            "`ethtool -K DEVICE tx off` on the other end of the pair",
-        ));
-    }
 }
 
 /// What the configuration requires of the driver.
