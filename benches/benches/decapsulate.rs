@@ -15,19 +15,27 @@ fn sizes(c: &mut Criterion) {
         (Shape::Split, "decapsulate, reassemble"),
     ] {
         for sizes in SIZES {
-            let packets = Traffic {
+            let traffic = Traffic {
                 version: Version::V4,
                 sizes,
                 flows: 1,
                 alternate_classes: shape == Shape::OnePerFrame,
             };
-            let packets = packets.packets(settings::PACKETS);
-            let window = shape.packets_for_a_batch_of_frames(sizes);
-            let mut tunnel = Tunnel::new(shape.capacity(sizes), &[], packets, window);
-            let packets = tunnel.packets().to_vec();
-            measure(c, group, &sizes.to_string(), &packets, |n| {
-                tunnel.decapsulate(n)
-            });
+            measure(
+                c,
+                group,
+                &sizes.to_string(),
+                traffic.packets(settings::PACKETS),
+                |packets| {
+                    Tunnel::new(
+                        shape.capacity(sizes),
+                        &[],
+                        packets,
+                        shape.packets_for_a_batch_of_frames(sizes),
+                    )
+                },
+                Tunnel::decapsulate,
+            );
         }
     }
 }
@@ -36,24 +44,24 @@ fn circumstances(c: &mut Criterion) {
     let sizes = Sizes::Fixed(100);
     for (name, version, flows, routes, window) in settings::CIRCUMSTANCES {
         for shape in [Shape::OnePerFrame, Shape::Packed] {
-            let packets = Traffic {
+            let traffic = Traffic {
                 version,
                 sizes,
                 flows,
                 alternate_classes: shape == Shape::OnePerFrame,
             };
-            let packets = packets.packets(settings::PACKETS);
-            let routes = settings::routes(routes);
-            let batch = shape.packets_for_a_batch_of_frames(sizes);
-            let mut tunnel = Tunnel::new(
-                shape.capacity(sizes),
-                &routes,
-                packets,
-                window.unwrap_or(batch),
+            let window = window.unwrap_or(shape.packets_for_a_batch_of_frames(sizes));
+            measure(
+                c,
+                &format!("decapsulate 100 B, {shape}"),
+                name,
+                traffic.packets(settings::PACKETS),
+                |packets| {
+                    let routes = settings::routes(routes);
+                    Tunnel::new(shape.capacity(sizes), &routes, packets, window)
+                },
+                Tunnel::decapsulate,
             );
-            let group = format!("decapsulate 100 B, {shape}");
-            let packets = tunnel.packets().to_vec();
-            measure(c, &group, name, &packets, |n| tunnel.decapsulate(n));
         }
     }
 }

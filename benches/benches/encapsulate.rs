@@ -18,38 +18,46 @@ fn sizes(c: &mut Criterion) {
         (Shape::Split, "encapsulate, split"),
     ] {
         for sizes in SIZES {
-            let packets = Traffic {
+            let traffic = Traffic {
                 version: Version::V4,
                 sizes,
                 flows: 1,
                 alternate_classes: shape == Shape::OnePerFrame,
             };
-            let packets = packets.packets(settings::PACKETS);
-            let mut tunnel = Tunnel::new(shape.capacity(sizes), &[], packets, BATCH);
-            let packets = tunnel.packets().to_vec();
-            measure(c, group, &sizes.to_string(), &packets, |n| {
-                tunnel.encapsulate(n)
-            });
+            measure(
+                c,
+                group,
+                &sizes.to_string(),
+                traffic.packets(settings::PACKETS),
+                |packets| Tunnel::new(shape.capacity(sizes), &[], packets, BATCH),
+                Tunnel::encapsulate,
+            );
         }
     }
 }
 
 fn circumstances(c: &mut Criterion) {
+    let sizes = Sizes::Fixed(100);
     for (name, version, flows, routes, window) in settings::CIRCUMSTANCES {
         for shape in [Shape::OnePerFrame, Shape::Packed] {
-            let packets = Traffic {
+            let traffic = Traffic {
                 version,
-                sizes: Sizes::Fixed(100),
+                sizes,
                 flows,
                 alternate_classes: shape == Shape::OnePerFrame,
             };
-            let packets = packets.packets(settings::PACKETS);
-            let routes = settings::routes(routes);
-            let capacity = shape.capacity(Sizes::Fixed(100));
-            let mut tunnel = Tunnel::new(capacity, &routes, packets, window.unwrap_or(BATCH));
-            let group = format!("encapsulate 100 B, {shape}");
-            let packets = tunnel.packets().to_vec();
-            measure(c, &group, name, &packets, |n| tunnel.encapsulate(n));
+            let window = window.unwrap_or(BATCH);
+            measure(
+                c,
+                &format!("encapsulate 100 B, {shape}"),
+                name,
+                traffic.packets(settings::PACKETS),
+                |packets| {
+                    let routes = settings::routes(routes);
+                    Tunnel::new(shape.capacity(sizes), &routes, packets, window)
+                },
+                Tunnel::encapsulate,
+            );
         }
     }
 }

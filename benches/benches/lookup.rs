@@ -4,10 +4,10 @@ use std::{hint::black_box, net::IpAddr};
 
 use benches::settings::{self, Random};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sig::dataplane::lpm::Lpm;
+use sig::dataplane::{flow_cache::FlowCache, lpm::Lpm};
 
 /// Addresses looked up in an iteration, in no order.
-const ADDRESSES: usize = 4096;
+const ADDRESSES: usize = 65_536;
 
 fn lpm(c: &mut Criterion) {
     for prefixes in [10, 10_000, 1_000_000] {
@@ -42,9 +42,30 @@ fn lpm(c: &mut Criterion) {
     }
 }
 
+/// A hit in the memory in front of the tables, by the number of flows.
+fn flow_cache(c: &mut Criterion) {
+    for flows in [1u32, 64, 1024] {
+        let pairs: Vec<[IpAddr; 2]> = (0..flows)
+            .map(|n| [0x0a01_0000, 0x0a02_0000].map(|site| IpAddr::V4((site + n).into())))
+            .collect();
+        let mut cache = FlowCache::<u16>::default();
+        let mut group = c.benchmark_group("lookup, flow cache");
+        group.throughput(Throughput::Elements(flows.into()));
+        group.bench_function(format!("{flows} flows"), |b| {
+            b.iter(|| {
+                for pair in &pairs {
+                    let [source, destination] = black_box(*pair);
+                    black_box(cache.get_or_decide(1, source, destination, |_| true, || 1));
+                }
+            });
+        });
+        group.finish();
+    }
+}
+
 criterion_group! {
     name = benches;
     config = settings::criterion();
-    targets = lpm
+    targets = lpm, flow_cache
 }
 criterion_main!(benches);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use sig_common::{
+    addr::{HostAddr, IsdAs},
     reason::DropReason,
     wire::{
         inner::InnerPacket,
@@ -10,7 +11,7 @@ use sig_common::{
     },
 };
 
-use super::{context::Context, inner, police::Police};
+use super::{context::Context, inner, police::Police, tables::Tables};
 use crate::{
     framing::{FrameRef, Limits, LimitsError, Piece, Reassembler, StreamKey},
     port::umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
@@ -19,15 +20,14 @@ use crate::{
 /// Longest inner packet that fits a chunk behind its headroom and an Ethernet header.
 pub const MAX_PACKET: usize = CHUNK_SIZE - HEADROOM - inner::ETHERNET_LEN;
 
-/// Packets that one frame can set free, with all that were held for it: enough not to allocate later.
-const MAX_RELEASED: usize = 64 * CHUNK_SIZE / 20;
-
-/// A packet found in a frame, in order of delivery.
-enum Found {
-    /// Still in the frame: this part of its payload.
-    InFrame(Range<usize>, bool),
-    /// In a chunk of its own, without Ethernet header yet.
-    Copied(Frame, bool),
+/// Where the last frame came from: most frames come from where the one before came from.
+#[derive(Default)]
+struct LastSource {
+    /// Of the tables in which the source was looked up.
+    generation: u64,
+    source: Option<(IsdAs, HostAddr)>,
+    /// Number of the remote.
+    slot: u16,
 }
 
 /// One worker's receive side.
@@ -36,9 +36,7 @@ pub(super) struct Decap {
     /// The reassembler's discards that the worker has counted.
     counted: [u64; DropReason::COUNT],
     police: Police,
-    found: Vec<Found>,
-    /// Packets that a timer released, with the remote they came from.
-    released: Vec<(u16, Frame, bool)>,
+    last_source: LastSource,
     verify_checksums: bool,
 }
 
@@ -54,8 +52,7 @@ impl Decap {
             reassembler: Reassembler::new(limits, rand::random())?,
             counted: [0; DropReason::COUNT],
             police: Police::default(),
-            found: Vec::with_capacity(MAX_RELEASED),
-            released: Vec::with_capacity(MAX_RELEASED),
+            last_source: LastSource::default(),
             verify_checksums,
         })
     }
@@ -102,97 +99,66 @@ impl Decap {
                 || inner::is_congestion(parsed.traffic_class),
             payload: &frame.bytes(context.area)[payload_at..payload_at + payload_len],
         };
-        let (area, found) = (context.area, &mut self.found);
-        let (free, counters) = (&mut *context.free, context.counters);
-        let outcome = self
-            .reassembler
-            .insert(context.now, key, view, |_, piece, congestion| match piece {
-                Piece::InFrame(range) => found.push(Found::InFrame(range, congestion)),
-                Piece::Assembled(packet) => match copy(area, free, packet) {
-                    Ok(copied) => found.push(Found::Copied(copied, congestion)),
-                    Err(reason) => counters.drop(reason),
-                },
-            });
+        let mut delivery = Delivery {
+            context,
+            police: &mut self.police,
+        };
+        // The last packet in the frame leaves in the frame's own chunk, those before are copied out.
+        let mut last: Option<(Range<usize>, bool)> = None;
+        let outcome =
+            self.reassembler
+                .insert(delivery.context.now, key, view, |_, piece, congestion| {
+                    if let Some((range, congestion)) = last.take() {
+                        delivery.copy(slot, &view.payload[range], congestion);
+                    }
+                    match piece {
+                        Piece::InFrame(range) => last = Some((range, congestion)),
+                        Piece::Assembled(packet) => delivery.copy(slot, packet, congestion),
+                    }
+                });
+        match last {
+            Some((range, congestion)) => {
+                let mut packet = frame;
+                let start = packet.headroom() + payload_at + range.start;
+                packet.place(start, range.len());
+                delivery.packet(slot, packet, congestion);
+            }
+            None => delivery.context.free.put(frame),
+        }
         if outcome.discarded > 0 || outcome.held {
             self.count_discards(context);
-        }
-
-        // The last packet that is still in the frame leaves in the frame's own chunk, the others
-        // are copied out before it.
-        let last = self
-            .found
-            .iter()
-            .rposition(|found| matches!(found, Found::InFrame(..)));
-        let mut found = std::mem::take(&mut self.found);
-        let mut frame = Some(frame);
-        for (position, found) in found.drain(..).enumerate() {
-            match found {
-                Found::Copied(packet, congestion) => {
-                    self.deliver(context, slot, packet, congestion)
-                }
-                Found::InFrame(range, congestion) => {
-                    let Some(mut source) = frame.take() else {
-                        continue;
-                    };
-                    let start = source.headroom() + payload_at;
-                    if Some(position) == last {
-                        source.place(start + range.start, range.len());
-                        self.deliver(context, slot, source, congestion);
-                    } else {
-                        let packet = &source.bytes(context.area)[payload_at..][range];
-                        match copy(context.area, context.free, packet) {
-                            Ok(copied) => self.deliver(context, slot, copied, congestion),
-                            Err(reason) => context.counters.drop(reason),
-                        }
-                        frame = Some(source);
-                    }
-                }
-            }
-        }
-        self.found = found;
-        if let Some(frame) = frame {
-            context.free.put(frame);
         }
     }
 
     /// Delivers what timers release: packets held back for a frame that did not come in time.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) {
-        let mut released = std::mem::take(&mut self.released);
-        let (area, free, counters) = (context.area, &mut *context.free, context.counters);
+        let mut delivery = Delivery {
+            context,
+            police: &mut self.police,
+        };
         self.reassembler
-            .poll(context.now, |key, piece, congestion| {
-                if let Piece::Assembled(packet) = piece {
-                    match copy(area, free, packet) {
-                        Ok(copied) => released.push((key.remote, copied, congestion)),
-                        Err(reason) => counters.drop(reason),
+            .poll(delivery.context.now, |key, piece, congestion| {
+                let remotes = &delivery.context.tables.remotes;
+                let slot = remotes.iter().position(|remote| remote.id == key.remote);
+                match (slot, piece) {
+                    (Some(slot), Piece::Assembled(packet)) => {
+                        delivery.copy(slot as u16, packet, congestion);
                     }
+                    _ => delivery.context.counters.drop(DropReason::UnknownRemote),
                 }
             });
         self.count_discards(context);
-        for (id, packet, congestion) in released.drain(..) {
-            match context
-                .tables
-                .remotes
-                .iter()
-                .position(|remote| remote.id == id)
-            {
-                Some(slot) => self.deliver(context, slot as u16, packet, congestion),
-                None => context.discard(packet, DropReason::UnknownRemote),
-            }
-        }
-        self.released = released;
     }
 
     /// The parsed frame and the number of the remote that it came from.
     #[inline]
-    fn admit(&self, context: &Context<'_>, bytes: &[u8]) -> Result<(Parsed, u16), DropReason> {
+    fn admit(&mut self, context: &Context<'_>, bytes: &[u8]) -> Result<(Parsed, u16), DropReason> {
         let parsed = underlay::parse(bytes, &context.tables.local)?
             // The XDP program leaves what is not ours to the kernel; here it has come too far.
             .ok_or(DropReason::UnsupportedL4)?;
-        let slot = *context
-            .tables
-            .admitted
-            .get(&(parsed.source_isd_as, parsed.source))
+        let slot = self
+            .last_source
+            .remote(context.tables, (parsed.source_isd_as, parsed.source))
             .ok_or(DropReason::UnknownRemote)?;
         // A zero checksum says that the sender computed none.
         let l4 = usize::from(parsed.l4);
@@ -220,54 +186,76 @@ impl Decap {
             *counted = *now;
         }
     }
+}
 
-    fn deliver(
-        &mut self,
-        context: &mut Context<'_>,
-        slot: u16,
-        mut packet: Frame,
-        congestion: bool,
-    ) {
-        match self.finish(context, slot, &mut packet, congestion) {
+impl LastSource {
+    /// The number of the remote that `source` belongs to.
+    #[inline]
+    fn remote(&mut self, tables: &Tables, source: (IsdAs, HostAddr)) -> Option<u16> {
+        if self.generation != tables.generation || self.source != Some(source) {
+            self.slot = *tables.admitted.get(&source)?;
+            self.source = Some(source);
+            self.generation = tables.generation;
+        }
+        Some(self.slot)
+    }
+}
+
+/// Hands packets over to the inner side.
+struct Delivery<'a, 'b> {
+    context: &'a mut Context<'b>,
+    police: &'a mut Police,
+}
+
+impl Delivery<'_, '_> {
+    /// Delivers a copy of a packet that remote number `slot` sent.
+    fn copy(&mut self, slot: u16, packet: &[u8], congestion: bool) {
+        match copy(self.context.area, self.context.free, packet) {
+            Ok(copied) => self.packet(slot, copied, congestion),
+            Err(reason) => self.context.counters.drop(reason),
+        }
+    }
+
+    /// Delivers a packet that lies in a chunk of its own, behind room for an Ethernet header.
+    #[inline]
+    fn packet(&mut self, slot: u16, mut packet: Frame, congestion: bool) {
+        let context = &mut *self.context;
+        let counters = &context.tables.remotes[usize::from(slot)].counters[context.worker];
+        match finish(context, self.police, slot, &mut packet, congestion) {
             Ok(()) => {
-                let received =
-                    &context.tables.remotes[usize::from(slot)].counters[context.worker].received;
                 let bytes = (packet.len() - inner::ETHERNET_LEN) as u64;
-                for traffic in [received, &context.counters.received] {
+                for traffic in [&counters.received, &context.counters.received] {
                     traffic.packets.add(1);
                     traffic.packet_bytes.add(bytes);
                 }
                 context.to_inner.push(packet);
             }
             Err(reason) => {
-                context.tables.remotes[usize::from(slot)].counters[context.worker]
-                    .dropped
-                    .add(1);
+                counters.dropped.add(1);
                 context.discard(packet, reason);
             }
         }
     }
+}
 
-    #[inline]
-    fn finish(
-        &mut self,
-        context: &Context<'_>,
-        slot: u16,
-        packet: &mut Frame,
-        congestion: bool,
-    ) -> Result<(), DropReason> {
-        let bytes = packet.bytes_mut(context.area);
-        let summary = InnerPacket::parse(bytes).map_err(|_| DropReason::InvalidPacket)?;
-        self.police
-            .admit(context.tables, slot, summary.source, summary.destination)?;
-        if congestion {
-            inner::mark_congestion(bytes, &summary)?;
-        }
-        let (start, len) = (packet.headroom() - inner::ETHERNET_LEN, packet.len());
-        packet.place(start, inner::ETHERNET_LEN + len);
-        inner::write_ethernet(packet.bytes_mut(context.area), context.tables, &summary);
-        Ok(())
+#[inline]
+fn finish(
+    context: &Context<'_>,
+    police: &mut Police,
+    slot: u16,
+    packet: &mut Frame,
+    congestion: bool,
+) -> Result<(), DropReason> {
+    let bytes = packet.bytes_mut(context.area);
+    let summary = InnerPacket::parse(bytes).map_err(|_| DropReason::InvalidPacket)?;
+    police.admit(context.tables, slot, summary.source, summary.destination)?;
+    if congestion {
+        inner::mark_congestion(bytes, &summary)?;
     }
+    let (start, len) = (packet.headroom() - inner::ETHERNET_LEN, packet.len());
+    packet.place(start, inner::ETHERNET_LEN + len);
+    inner::write_ethernet(packet.bytes_mut(context.area), context.tables, &summary);
+    Ok(())
 }
 
 /// A packet in a chunk of its own, with room for the Ethernet header.

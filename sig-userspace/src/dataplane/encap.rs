@@ -15,9 +15,10 @@ use sig_common::{
 
 use super::{
     context::Context,
+    flow_cache::FlowCache,
     icmp::{self, Message, RateLimit},
     inner,
-    police::{may_cross, slot},
+    police::may_cross,
     tables::{Path, Tables},
 };
 use crate::{
@@ -64,14 +65,6 @@ struct Stream {
 /// Why a packet is not sent, and what its sender is told about it.
 type Refused = (DropReason, Option<(Message, InnerPacket)>);
 
-/// A remembered route.
-#[derive(Clone, Copy)]
-struct Route {
-    source: IpAddr,
-    destination: IpAddr,
-    remote: Result<u16, DropReason>,
-}
-
 /// One worker's send side.
 pub(super) struct Encap {
     generation: u64,
@@ -79,7 +72,8 @@ pub(super) struct Encap {
     streams: Vec<Stream>,
     /// Streams with an open frame, in the order they were opened.
     touched: Vec<u16>,
-    routes: Box<[Option<Route>; 1024]>,
+    /// Numbers of the remotes.
+    routes: FlowCache<Result<u16, DropReason>>,
     icmp_limit: RateLimit,
 }
 
@@ -89,7 +83,7 @@ impl Encap {
             generation: 0,
             streams: Vec::new(),
             touched: Vec::with_capacity(64),
-            routes: Box::new([None; 1024]),
+            routes: FlowCache::default(),
             icmp_limit: RateLimit::new(ICMP_PER_SECOND, ICMP_BURST),
         }
     }
@@ -126,7 +120,6 @@ impl Encap {
             return;
         }
         self.generation = tables.generation;
-        self.routes.fill(None);
         let mut old = std::mem::take(&mut self.streams);
         self.streams.extend(tables.paths.iter().map(|path| {
             match old.iter().position(|stream| stream.path == path.id) {
@@ -193,28 +186,19 @@ impl Encap {
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<u16, DropReason> {
-        let entry = &mut self.routes[slot(source, destination)];
-        if let Some(route) = entry
-            && route.destination == destination
-            && route.source == source
-        {
-            return route.remote;
-        }
-        let remote = if may_cross(source) && may_cross(destination) {
-            tables
-                .routes
-                .get(destination)
-                .copied()
-                .ok_or(DropReason::NoRoute)
-        } else {
-            Err(DropReason::AddressScope)
-        };
-        *entry = Some(Route {
+        self.routes.get_or_decide(
+            tables.generation,
             source,
             destination,
-            remote,
-        });
-        remote
+            |_| true,
+            || {
+                if !may_cross(source) || !may_cross(destination) {
+                    return Err(DropReason::AddressScope);
+                }
+                let remote = tables.routes.get(destination).copied();
+                remote.ok_or(DropReason::NoRoute)
+            },
+        )
     }
 
     fn send(&mut self, context: &mut Context<'_>, slot: u16, packet: Frame, class: &Classified) {

@@ -9,6 +9,7 @@ mod context;
 pub mod counters;
 mod decap;
 mod encap;
+pub mod flow_cache;
 pub mod icmp;
 mod inner;
 pub mod lpm;

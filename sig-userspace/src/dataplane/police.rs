@@ -1,14 +1,11 @@
-//! Which inner packets are carried: addresses that may cross a gateway, and a memory of recent
-//! decisions in front of the prefix tables.
+//! Which inner packets are carried: addresses that may cross a gateway, prefixes of its remotes and
+//! of its own.
 
 use std::net::IpAddr;
 
 use sig_common::reason::DropReason;
 
-use super::tables::Tables;
-
-/// Entries of the decision cache; a power of two.
-const ENTRIES: usize = 1024;
+use super::{flow_cache::FlowCache, tables::Tables};
 
 /// Whether an address may be source or destination of a packet that crosses the gateway: not
 /// unspecified, loopback, link-local, multicast or broadcast.
@@ -29,28 +26,11 @@ pub(super) fn may_cross(address: IpAddr) -> bool {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    source: IpAddr,
-    destination: IpAddr,
-    remote: u16,
-    verdict: Result<(), DropReason>,
-}
-
-/// Decides whether a packet from a remote is delivered. Direct-mapped memory of decisions, because
-/// packets of a flow come one after the other and a prefix lookup costs more than this.
+/// Decides whether packets from remotes are delivered.
+#[derive(Default)]
 pub(super) struct Police {
-    generation: u64,
-    entries: Box<[Option<Entry>; ENTRIES]>,
-}
-
-impl Default for Police {
-    fn default() -> Self {
-        Police {
-            generation: 0,
-            entries: Box::new([None; ENTRIES]),
-        }
-    }
+    /// Number of the remote, and the verdict.
+    decisions: FlowCache<(u16, Result<(), DropReason>)>,
 }
 
 impl Police {
@@ -68,25 +48,13 @@ impl Police {
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<(), DropReason> {
-        if self.generation != tables.generation {
-            self.entries.fill(None);
-            self.generation = tables.generation;
-        }
-        let slot = slot(source, destination);
-        if let Some(entry) = &self.entries[slot]
-            && entry.remote == remote
-            && entry.source == source
-            && entry.destination == destination
-        {
-            return entry.verdict;
-        }
-        let verdict = decide(tables, remote, source, destination);
-        self.entries[slot] = Some(Entry {
+        let (_, verdict) = self.decisions.get_or_decide(
+            tables.generation,
             source,
             destination,
-            remote,
-            verdict,
-        });
+            |(of, _)| *of == remote,
+            || (remote, decide(tables, remote, source, destination)),
+        );
         verdict
     }
 }
@@ -110,21 +78,6 @@ fn decide(
         .get(destination)
         .ok_or(DropReason::InnerDestination)?;
     Ok(())
-}
-
-/// Where the decision about a pair of addresses is kept.
-#[inline]
-pub(super) fn slot(source: IpAddr, destination: IpAddr) -> usize {
-    let word = |address| match address {
-        IpAddr::V4(v4) => u64::from(u32::from(v4)),
-        IpAddr::V6(v6) => {
-            let v6 = u128::from(v6);
-            (v6 as u64) ^ ((v6 >> 64) as u64).rotate_left(23)
-        }
-    };
-    let mixed =
-        (word(source).rotate_left(32) ^ word(destination)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 54) as usize
 }
 
 #[cfg(test)]
@@ -160,18 +113,6 @@ mod tests {
             "::ffff:10.0.0.1",
         ] {
             assert!(!crosses(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn slots_stay_within_the_cache() {
-        for n in 0..10_000u32 {
-            assert!(
-                slot(
-                    IpAddr::V4(n.into()),
-                    IpAddr::V6((u128::from(n) << 77).into())
-                ) < ENTRIES
-            );
         }
     }
 }

@@ -213,14 +213,21 @@ pub struct SourceHasher(u64);
 
 impl Hasher for SourceHasher {
     fn finish(&self) -> u64 {
-        self.0
+        // The low bits choose the place in the table, and only the high ones are well mixed.
+        self.0 ^ self.0 >> 32
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
+        }
+        let (words, rest) = rest.as_chunks();
+        for word in words {
+            self.write_u64(u32::from_le_bytes(*word).into());
+        }
+        for byte in rest {
+            self.write_u64((*byte).into());
         }
     }
 
