@@ -2,6 +2,7 @@
 
 mod bpf_build;
 mod build_ebpf;
+mod demo;
 mod setup;
 mod shell;
 
@@ -21,12 +22,15 @@ enum Task {
     Setup(setup::Arguments),
     /// Build the XDP and TC programs
     BuildEbpf(build_ebpf::Arguments),
+    /// Show two gateways carrying traffic between two ASes, in network namespaces
+    Demo(demo::Arguments),
 }
 
 fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().task {
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
+        Task::Demo(arguments) => demo::run(&arguments),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Arguments of the task.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Only say what is missing, change nothing; fails when something is missing
     #[arg(long)]

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::cleanup;
+use super::{cleanup, process::tie};
 
 /// A network namespace with a name that `ip netns` knows. It is removed when dropped.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Netns {
         })?
     }
 
-    /// A command that runs inside.
+    /// A command that runs inside. Its process is killed when the thread that started it ends.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command
@@ -81,6 +81,7 @@ impl Netns {
             .arg(program)
             .env("LC_ALL", "C")
             .stdin(Stdio::null());
+        tie(&mut command);
         command
     }
 

@@ -13,8 +13,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{cleanup, wait_until};
 
-/// A process that writes a log. It is killed when this is dropped, and when the thread that
-/// started it ends.
+/// A process that writes a log. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -122,6 +121,21 @@ impl Process {
             }
         });
         waited.with_context(|| format!("log of process {}:\n{}", self.id(), self.log()))
+    }
+}
+
+/// Makes the process of `command` end with the thread that starts it, and not by Ctrl-C in our
+/// terminal: we decide when it ends.
+pub(super) fn tie(command: &mut Command) {
+    command.process_group(0);
+    // SAFETY: the call takes no pointer and is allowed between fork and exec.
+    unsafe {
+        command.pre_exec(
+            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            },
+        );
     }
 }
 

@@ -1,0 +1,290 @@
+//! `cargo xtask demo`: two ASes, two gateways, and real traffic between them.
+
+mod iperf;
+mod page;
+mod progress;
+mod results;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use testbed::{Family, Netns, Network, Options, Underlay};
+
+use crate::{setup, shell};
+use iperf::Direction;
+use progress::Progress;
+use results::{FamilyResults, Results};
+
+/// Payload of the pings that measure the round trip, bytes.
+const PING_SIZE: u32 = 64;
+/// Payloads of the other pings: larger than a frame, and a train of IP fragments.
+const LARGE_PINGS: [u32; 2] = [1472, 8972];
+const PING_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Arguments of the task.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Leave the network running afterwards, until Ctrl-C or `cargo xtask demo --down`
+    #[arg(long)]
+    keep: bool,
+    /// Only end demos that were left running, and remove what killed ones left
+    #[arg(long, conflicts_with = "keep")]
+    down: bool,
+    /// Also write the results to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Largest SCION packet on the path between the ASes, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1000..=1472))]
+    path_mtu: Option<u16>,
+    /// IPv6 instead of IPv4 between gateways and routers
+    #[arg(long)]
+    underlay_v6: bool,
+    /// A line for the section [dataplane] of both gateways, such as "workers = 2"; may be repeated
+    #[arg(long, value_name = "LINE")]
+    dataplane: Vec<String>,
+    /// Seconds of each of the eight throughput measurements
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+}
+
+/// Runs the task.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if !shell::is_root() {
+        bail!(
+            "network namespaces need root: run it as root, for example with `sudo -E env PATH=$PATH cargo xtask demo`"
+        );
+    }
+    if arguments.down {
+        return down();
+    }
+    setup::run(&setup::Arguments::default())?;
+    let binary = build()?;
+    testbed::sweep();
+    let before = surroundings()?;
+
+    let options = options(arguments)?;
+    println!("{}", PICTURE.trim_end());
+    let mut progress = Progress::new(4 + 6 * Family::ALL.len());
+    progress.step("network namespaces, links, routers");
+    let mut network = Network::build(&binary, &options)?;
+    progress.step("gateways");
+    network.start_gateways()?;
+    progress.step("web and measurement servers");
+    let page = page::serve(&network.b.client)?;
+    let _server = iperf::serve(&network)?;
+    let mut results = Results::default();
+    for family in Family::ALL {
+        let measured = measure(&network, family, arguments.seconds, &page, &mut progress)?;
+        results.families.push(measured);
+    }
+    progress.step("counters of the gateways");
+    results.gateways = [network.a.status()?, network.b.status()?].into();
+    progress.done();
+
+    println!("{results}");
+    if let Some(file) = &arguments.json {
+        fs::write(file, results.to_json()?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let failures = results.failures();
+    for failure in &failures {
+        eprintln!("FAILED: {failure}");
+    }
+    if arguments.keep {
+        look_around(&network, &binary);
+        testbed::hold(u8::from(!failures.is_empty()));
+    }
+    network.a.stop_gateway()?;
+    network.b.stop_gateway()?;
+    drop(network);
+    clean(&before)?;
+    println!("Cleaned up: namespaces and interfaces are as before.");
+    if !failures.is_empty() {
+        bail!("{} of the demo's expectations do not hold", failures.len());
+    }
+    Ok(())
+}
+
+const PICTURE: &str = "
+           AS 1-ff00:0:110                                    AS 1-ff00:0:111
+
+  client-a ───── gateway-a ───── router-a ═════ router-b ───── gateway-b ───── client-b
+       192.168.10.0/24     10.10.0.0/24  10.99.0.0/24  10.11.0.0/24     192.168.11.0/24
+       fd00:10::/64                                                     fd00:11::/64
+          plain IP           SIG frames in SCION over UDP                  plain IP
+";
+
+/// Builds the gateway and returns its program.
+fn build() -> Result<PathBuf> {
+    println!("building the gateway");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    shell::run(Command::new(cargo).current_dir(shell::root()).args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "sig-userspace",
+        "--bin",
+        "sig",
+    ]))?;
+    Ok(shell::target_dir().join("release/sig"))
+}
+
+fn options(arguments: &Arguments) -> Result<Options> {
+    let underlay = if arguments.underlay_v6 {
+        Underlay::V6
+    } else {
+        Underlay::V4
+    };
+    let largest = match underlay {
+        Underlay::V4 => 1472,
+        Underlay::V6 => 1452,
+    };
+    let path_mtu = arguments.path_mtu.unwrap_or(largest);
+    if path_mtu > largest {
+        bail!(
+            "--path-mtu {path_mtu} does not fit links of 1500 bytes over IPv6: at most {largest}"
+        );
+    }
+    let dataplane = arguments.dataplane.join("\n");
+    Ok(Options {
+        underlay,
+        path_mtu,
+        dataplane,
+        ..Options::default()
+    })
+}
+
+/// Everything that is shown with one address family.
+fn measure(
+    network: &Network,
+    family: Family,
+    seconds: u32,
+    page: &page::Page,
+    progress: &mut Progress,
+) -> Result<FamilyResults> {
+    let name = match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    };
+    let (from, to) = (&network.a.client, network.b.client_ip(family));
+    let counters = |site: &testbed::Site| -> Result<(u64, u64)> {
+        let status = site.status()?;
+        Ok((status.counters.frames_sent, status.frames_discarded()))
+    };
+    let before = [counters(&network.a)?, counters(&network.b)?];
+
+    progress.step(&format!("{name}: ping of 64, 1472 and 8972 bytes"));
+    let ping = testbed::ping(from, to, 50, PING_SIZE, PING_INTERVAL)?;
+    let (mut sent, mut received) = (ping.sent, ping.received);
+    for size in LARGE_PINGS {
+        let large = testbed::ping(from, to, 20, size, PING_INTERVAL)?;
+        sent += large.sent;
+        received += large.received;
+    }
+    let all = testbed::Ping {
+        sent,
+        received,
+        ..ping
+    };
+
+    progress.step(&format!("{name}: a web page with curl"));
+    let page_bytes = page.fetch(from, to)?;
+    let mut throughput = |protocol, direction| {
+        progress.step(&format!("{name}: iperf3 {protocol}, {direction}"));
+        iperf::measure(network, family, protocol, direction, seconds)
+    };
+    let tcp = throughput(iperf::Protocol::Tcp, Direction::Forward)?;
+    let tcp_reverse = throughput(iperf::Protocol::Tcp, Direction::Reverse)?;
+    let udp = throughput(iperf::Protocol::Udp, Direction::Forward)?;
+    let udp_reverse = throughput(iperf::Protocol::Udp, Direction::Reverse)?;
+
+    let after = [counters(&network.a)?, counters(&network.b)?];
+    let difference = |pick: fn(&(u64, u64)) -> u64| -> u64 {
+        after.iter().map(pick).sum::<u64>() - before.iter().map(pick).sum::<u64>()
+    };
+    Ok(FamilyResults {
+        family: family.name(),
+        ping_loss_percent: all.loss_percent(),
+        ping_rtt_us: ping.rtt.map(|rtt| rtt.as_secs_f64() * 1e6),
+        page_bytes,
+        tcp_mbit_s: tcp.mbit_s,
+        tcp_reverse_mbit_s: tcp_reverse.mbit_s,
+        udp_pps: udp.pps,
+        udp_mbit_s: udp.mbit_s,
+        udp_loss_percent: udp.loss_percent,
+        udp_reverse_pps: udp_reverse.pps,
+        udp_reverse_mbit_s: udp_reverse.mbit_s,
+        udp_reverse_loss_percent: udp_reverse.loss_percent,
+        frames_sent: difference(|counters| counters.0),
+        frames_discarded: difference(|counters| counters.1),
+    })
+}
+
+fn look_around(network: &Network, binary: &Path) {
+    let inside =
+        |netns: &Netns, command: &str| format!("  ip netns exec {} {command}", netns.name());
+    let status = |site: &testbed::Site| {
+        format!(
+            "  {} status --config {}",
+            binary.display(),
+            site.config_file().display()
+        )
+    };
+    println!("\nThe network is still there. To look around:");
+    for family in Family::ALL {
+        println!(
+            "{}",
+            inside(
+                &network.a.client,
+                &format!("ping {}", network.b.client_ip(family))
+            )
+        );
+    }
+    let page = format!("curl http://{}/", network.b.client_ip(Family::V4));
+    println!("{}", inside(&network.a.client, &page));
+    println!("{}", inside(&network.a.router, "tcpdump -n -i inside udp"));
+    println!("{}", inside(&network.a.gateway, "ip route"));
+    println!("{}\n{}", status(&network.a), status(&network.b));
+    println!("  configurations and logs: {}", network.folder().display());
+    println!("To end it: Ctrl-C here, or `cargo xtask demo --down` elsewhere.");
+}
+
+/// Ends demos that run, and removes what dead ones left.
+fn down() -> Result<()> {
+    let is_demo = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "xtask")
+    };
+    let demos: Vec<u32> = testbed::sweep().into_iter().filter(is_demo).collect();
+    for pid in &demos {
+        println!("ending demo {pid}");
+        shell::run(Command::new("kill").args(["-TERM", &pid.to_string()]))?;
+    }
+    testbed::wait_until("the end of the demos", Duration::from_secs(20), || {
+        Ok(testbed::sweep().iter().all(|pid| !demos.contains(pid)))
+    })?;
+    println!("no demo is running");
+    Ok(())
+}
+
+/// Namespaces and interfaces of the machine.
+fn surroundings() -> Result<[String; 2]> {
+    let netns = shell::capture(Command::new("ip").args(["netns", "list"]))?;
+    let links = shell::capture(Command::new("ip").args(["-brief", "link"]))?;
+    Ok([netns, links])
+}
+
+/// Waits until everything is as it was.
+fn clean(before: &[String; 2]) -> Result<()> {
+    testbed::wait_until(
+        "namespaces and interfaces as before",
+        Duration::from_secs(5),
+        || Ok(surroundings()? == *before),
+    )
+    .map(drop)
+}
