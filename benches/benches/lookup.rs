@@ -51,14 +51,20 @@ fn flow_cache(c: &mut Criterion) {
         let mut cache = FlowCache::<u16>::default();
         let mut group = c.benchmark_group("lookup, flow cache");
         group.throughput(Throughput::Elements(flows.into()));
-        group.bench_function(format!("{flows} flows"), |b| {
-            b.iter(|| {
-                for pair in &pairs {
-                    let [source, destination] = black_box(*pair);
-                    black_box(cache.get_or_decide(1, source, destination, |_| true, || 1));
-                }
-            });
-        });
+        group.bench_function(
+            match flows {
+                1 => "1 flow".to_owned(),
+                flows => format!("{flows} flows"),
+            },
+            |b| {
+                b.iter(|| {
+                    for pair in &pairs {
+                        let [source, destination] = black_box(*pair);
+                        black_box(cache.get_or_decide(1, source, destination, |_| true, || 1));
+                    }
+                });
+            },
+        );
         group.finish();
     }
 }
