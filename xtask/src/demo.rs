@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// IPv6 instead of IPv4 between gateways and routers
     #[arg(long)]
     underlay_v6: bool,
-    /// A line for the section [dataplane] of both gateways, such as "workers = 2"; may be repeated
+    /// A line for the section `[dataplane]` of both gateways, such as "workers = 2"; may be repeated
     #[arg(long, value_name = "LINE")]
     dataplane: Vec<String>,
     /// Seconds of each of the eight throughput measurements

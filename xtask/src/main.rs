@@ -5,6 +5,7 @@ mod build_ebpf;
 mod demo;
 mod setup;
 mod shell;
+mod test;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +25,8 @@ enum Task {
     BuildEbpf(build_ebpf::Arguments),
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
+    /// Run all tests; as root also those over real network devices
+    Test(test::Arguments),
 }
 
 fn main() -> std::process::ExitCode {
@@ -31,6 +34,7 @@ fn main() -> std::process::ExitCode {
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
+        Task::Test(arguments) => test::run(&arguments),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,
