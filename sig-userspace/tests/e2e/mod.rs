@@ -66,7 +66,9 @@ pub(crate) fn assert_pings(network: &Network, family: Family, count: u32, size: 
     )
     .unwrap_or_else(|e| panic!("{e:#}"));
     assert_eq!(
-        ping.received, ping.sent,
-        "{size} bytes to {to}, answered of sent"
+        ping.received,
+        ping.sent,
+        "{size} bytes to {to}, answered of sent; gateways: {:#?}",
+        [network.a.status(), network.b.status()]
     );
 }
