@@ -1,10 +1,13 @@
 //! Pings and what came of them.
 
-use std::{net::IpAddr, time::Duration};
+use std::{cell::Cell, fs, net::IpAddr, time::Duration};
 
 use anyhow::{Context as _, Result};
 
-use super::Netns;
+use super::{Netns, wait_until};
+
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Outcome of a series of pings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,12 +27,57 @@ impl Ping {
     }
 }
 
-/// Sends `count` echo requests with `size` bytes of payload from `from`, one each `interval`, and
-/// waits at most two seconds for each reply. Requests larger than the MTU leave as IP fragments.
+/// Sends `count` echo requests with `size` bytes of payload from `from`, one each `interval`.
+/// Requests larger than the MTU leave as IP fragments.
+///
+/// The program `ping` leaves soon after its last request, even if replies are under way on a busy
+/// machine, so the kernel's count of replies within two seconds is what is told as received.
 ///
 /// # Errors
 /// `ping` cannot run, or prints something unexpected.
 pub fn ping(from: &Netns, to: IpAddr, count: u32, size: u32, interval: Duration) -> Result<Ping> {
+    let before = replies(from, to)?;
+    let seen = run(from, to, count, size, interval)?;
+    let received = Cell::new(seen.received);
+    // That they are not all there in time is no error, but the result.
+    let _ = wait_until("echo replies", PATIENCE, || {
+        received.set(u32::try_from(replies(from, to)?.saturating_sub(before))?);
+        Ok(received.get() >= seen.sent)
+    });
+    let received = received.get().min(seen.sent);
+    Ok(Ping { received, ..seen })
+}
+
+/// Echo replies that the host has received so far.
+fn replies(netns: &Netns, family_of: IpAddr) -> Result<u64> {
+    let read =
+        |file: &str| netns.run(|| fs::read_to_string(format!("/proc/thread-self/net/{file}")));
+    let count = match family_of {
+        IpAddr::V4(_) => replies_v4(&read("snmp")??),
+        IpAddr::V6(_) => replies_v6(&read("snmp6")??),
+    };
+    count.context("the kernel does not count echo replies")
+}
+
+/// From `/proc/net/snmp`: a line with names, and one with values.
+fn replies_v4(text: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Icmp: "));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let place = names
+        .split_whitespace()
+        .position(|name| name == "InEchoReps")?;
+    values.split_whitespace().nth(place)?.parse().ok()
+}
+
+/// From `/proc/net/snmp6`: a name and a value on each line.
+fn replies_v6(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Icmp6InEchoReplies"))?;
+    line.trim().parse().ok()
+}
+
+fn run(from: &Netns, to: IpAddr, count: u32, size: u32, interval: Duration) -> Result<Ping> {
     let mut command = from.command("ping");
     command
         .args(["-q", "-n", "-W", "2", "-M", "dont"])
@@ -91,6 +139,15 @@ mod tests {
         let text = "3 packets transmitted, 0 received, +3 errors, 100% packet loss, time 20ms\n";
         let ping = parse(text).unwrap();
         assert_eq!((ping.loss_percent(), ping.rtt), (100.0, None));
+    }
+
+    #[test]
+    fn replies_are_counted_by_the_kernel() {
+        let snmp = "Ip: Forwarding\nIp: 1\nIcmp: InMsgs InEchos InEchoReps\nIcmp: 9 2 7\nIcmpMsg: InType0\n";
+        assert_eq!(replies_v4(snmp), Some(7));
+        let snmp6 = "Icmp6InEchos                    \t3\nIcmp6InEchoReplies              \t12\n";
+        assert_eq!(replies_v6(snmp6), Some(12));
+        assert_eq!((replies_v4(""), replies_v6("")), (None, None));
     }
 
     #[test]
