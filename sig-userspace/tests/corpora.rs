@@ -13,6 +13,8 @@ mod frame_decode;
 mod reassembly;
 #[path = "../fuzz/bodies/scion_header.rs"]
 mod scion_header;
+#[path = "../fuzz/bodies/worker.rs"]
+mod worker;
 
 fn replay(target: &str, run: impl Fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -49,4 +51,9 @@ fn the_corpus_of_reassembly_replays() {
 #[test]
 fn the_corpus_of_scion_header_replays() {
     replay("scion_header", scion_header::run);
+}
+
+#[test]
+fn the_corpus_of_worker_replays() {
+    replay("worker", worker::run);
 }
