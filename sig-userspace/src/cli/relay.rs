@@ -80,8 +80,11 @@ fn mac_address(text: &str) -> Result<[u8; 6], String> {
     let wrong = || format!("\"{text}\" is not a MAC address, such as 02:00:00:00:00:01");
     let bytes: Vec<u8> = text
         .split(':')
-        .map(|byte| match byte.len() {
-            2 => u8::from_str_radix(byte, 16).map_err(|_| wrong()),
+        .map(|byte| match byte.as_bytes() {
+            // The parser of the standard library would take a sign, too.
+            [high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                u8::from_str_radix(byte, 16).map_err(|_| wrong())
+            }
             _ => Err(wrong()),
         })
         .collect::<Result<_, _>>()?;
