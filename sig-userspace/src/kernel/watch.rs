@@ -70,7 +70,7 @@ pub struct Watch {
     _task: Task,
 }
 
-/// An interface as [`interface`] follows it.
+/// An interface as [`Watch::interface`] follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceState {
     /// Its index, `None` while there is no such interface. A different index means a different device under the same

@@ -9,7 +9,7 @@ use crate::framing::STREAM_MASK;
 /// What tells one stream from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamKey {
-    /// Number of the remote gateway (its ISD-AS and host), below [`Limits::remotes`].
+    /// Number of the remote gateway (its ISD-AS and host), below [`Limits::remotes`](super::Limits::remotes).
     pub remote: u16,
     /// UDP/SCION source port.
     pub src_port: u16,
@@ -52,8 +52,8 @@ pub struct FrameRef<'a> {
     pub payload: &'a [u8],
 }
 
-/// A whole IP packet: its header was checked as by [`packet_len`](super::packet_len), it is
-/// exactly as long as it announces and at most [`Limits::max_packet`].
+/// A whole IP packet: its header was checked as by [`packet_len`](crate::framing::packet_len), it is
+/// exactly as long as it announces and at most [`Limits::max_packet`](super::Limits::max_packet).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// It lies in the payload given in this call, there.
