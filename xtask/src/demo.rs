@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     setup::run(&setup::Arguments::default())?;
     let binary = build()?;
     testbed::sweep();
-    let before = surroundings()?;
+    let before = interfaces()?;
 
     let options = options(arguments)?;
     println!("{}", PICTURE.trim_end());
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     network.b.stop_gateway()?;
     drop(network);
     clean(&before)?;
-    println!("Cleaned up: namespaces and interfaces are as before.");
+    println!("Cleaned up: no namespace and no interface is left.");
     if !failures.is_empty() {
         bail!("{} of the demo's expectations do not hold", failures.len());
     }
@@ -272,19 +272,20 @@ fn down() -> Result<()> {
     Ok(())
 }
 
-/// Namespaces and interfaces of the machine.
-fn surroundings() -> Result<[String; 2]> {
-    let netns = shell::capture(Command::new("ip").args(["netns", "list"]))?;
-    let links = shell::capture(Command::new("ip").args(["-brief", "link"]))?;
-    Ok([netns, links])
+/// Interfaces of the machine, outside all network namespaces.
+fn interfaces() -> Result<Vec<String>> {
+    let list = shell::capture(Command::new("ip").args(["-brief", "link"]))?;
+    let name = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    Ok(list.lines().filter_map(name).collect())
 }
 
-/// Waits until everything is as it was.
-fn clean(before: &[String; 2]) -> Result<()> {
-    testbed::wait_until(
-        "namespaces and interfaces as before",
-        Duration::from_secs(5),
-        || Ok(surroundings()? == *before),
-    )
-    .map(drop)
+/// Waits until nothing of ours is left: no namespace, no interface that was not there `before`.
+/// Namespaces of others may come and go at the same time.
+fn clean(before: &[String]) -> Result<()> {
+    let gone = || {
+        let left = testbed::left_by(std::process::id())?;
+        let new = interfaces()?.iter().any(|name| !before.contains(name));
+        Ok(left.is_empty() && !new)
+    };
+    testbed::wait_until("the removal of the network", Duration::from_secs(5), gone).map(drop)
 }

@@ -6,6 +6,9 @@ use anyhow::Result;
 use serde::Serialize;
 use testbed::Status;
 
+/// Less than this is no working connection, even on a slow and busy machine.
+const LEAST_MBIT_S: f64 = 5.0;
+
 /// Results with one address family.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FamilyResults {
@@ -66,8 +69,8 @@ impl Results {
                 ("UDP a to b", results.udp_mbit_s),
                 ("UDP b to a", results.udp_reverse_mbit_s),
             ] {
-                if value.is_nan() || value < 0.1 {
-                    failures.push(format!("{family}: {what} carried nothing"));
+                if value.is_nan() || value < LEAST_MBIT_S {
+                    failures.push(format!("{family}: {what} carried only {value:.2} Mbit/s"));
                 }
             }
         }

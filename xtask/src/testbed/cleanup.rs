@@ -135,6 +135,21 @@ pub fn sweep() -> Vec<u32> {
     alive.into_iter().collect()
 }
 
+/// Names of the namespaces that the process `pid` made and that still exist.
+///
+/// # Errors
+/// The folder of named namespaces cannot be read.
+pub fn left_by(pid: u32) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(NAMESPACES)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if owner(&name) == Some(pid) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// The process id in a name of ours.
 fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?

@@ -23,7 +23,7 @@ mod process;
 mod site;
 mod status;
 
-pub use cleanup::{hold, remove_all, sweep};
+pub use cleanup::{hold, left_by, remove_all, sweep};
 
 pub use netns::Netns;
 pub use network::{Network, Options, Underlay};
