@@ -86,6 +86,22 @@ pub(super) fn pin_to(cpu: usize) {
     }
 }
 
+/// How much nicer workers are to themselves than to other threads: a worker that is kept waiting for some
+/// tens of milliseconds loses packets.
+const NICENESS: libc::c_int = -10;
+
+/// Lets the calling thread go before ordinary ones. That it may not costs packets under load, not
+/// correctness.
+pub(super) fn take_precedence() {
+    // SAFETY: setpriority has no memory safety preconditions; 0 is the calling thread.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) } != 0 {
+        tracing::debug!(
+            "workers run at ordinary priority: {}",
+            std::io::Error::last_os_error()
+        );
+    }
+}
+
 /// The CPUs that this process may use, in ascending order.
 pub(super) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: a zeroed cpu_set_t is the empty set, large enough for the size given; CPU_ISSET checks

@@ -123,6 +123,7 @@ impl Engine {
                 std::thread::Builder::new()
                     .name(format!("sig-worker-{number}"))
                     .spawn(move || {
+                        idle::take_precedence();
                         if let Some(cpu) = cpu {
                             idle::pin_to(cpu);
                         }
