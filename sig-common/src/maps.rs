@@ -168,6 +168,10 @@ pub struct LanPort {
     pub mac: [u8; 6],
     /// [`LanPort::CHECK_MAC`] or 0.
     pub flags: u16,
+    /// Longest Ethernet frame that is taken, bytes. In generic mode the kernel hands over packets
+    /// that it merged, or that the sender left to its card to cut: these are left to the kernel,
+    /// which cuts them on their way into the tunnel device.
+    pub max_len: u32,
 }
 
 impl LanPort {
@@ -336,7 +340,7 @@ const _: () = {
     assert!(size_of::<RemoteValue>() == 4);
     assert!(size_of::<QueueKey>() == 4 + 4);
     assert!(size_of::<Sockets>() == 4 + 4);
-    assert!(size_of::<LanPort>() == 6 + 2);
+    assert!(size_of::<LanPort>() == 6 + 2 + 4);
     assert!(size_of::<LanRoute>() == 4);
     assert!(size_of::<RelayKey>() == 4 + 2 + 2 + 16);
     assert!(size_of::<RelayValue>() == 16 + 16 + 2 + 2 + 4 + 6 + 6 + 4);

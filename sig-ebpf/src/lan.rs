@@ -13,13 +13,16 @@ use crate::{
 };
 
 /// Packets from a LAN interface; `None` leaves them to the kernel: what is not addressed to the
-/// interface, what has reached the end of its hops (the kernel answers with ICMP), and what has no
-/// route into the tunnel.
+/// interface, what has reached the end of its hops (the kernel answers with ICMP), what is longer
+/// than the MTU because the kernel merged it, and what has no route into the tunnel.
 #[inline(always)]
 pub fn from_lan(packet: &Packet, ifindex: u32) -> Option<Verdict> {
     // SAFETY: the value is only read; an update replaces it as a whole.
     let port = unsafe { PORTS.get(ifindex) }?;
     if port.flags & LanPort::CHECK_MAC != 0 && packet.bytes::<6>(0)? != port.mac {
+        return None;
+    }
+    if packet.len() > port.max_len as usize {
         return None;
     }
     let (destination, hops) = destination(packet)?;

@@ -29,6 +29,7 @@ const INNER: Stats = Stats {
 /// The MAC address that packets of the tests are sent to.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const IP: usize = 14;
+const MTU: u32 = 1500;
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -46,7 +47,7 @@ fn changed(mut frame: Vec<u8>, offset: usize, value: u8) -> Vec<u8> {
 
 fn lan() -> Bench {
     let mut bench = Bench::new(LO, 1);
-    bench.programs.set_lan_port(LO, MAC, true).unwrap();
+    bench.programs.set_lan_port(LO, MAC, true, MTU).unwrap();
     bench
         .programs
         .set_lan_routes([
@@ -140,6 +141,12 @@ fn all_else_from_the_lan_is_left_to_the_kernel() {
                 frame[..6].fill(0xff);
                 frame
             }),
+            pass("longer than the MTU, as merged by the kernel", {
+                let mut frame = to("10.2.0.1");
+                frame.resize(IP + MTU as usize + 1, 0);
+                frame[IP + 2..IP + 4].copy_from_slice(&(MTU as u16 + 1).to_be_bytes());
+                frame
+            }),
             pass("TTL 1", changed(to("10.2.0.1"), IP + 8, 1)),
             pass("TTL 0", changed(to("10.2.0.1"), IP + 8, 0)),
             pass("hop limit 1", changed(to("fd02::1"), IP + 7, 1)),
@@ -215,7 +222,7 @@ fn a_port_without_mac_check_takes_packets_to_any_mac_address() {
         return;
     }
     let mut bench = lan();
-    bench.programs.set_lan_port(LO, MAC, false).unwrap();
+    bench.programs.set_lan_port(LO, MAC, false, MTU).unwrap();
     let fixtures = [worker(
         "to another MAC address",
         changed(to("10.2.0.1"), 5, 3),

@@ -367,7 +367,7 @@ fn fill_maps(
     };
     programs.set_remotes(config.remotes.iter().enumerate().map(source))?;
     for link in &interfaces.lan {
-        programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true)?;
+        programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true, link.mtu)?;
     }
     programs.set_lan_routes(lan_routes(config, interfaces))?;
     for (slot, socket) in &ports.sockets {

@@ -37,6 +37,9 @@ use super::Error;
 use maps::Maps;
 use object::Object;
 
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: u32 = 14;
+
 /// Whether the programs tell about what they do with packets, by the crate `log` at debug level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Logging {
@@ -140,7 +143,7 @@ impl Programs {
     }
 
     /// Sets the device `ifindex` to be a LAN port with the address `mac`. With `check_mac`, only frames to this
-    /// address are taken.
+    /// address are taken. Packets longer than `mtu` bytes are left to the kernel.
     ///
     /// # Errors
     /// Too many devices.
@@ -149,9 +152,18 @@ impl Programs {
         ifindex: u32,
         mac: [u8; 6],
         check_mac: bool,
+        mtu: u32,
     ) -> Result<(), Error> {
         let flags = if check_mac { LanPort::CHECK_MAC } else { 0 };
-        self.maps.set_lan_port(ifindex, LanPort { mac, flags })
+        let max_len = mtu.saturating_add(ETHERNET_LEN);
+        self.maps.set_lan_port(
+            ifindex,
+            LanPort {
+                mac,
+                flags,
+                max_len,
+            },
+        )
     }
 
     /// Makes these the remote gateways whose frames are admitted: ISD-AS, host address and number. Only differences

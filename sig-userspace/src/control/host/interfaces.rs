@@ -124,9 +124,11 @@ pub(super) async fn follow(
             port.set_up(now.up);
         }
         let is_lan = port.is_some_and(|port| port.is_lan());
-        if let (true, Some(mac)) = (is_lan && now.mac != last.mac, now.mac) {
-            tracing::info!(interface = name, "MAC address changed");
-            if let Err(error) = lock(&shared.programs).set_lan_port(at_start.ifindex, mac, true) {
+        let changed = now.mac != last.mac || now.mtu != last.mtu;
+        if let (true, Some(mac)) = (is_lan && changed, now.mac) {
+            tracing::info!(interface = name, "MAC address or MTU changed");
+            let mut programs = lock(&shared.programs);
+            if let Err(error) = programs.set_lan_port(at_start.ifindex, mac, true, now.mtu) {
                 fail.send_replace(Some(error.to_string()));
                 return;
             }

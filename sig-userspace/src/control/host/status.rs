@@ -78,13 +78,18 @@ fn sum(gateway: &Gateway, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 
 }
 
 /// What the kernel dropped between the XDP programs and the workers.
-fn ring_drops(sockets: &[Monitor]) -> [Drop; 2] {
-    let (mut full, mut empty) = (0, 0);
+fn ring_drops(sockets: &[Monitor]) -> [Drop; 3] {
+    let (mut full, mut empty, mut long) = (0, 0, 0);
     for statistics in sockets.iter().filter_map(|socket| socket.statistics().ok()) {
         full += statistics.rx_ring_full;
-        empty += statistics.fill_ring_empty + statistics.rx_dropped;
+        empty += statistics.fill_ring_empty;
+        // The kernel counts a packet that finds no chunk here as well.
+        long += statistics
+            .rx_dropped
+            .saturating_sub(statistics.fill_ring_empty);
     }
     [
+        drop(DropReason::PacketTooBig, DropPlace::Kernel, long),
         drop(DropReason::QueueFull, DropPlace::Kernel, full),
         drop(DropReason::NoFreeChunk, DropPlace::Kernel, empty),
     ]
