@@ -160,8 +160,9 @@ fn small_packets_at_full_rate_share_frames() {
             arrived > 1000,
             "only {arrived} packets arrived of {packets} sent"
         );
+        // How many share a frame is a matter of speed, and so of the machine; that some do is not.
         assert!(
-            packets > 2 * frames,
+            packets * 10 > frames * 11,
             "{packets} packets in {frames} frames: no packing"
         );
     }
