@@ -96,7 +96,7 @@ pub struct Host {
     attached: Attached,
     _next_hops: NextHops,
     _watch: Watch,
-    _data_socket: Option<UdpSocket>,
+    _data_socket: UdpSocket,
 }
 
 /// What the tasks and the status work on.
@@ -273,11 +273,9 @@ impl Host {
 }
 
 /// Keeps the port from other programs, and the kernel from answering frames with "port unreachable"
-/// while no program is attached. Not possible, and not needed, if another program owns the address.
-fn bind_data_address(address: SocketAddr) -> Result<Option<UdpSocket>, Error> {
-    UdpSocket::bind(address)
-        .map(Some)
-        .map_err(|source| Error::DataAddress { address, source })
+/// while no program is attached.
+fn bind_data_address(address: SocketAddr) -> Result<UdpSocket, Error> {
+    UdpSocket::bind(address).map_err(|source| Error::DataAddress { address, source })
 }
 
 /// ICMP errors come from the LAN side where hosts know the gateway, or else from whatever address the

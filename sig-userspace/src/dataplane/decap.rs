@@ -65,14 +65,13 @@ impl Decap {
     /// Takes an Ethernet frame from the underlay and puts the packets that it completes into
     /// `context.to_inner`.
     pub(super) fn frame(&mut self, context: &mut Context<'_>, frame: Frame) {
-        let parsed = match self.admit(context, frame.bytes(context.area)) {
+        let (parsed, slot) = match self.admit(context, frame.bytes(context.area)) {
             Ok(admitted) => admitted,
             Err(reason) => {
                 context.discard(frame, reason);
                 return;
             }
         };
-        let (parsed, slot) = parsed;
         let remote = &context.tables.remotes[usize::from(slot)];
         let received = &remote.counters[context.worker].received;
         let payload_at = usize::from(parsed.frame) + inner::SIG_LEN;

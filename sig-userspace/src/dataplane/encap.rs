@@ -88,9 +88,9 @@ impl Encap {
         }
     }
 
-    /// Takes an Ethernet frame with an IP packet for the other side.
+    /// Takes an Ethernet frame with an IP packet for the other side; after [`Encap::follow`] for the
+    /// tables of the batch.
     pub(super) fn packet(&mut self, context: &mut Context<'_>, mut frame: Frame, origin: Origin) {
-        self.follow(context.tables, context.worker);
         match self.classify(context, &mut frame, origin) {
             Ok((path, packet)) => self.send(context, path, frame, &packet),
             Err((reason, message)) => {
@@ -115,7 +115,7 @@ impl Encap {
 
     /// Takes over new tables: paths that stayed keep stream and sequence. Frames are flushed at the
     /// end of each batch, so none is open here.
-    fn follow(&mut self, tables: &Tables, worker: usize) {
+    pub(super) fn follow(&mut self, tables: &Tables, worker: usize) {
         if self.generation == tables.generation {
             return;
         }

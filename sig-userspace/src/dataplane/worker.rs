@@ -121,6 +121,7 @@ impl Worker {
     /// Handles all frames of `input`, at the monotonic time `now` in nanoseconds, and appends what is
     /// to be transmitted to `output`. Every chunk ends up in `output` or is free again.
     pub fn process(&mut self, now: u64, tables: &Tables, input: &mut Input, output: &mut Output) {
+        self.encap.follow(tables, self.number);
         let mut context = Context {
             now,
             worker: self.number,
