@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use benches::{settings, traffic::SIZES, traffic::Sizes};
+use benches::pipeline::{settings, traffic::SIZES, traffic::Sizes};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sig_common::wire::checksum::Sum;
 

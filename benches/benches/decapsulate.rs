@@ -1,6 +1,6 @@
 //! From SIG frames to IP packets: `Worker::process` over frames from the underlay.
 
-use benches::{
+use benches::pipeline::{
     settings::{self, measure},
     shape::Shape,
     traffic::{SIZES, Sizes, Traffic, Version},

@@ -1,6 +1,6 @@
 //! From IP packets to SIG frames: `Worker::process` over packets from the LAN.
 
-use benches::{
+use benches::pipeline::{
     settings::{self, measure},
     shape::Shape,
     traffic::{SIZES, Sizes, Traffic, Version},

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use benches::{
+use benches::pipeline::{
     settings::{self, PACKETS, measure},
     shape::Shape,
     traffic::{SIZES, Sizes, Traffic, Version},

@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, net::IpAddr};
 
-use benches::settings::{self, Random};
+use benches::pipeline::settings::{self, Random};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sig::dataplane::{flow_cache::FlowCache, lpm::Lpm};
 

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use benches::{
+use benches::pipeline::{
     settings,
     shape::Shape,
     traffic::{SIZES, Traffic, Version},
@@ -23,7 +23,7 @@ fn over(
 ) {
     group.throughput(Throughput::ElementsAndBytes {
         elements: packets.len() as u64,
-        bytes: benches::traffic::bytes(packets),
+        bytes: benches::pipeline::traffic::bytes(packets),
     });
     group.bench_function(name, |b| {
         b.iter(|| packets.iter().for_each(|packet| take(black_box(packet))));
@@ -50,7 +50,7 @@ fn parse_underlay(c: &mut Criterion) {
     }
 }
 
-fn frames(sizes: benches::traffic::Sizes) -> (underlay::Local, Vec<Vec<u8>>) {
+fn frames(sizes: benches::pipeline::traffic::Sizes) -> (underlay::Local, Vec<Vec<u8>>) {
     let shape = Shape::OnePerFrame;
     let packets = Traffic {
         version: Version::V4,
@@ -66,7 +66,7 @@ fn parse_inner(c: &mut Criterion) {
     for (name, version) in [("IPv4", Version::V4), ("IPv6", Version::V6)] {
         let packets = Traffic {
             version,
-            sizes: benches::traffic::Sizes::Fixed(100),
+            sizes: benches::pipeline::traffic::Sizes::Fixed(100),
             flows: COUNT,
             alternate_classes: false,
         };

@@ -1,9 +1,5 @@
-//! Shared inputs of the benchmarks: inner traffic, and two gateways that carry it.
-//!
-//! Nothing here touches the kernel: [`tunnel::Tunnel`] times `Worker::process`, the function that the
-//! engine's threads call between their rings, and nothing around it.
+//! Measuring sig: the pipeline in memory ([`pipeline`], with criterion), and gateways, the machine's
+//! limits and the alternatives on real devices ([`throughput`], with generators and a sink of its own).
 
-pub mod settings;
-pub mod shape;
-pub mod traffic;
-pub mod tunnel;
+pub mod pipeline;
+pub mod throughput;

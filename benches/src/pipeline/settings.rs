@@ -5,7 +5,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::traffic::{self, Version};
+use crate::pipeline::traffic::{self, Version};
 
 /// Packets of one iteration: a multiple of every number of flows.
 pub const PACKETS: usize = 4096;

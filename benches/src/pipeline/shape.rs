@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::traffic::Sizes;
+use crate::pipeline::traffic::Sizes;
 
 /// Payload of a frame that fits an IPv4 underlay of MTU 1500 over a path of two ASes: a path MTU of
 /// 1472 less SCION, UDP/SCION and SIG headers.

@@ -1,0 +1,16 @@
+//! The throughput harness: what carries packets, measured by a generator and a sink.
+//!
+//! ```text
+//!   experiment file ─> run ─┬─ open a subject ([`subject::Subject`]) ─> [`subject::Device`]
+//!                           ├─ search ([`search`]) drives trials of the device
+//!                           └─ records ([`record::Record`]), one JSON line each
+//!   records ─> report: targets, tables, plots, comparison with older records
+//! ```
+//!
+//! A *trial* is one interval of load at one rate. A trial in which the generator missed its rate is
+//! invalid and never a result.
+
+pub mod experiment;
+pub mod record;
+pub mod subject;
+pub mod trial;

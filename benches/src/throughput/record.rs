@@ -1,0 +1,183 @@
+//! What a run leaves: one JSON line per record.
+
+use serde::{Deserialize, Serialize};
+
+use super::{experiment::Case, subject::Subject, trial::Trial};
+
+/// A line of the results file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// The first line: where and of what.
+    Run(Run),
+    /// One trial.
+    Trial {
+        /// What was measured.
+        key: Key,
+        /// Number of the repeat, from 0.
+        repeat: u32,
+        /// Seconds since the run started.
+        at: f64,
+        /// What came of it.
+        trial: Trial,
+    },
+    /// A result.
+    Figure(Figure),
+    /// Something that was not measured, and why.
+    NotRun {
+        /// Experiment.
+        experiment: String,
+        /// What was not measured.
+        subject: Subject,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Machine, program and configuration of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Start, RFC 3339, UTC.
+    pub started: String,
+    /// Version of sig.
+    pub version: String,
+    /// Commit of the source tree; with `+` if it had changes.
+    pub commit: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Processor model.
+    pub cpu: String,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Quick or full.
+    pub quick: bool,
+    /// Experiment files and what was overridden on the command line.
+    pub experiments: Vec<String>,
+    /// Hash of the configuration (all experiments).
+    pub configuration: String,
+    /// Facts worth knowing: drivers, offloads, other load on the machine.
+    pub notes: Vec<String>,
+}
+
+/// What a figure is of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Key {
+    /// Experiment.
+    pub experiment: String,
+    /// What was measured.
+    pub subject: Subject,
+    /// The cell.
+    pub case: Case,
+    /// What was found out.
+    pub metric: Metric,
+}
+
+/// What can be found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Highest rate at which no more than the experiment's share is lost, packets per second.
+    Pdr,
+    /// Highest rate without loss, packets per second.
+    Ndr,
+    /// Rate received under the highest load, packets per second.
+    Mrr,
+    /// Delivery ratio at the rate of a sweep.
+    DeliveryRatio,
+    /// Packets per second of the device's CPU time.
+    PerCpuSecond,
+    /// Latency under load, microseconds, of half the packets.
+    LatencyP50,
+    /// … of 99 %.
+    LatencyP99,
+    /// … of 99.9 %.
+    LatencyP999,
+    /// Shortest latency under load, microseconds.
+    LatencyMin,
+    /// Longest latency under load, microseconds.
+    LatencyMax,
+    /// Round trip of single pings, microseconds, mean.
+    RttIdle,
+    /// Flood ping, 65 outstanding: shortest round trip, microseconds.
+    FloodRttMin,
+    /// Mean.
+    FloodRttAvg,
+    /// Longest.
+    FloodRttMax,
+    /// Flood ping: share of lost packets, percent.
+    FloodLoss,
+    /// Flood ping: replies per second.
+    FloodRate,
+    /// iperf3 TCP, one stream, client A to B, bits per second.
+    TcpForward,
+    /// … B to A.
+    TcpReverse,
+    /// iperf3 UDP, both ways at once as fast as possible: received A to B, bits per second.
+    UdpForward,
+    /// … B to A.
+    UdpReverse,
+    /// Share of UDP datagrams lost, both directions, percent.
+    UdpLoss,
+    /// CPU seconds of the gateway processes per million packets.
+    CpuProcess,
+    /// CPU seconds of softirqs per million packets.
+    CpuSoftirq,
+    /// CPU seconds of the gateway processes and the softirqs together per million packets.
+    CpuTotal,
+    /// Time without delivery when one gateway is killed and started again under traffic, seconds.
+    Outage,
+}
+
+impl Metric {
+    /// Whether more is better; if not, less is.
+    pub fn more_is_better(self) -> bool {
+        use Metric::*;
+        matches!(
+            self,
+            Pdr | Ndr
+                | Mrr
+                | DeliveryRatio
+                | PerCpuSecond
+                | FloodRate
+                | TcpForward
+                | TcpReverse
+                | UdpForward
+                | UdpReverse
+        )
+    }
+}
+
+/// A result: one value per repeat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is of.
+    pub key: Key,
+    /// In the metric's unit, in the order of the repeats. Repeats without a result are missing.
+    pub values: Vec<f64>,
+    /// Remarks, such as `tester-limited`, or why there are fewer values than repeats.
+    pub notes: Vec<String>,
+}
+
+impl Figure {
+    /// The middle value; none without values.
+    pub fn median(&self) -> Option<f64> {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let upper = *sorted.get(sorted.len() / 2)?;
+        let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
+        Some((lower + upper) / 2.0)
+    }
+
+    /// Mean; none without values.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.values.is_empty())
+            .then(|| self.values.iter().sum::<f64>() / self.values.len() as f64)
+    }
+
+    /// Standard deviation of the sample; 0 for one value.
+    pub fn deviation(&self) -> Option<f64> {
+        let mean = self.mean()?;
+        let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some((squares / (self.values.len().max(2) - 1) as f64).sqrt())
+    }
+}

@@ -1,0 +1,101 @@
+//! What is measured.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    experiment::Case,
+    trial::{Rate, Trial},
+};
+
+/// Everything that can be measured, by the name that experiment files and records use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// Limit: XDP drops every packet at the device's receive side.
+    XdpDrop,
+    /// Limit: XDP redirects every packet to the other port through a devmap.
+    XdpRedirect,
+    /// Limit: AF_XDP receives and frees every packet.
+    AfXdpDrop,
+    /// Limit: AF_XDP sends every packet, in its chunk, out of the other port.
+    AfXdpForward,
+    /// Limit: a TC ingress program redirects every packet to the other port.
+    TcRedirect,
+    /// Alternative: the kernel forwards IP between the two ports.
+    KernelForward,
+    /// Alternative: the kernel forwards into a VXLAN tunnel.
+    KernelVxlan,
+    /// The gateway, IP to SCION alone: between LAN and underlay port.
+    Encapsulate,
+    /// The gateway, SCION to IP alone, straight to the LAN port.
+    Decapsulate,
+    /// The gateway, SCION to IP alone, through the TC helper.
+    DecapsulateHelper,
+    /// The whole chain of two sites: client, gateway, router, router, gateway, client, over plain IP
+    /// forwarding instead of gateways.
+    ChainIp,
+    /// SCION hosts of the reference implementation over its routers, without gateways.
+    ChainScion,
+    /// The chain with the reference gateway at both ends, as it is by default.
+    ChainReference,
+    /// The same with the reference pinned to one CPU per site and one Go thread per process.
+    ChainReferenceTuned,
+    /// The chain with sig at one end and the reference gateway at the other.
+    ChainMixed,
+    /// The chain with sig at both ends.
+    ChainSig,
+    /// `Worker::process` in memory, IP to SCION, without kernel and rings.
+    PipelineEncapsulate,
+    /// `Worker::process` in memory, SCION to IP.
+    PipelineDecapsulate,
+}
+
+impl Subject {
+    /// The name in files and records, such as `af-xdp-forward`.
+    pub fn name(self) -> String {
+        serde_json::to_value(self)
+            .ok()
+            .and_then(|name| name.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    }
+
+    /// Whether it is measured over the chain of two sites.
+    pub fn is_chain(self) -> bool {
+        self.name().starts_with("chain-")
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+/// A subject that is set up, with generator and sink.
+///
+/// Several devices may be open at a time, so that trials can be interleaved: one that is not in a trial
+/// must not use the processor.
+pub trait Device {
+    /// Offers load at `rate` for `length` and counts what arrives.
+    ///
+    /// # Errors
+    ///
+    /// Something broke; a trial that merely does not count says so in [`Trial::validity`].
+    fn trial(&mut self, rate: Rate, length: Duration) -> anyhow::Result<Trial>;
+}
+
+/// Why a subject is not measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// This machine lacks something, or the combination makes no sense: the reason goes into the report.
+    #[error("{0}")]
+    NotHere(String),
+    /// It should have worked.
+    #[error(transparent)]
+    Failed(#[from] anyhow::Error),
+}
+
+/// Sets a subject up for a case.
+pub type Open = fn(Subject, &Case) -> Result<Box<dyn Device>, Refusal>;
