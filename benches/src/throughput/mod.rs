@@ -10,6 +10,7 @@
 //! A *trial* is one interval of load at one rate. A trial in which the generator missed its rate is
 //! invalid and never a result.
 
+pub mod binary;
 pub mod experiment;
 pub mod record;
 pub mod subject;

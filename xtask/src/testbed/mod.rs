@@ -15,7 +15,7 @@
 //! killed process left is removed by [`sweep`].
 
 mod cleanup;
-
+mod folder;
 mod netns;
 mod network;
 mod ping;
@@ -24,7 +24,7 @@ mod site;
 mod status;
 
 pub use cleanup::{hold, left_by, remove_all, sweep};
-
+pub use folder::Folder;
 pub use netns::Netns;
 pub use network::{Network, Options, Underlay};
 pub use ping::{Ping, ping};

@@ -1,15 +1,14 @@
 //! The whole network.
 
 use std::{
-    fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use super::{Family, Netns, Process, Site, cleanup, site::hex_of_decimal};
+use super::{Family, Folder, Netns, Process, Site, site::hex_of_decimal};
 
 /// How long the relays may take to start.
 const RELAY_READY: Duration = Duration::from_secs(15);
@@ -78,7 +77,7 @@ pub struct Network {
     pub a: Site,
     /// AS B.
     pub b: Site,
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Network {
@@ -88,19 +87,13 @@ impl Network {
     /// # Errors
     /// Missing privileges or tools, or the relays do not start.
     pub fn build(binary: &Path, options: &Options) -> Result<Self> {
-        let folder = std::env::temp_dir().join(cleanup::own_name("network"));
-        {
-            let mut left = cleanup::left();
-            left.add_folder(&folder);
-            fs::create_dir_all(&folder)
-                .with_context(|| format!("cannot make {}", folder.display()))?;
-        }
-        let site = |number| Site::new(number, options.underlay, binary, &folder);
+        let folder = Folder::new("network")?;
+        let site = |number| Site::new(number, options.underlay, binary, folder.path());
         let mut network = Self {
             a: site(0)?,
             b: site(1)?,
             relays: Vec::new(),
-            folder: folder.clone(),
+            folder,
         };
         let (a, b) = (&network.a, &network.b);
         for (number, site) in [(0, a), (1, b)] {
@@ -122,8 +115,8 @@ impl Network {
         a.write_config(b, options)?;
         b.write_config(a, options)?;
         let relays = [
-            spawn_relay(binary, 0, a, b, &folder)?,
-            spawn_relay(binary, 1, b, a, &folder)?,
+            spawn_relay(binary, 0, a, b, network.folder())?,
+            spawn_relay(binary, 1, b, a, network.folder())?,
         ];
         network.relays.extend(relays);
         for relay in &mut network.relays {
@@ -145,13 +138,7 @@ impl Network {
 
     /// Folder with configurations, logs and status sockets.
     pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        cleanup::delete_folder(&self.folder);
+        self.folder.path()
     }
 }
 
