@@ -56,10 +56,10 @@ fn gateway(
     };
     let (area, pool) = Area::on_heap(1024);
     let (underlay, scion_side) = memory::pair(64);
-    let (kernel, ip_side) = memory::pair(64);
+    let (inner, ip_side) = memory::pair(64);
     let ports = WorkerPorts {
         underlay: vec![Box::new(underlay)],
-        kernel: vec![Box::new(kernel)],
+        inner: vec![Box::new(inner)],
         ..WorkerPorts::default()
     };
     let gateway = Gateway::builder(config)

@@ -146,7 +146,7 @@ impl Gateway {
             .output
             .underlay
             .drain(..)
-            .chain(self.output.kernel.drain(..))
+            .chain(self.output.inner.drain(..))
         {
             free.put(frame);
         }
@@ -243,8 +243,8 @@ impl Tunnel {
             self.carry(window);
             self.far.process(self.now);
             let output = std::mem::take(&mut self.far.output);
-            assert_eq!(output.kernel.len(), window.len(), "every packet arrives");
-            for (frame, packet) in output.kernel.iter().zip(window) {
+            assert_eq!(output.inner.len(), window.len(), "every packet arrives");
+            for (frame, packet) in output.inner.iter().zip(window) {
                 let mut expected = packet.clone();
                 assert!(decrement_ttl(&mut expected), "the packet may travel");
                 let arrived = &frame.bytes(&self.far.area)[ETHERNET_LEN..];
@@ -337,11 +337,7 @@ impl Tunnel {
                 }
                 time += start.elapsed();
                 batches.clear();
-                assert_eq!(
-                    far.output.kernel.len(),
-                    window.len(),
-                    "every packet arrives"
-                );
+                assert_eq!(far.output.inner.len(), window.len(), "every packet arrives");
                 far.sent();
             }
         }

@@ -124,7 +124,7 @@ pub(crate) fn run(data: &[u8]) {
         if let Some(frame) = frame(&mut worker, what, bytes) {
             match what % 4 {
                 0 => input.lan.push(frame),
-                1 => input.kernel.push(frame),
+                1 => input.inner.push(frame),
                 _ => input.underlay.push(frame),
             }
         }
@@ -174,7 +174,7 @@ fn process(worker: &mut Worker, now: u64, tables: &Tables, input: &mut Input) {
     let mut output = Output::default();
     worker.process(now, tables, input, &mut output);
     let (area, free) = worker.memory();
-    for frame in output.kernel {
+    for frame in output.inner {
         let packet = &frame.bytes(area)[14..];
         let inner = InnerPacket::parse(packet).expect("a sound packet");
         assert_eq!(usize::from(inner.total_len), packet.len());

@@ -43,10 +43,10 @@ pub enum StartError {
 /// let config = config::check(text, "gateway.toml", &|path| std::fs::read(path)).unwrap();
 /// let (area, pool) = Area::on_heap(4096);
 /// let (underlay, _scion_side) = memory::pair(64);
-/// let (kernel, _ip_side) = memory::pair(64);
+/// let (inner, _ip_side) = memory::pair(64);
 /// let ports = WorkerPorts {
 ///     underlay: vec![Box::new(underlay)],
-///     kernel: vec![Box::new(kernel)],
+///     inner: vec![Box::new(inner)],
 ///     ..WorkerPorts::default()
 /// };
 /// let gateway = Gateway::builder(config).ports(area, pool, vec![ports]).start().unwrap();

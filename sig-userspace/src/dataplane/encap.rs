@@ -41,7 +41,7 @@ pub(super) enum Origin {
         partial: bool,
     },
     /// The tunnel device: the kernel has routed the packet and taken its one from the TTL.
-    Kernel,
+    Inner,
 }
 
 /// A frame being filled. The packet of `frame` is the payload so far.

@@ -124,7 +124,7 @@ impl Gateway {
             };
             frames.into_iter().map(copy).collect()
         };
-        (take(output.underlay), take(output.kernel))
+        (take(output.underlay), take(output.inner))
     }
 
     fn send_lan(&mut self, packets: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
@@ -389,11 +389,11 @@ fn any_bytes_from_either_side_lose_no_chunk() {
             let mut flipped = frame.clone();
             flipped[cut] ^= 0xff;
             b.send_underlay(cut as u64 * 10_000_000, &[flipped.clone()]);
-            let kernel = vec![b.frame(&flipped)];
+            let inner = vec![b.frame(&flipped)];
             b.run(
                 0,
                 &mut Input {
-                    kernel,
+                    inner,
                     ..Input::default()
                 },
             );

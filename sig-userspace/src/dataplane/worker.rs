@@ -33,7 +33,7 @@ pub struct Input {
     /// From LAN ports.
     pub lan: Vec<Frame>,
     /// From the tunnel device.
-    pub kernel: Vec<Frame>,
+    pub inner: Vec<Frame>,
     /// From the underlay.
     pub underlay: Vec<Frame>,
 }
@@ -41,10 +41,10 @@ pub struct Input {
 impl Input {
     /// Room for so many frames of each side.
     pub fn with_capacity(frames: usize) -> Self {
-        let [lan, kernel, underlay] = [(); 3].map(|()| Vec::with_capacity(frames));
+        let [lan, inner, underlay] = [(); 3].map(|()| Vec::with_capacity(frames));
         Input {
             lan,
-            kernel,
+            inner,
             underlay,
         }
     }
@@ -56,14 +56,14 @@ pub struct Output {
     /// SIG frames, to the next hops of their paths.
     pub underlay: Vec<Frame>,
     /// Inner packets, to the tunnel device.
-    pub kernel: Vec<Frame>,
+    pub inner: Vec<Frame>,
 }
 
 impl Output {
     /// Room for so many frames of each side.
     pub fn with_capacity(frames: usize) -> Self {
-        let [underlay, kernel] = [(); 2].map(|()| Vec::with_capacity(frames));
-        Output { underlay, kernel }
+        let [underlay, inner] = [(); 2].map(|()| Vec::with_capacity(frames));
+        Output { underlay, inner }
     }
 }
 
@@ -130,7 +130,7 @@ impl Worker {
             free: &mut self.free,
             counters: &self.counters,
             to_underlay: &mut output.underlay,
-            to_inner: &mut output.kernel,
+            to_inner: &mut output.inner,
         };
         let mut frames = input.underlay.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
@@ -147,9 +147,9 @@ impl Worker {
         while let Some(frame) = next(&mut frames, &self.area) {
             self.encap.packet(&mut context, frame, self.origin);
         }
-        let mut frames = input.kernel.drain(..);
+        let mut frames = input.inner.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
-            self.encap.packet(&mut context, frame, Origin::Kernel);
+            self.encap.packet(&mut context, frame, Origin::Inner);
         }
         self.encap.flush(&mut context);
     }

@@ -40,7 +40,7 @@ pub struct WorkerPorts {
     /// Towards the hosts; may be empty.
     pub lan: Vec<Box<dyn Port>>,
     /// The peer of the tunnel device. At least one.
-    pub kernel: Vec<Box<dyn Port>>,
+    pub inner: Vec<Box<dyn Port>>,
 }
 
 /// How the threads behave.
@@ -96,7 +96,7 @@ impl Engine {
         for (number, ports) in ports.into_iter().enumerate() {
             for (side, missing) in [
                 ("underlay", ports.underlay.is_empty()),
-                ("kernel", ports.kernel.is_empty()),
+                ("inner", ports.inner.is_empty()),
             ] {
                 if missing {
                     return Err(io::Error::other(MissingPort {
@@ -197,16 +197,16 @@ impl WorkerThread {
             for port in &mut self.ports.lan {
                 port.receive(area, &mut self.input.lan);
             }
-            for port in &mut self.ports.kernel {
-                port.receive(area, &mut self.input.kernel);
+            for port in &mut self.ports.inner {
+                port.receive(area, &mut self.input.inner);
             }
         }
-        if self.output.kernel.len() < BACKLOG {
+        if self.output.inner.len() < BACKLOG {
             for port in &mut self.ports.underlay {
                 port.receive(area, &mut self.input.underlay);
             }
         }
-        let received = self.input.lan.len() + self.input.kernel.len() + self.input.underlay.len();
+        let received = self.input.lan.len() + self.input.inner.len() + self.input.underlay.len();
         let due = self
             .worker
             .next_deadline()
@@ -215,9 +215,9 @@ impl WorkerThread {
             self.worker
                 .process(now, self.tables.load(), &mut self.input, &mut self.output);
         }
-        let waiting = self.output.underlay.len() + self.output.kernel.len();
+        let waiting = self.output.underlay.len() + self.output.inner.len();
         transmit(&mut self.ports.underlay, &mut self.output.underlay);
-        transmit(&mut self.ports.kernel, &mut self.output.kernel);
+        transmit(&mut self.ports.inner, &mut self.output.inner);
         let busy = self.service(counters);
         received > 0 || waiting > 0 || busy
     }
@@ -229,7 +229,7 @@ impl WorkerThread {
         for (ports, waiting) in [
             (&mut self.ports.underlay, &mut self.output.underlay),
             (&mut self.ports.lan, &mut Vec::new()),
-            (&mut self.ports.kernel, &mut self.output.kernel),
+            (&mut self.ports.inner, &mut self.output.inner),
         ] {
             for port in ports {
                 match port.service(area, free) {
@@ -245,7 +245,7 @@ impl WorkerThread {
                 }
             }
         }
-        busy || !self.output.underlay.is_empty() || !self.output.kernel.is_empty()
+        busy || !self.output.underlay.is_empty() || !self.output.inner.is_empty()
     }
 }
 

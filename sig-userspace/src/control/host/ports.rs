@@ -172,7 +172,7 @@ pub(super) fn open(
             let side = match opened.role {
                 Role::Underlay => &mut own.underlay,
                 Role::Lan => &mut own.lan,
-                Role::Inner => &mut own.kernel,
+                Role::Inner => &mut own.inner,
             };
             // The first port of a side is the one frames leave through: the workers' are on
             // different queues, as far as there are some.
