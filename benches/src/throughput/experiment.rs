@@ -1,15 +1,32 @@
 //! Experiments: what is measured, how, with which packets.
 
+mod place;
+pub mod plan;
+pub mod read;
+
+pub use plan::{Algorithm, Experiment, LatencyLoad, Scenario};
+
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Lengths of the inner IP packets, header included, in bytes. An Ethernet frame on the wire has 18 more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a length in bytes, such as 100, or \"imix\"")]
 pub enum Size {
     /// All of this length.
     Fixed(u16),
     /// A mix.
     Mix(Mix),
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Fixed(bytes) => write!(f, "{bytes} B"),
+            Size::Mix(Mix::Imix) => f.write_str("IMIX"),
+        }
+    }
 }
 
 /// Mixes of packet lengths.

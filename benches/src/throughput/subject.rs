@@ -61,6 +61,54 @@ impl Subject {
             .unwrap_or_default()
     }
 
+    /// What it is, for the reader of a report.
+    pub fn title(self) -> &'static str {
+        use Subject::*;
+        match self {
+            XdpDrop => "limit: XDP drop",
+            XdpRedirect => "limit: XDP redirect",
+            AfXdpDrop => "limit: AF_XDP receive",
+            AfXdpForward => "limit: AF_XDP forward in place",
+            TcRedirect => "limit: TC redirect",
+            KernelForward => "kernel IP forwarding",
+            KernelVxlan => "kernel VXLAN",
+            Encapsulate => "sig, encapsulation",
+            Decapsulate => "sig, decapsulation straight to the LAN",
+            DecapsulateHelper => "sig, decapsulation through the TC helper",
+            ChainIp => "plain IP",
+            ChainScion => "SCION hosts",
+            ChainReference => "reference, both ends",
+            ChainReferenceTuned => "reference tuned, both ends",
+            ChainMixed => "sig and reference",
+            ChainSig => "sig, both ends",
+            PipelineEncapsulate => "pipeline, encapsulation",
+            PipelineDecapsulate => "pipeline, decapsulation",
+        }
+    }
+
+    /// Whether it is the worker in memory.
+    pub fn is_pipeline(self) -> bool {
+        matches!(
+            self,
+            Subject::PipelineEncapsulate | Subject::PipelineDecapsulate
+        )
+    }
+
+    /// Whether [`Case::workers`] means anything to it.
+    pub fn has_workers(self) -> bool {
+        use Subject::*;
+        matches!(
+            self,
+            AfXdpDrop
+                | AfXdpForward
+                | Encapsulate
+                | Decapsulate
+                | DecapsulateHelper
+                | ChainMixed
+                | ChainSig
+        )
+    }
+
     /// Whether it is measured over the chain of two sites.
     pub fn is_chain(self) -> bool {
         self.name().starts_with("chain-")

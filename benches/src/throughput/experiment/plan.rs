@@ -1,0 +1,194 @@
+//! What an experiment file says.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Case, Cpus, Family, Layout, Size};
+use crate::throughput::subject::Subject;
+
+/// One experiment: subjects that are measured side by side, in every combination of the lists.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Experiment {
+    /// Short, unique within a run: letters, digits, `-`.
+    pub name: String,
+    /// For the reader of the report.
+    pub title: String,
+    /// What is measured.
+    pub subjects: Vec<Subject>,
+    /// How.
+    pub algorithm: Algorithm,
+    /// Lengths of inner packets.
+    pub sizes: Vec<Size>,
+    /// Families of inner packets.
+    pub families: Vec<Family>,
+    /// Numbers of flows.
+    pub flows: Vec<u16>,
+    /// Several inner packets in a frame, or one.
+    pub packed: Vec<bool>,
+    /// Workers; subjects without are measured once.
+    pub workers: Vec<u16>,
+    /// Where the device under test runs.
+    pub layouts: Vec<Layout>,
+    /// On which CPUs.
+    pub cpus: Cpus,
+    /// How often everything is measured.
+    pub repeats: u32,
+    /// Measured time of a trial.
+    pub seconds: f64,
+    /// Time under load before it.
+    pub warm_up: f64,
+    /// Where searches start, packets per second: the least that anything is expected to do.
+    pub start_rate: f64,
+    /// Highest rate of searches, packets per second; none: what the generator can.
+    pub max_rate: Option<f64>,
+    /// Searches end when the interval is this share of the rate, percent.
+    pub resolution_percent: f64,
+}
+
+/// How something is measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// Highest rate with at most this loss.
+    Pdr {
+        /// Percent.
+        loss_percent: f64,
+    },
+    /// Highest rate without loss.
+    Ndr,
+    /// Rate received under the highest load.
+    Mrr,
+    /// Delivery ratio at each of these rates, packets per second.
+    Sweep {
+        /// In the order of the file.
+        rates: Vec<f64>,
+    },
+    /// Latency under load.
+    Latency(LatencyLoad),
+    /// Packets per second of the device's CPU time, under the highest load.
+    PerCpuSecond,
+    /// The worker alone, in memory.
+    Pipeline,
+    /// Over the chain of two sites.
+    Scenario(Scenario),
+}
+
+/// The load under which latency is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LatencyLoad {
+    /// Packets per second.
+    Rate(f64),
+    /// Share of what the subject receives under the highest load, 0 to 1.
+    ShareOfMrr(f64),
+}
+
+/// Scenarios over the chain of two sites.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scenario {
+    /// Single pings.
+    RttIdle {
+        /// How many.
+        packets: u32,
+    },
+    /// Flood ping, 65 outstanding.
+    FloodPing {
+        /// How many.
+        packets: u32,
+    },
+    /// iperf3, one TCP stream, either way.
+    Tcp,
+    /// iperf3, UDP as fast as possible, both ways at once.
+    Udp,
+    /// CPU time under a load that everything can carry.
+    Cpu {
+        /// Packets per second.
+        rate: f64,
+    },
+    /// One gateway is killed and started again under traffic.
+    Restart {
+        /// Packets per second of the traffic.
+        rate: f64,
+    },
+}
+
+/// Names of algorithms in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Name {
+    Pdr,
+    Ndr,
+    Mrr,
+    Sweep,
+    Latency,
+    PerCpuSecond,
+    Pipeline,
+    RttIdle,
+    FloodPing,
+    Tcp,
+    Udp,
+    Cpu,
+    Restart,
+}
+
+impl Experiment {
+    /// Groups of subjects and cases that are measured in turns, so that what changes on the machine
+    /// over time hits all of them alike.
+    pub fn groups(&self) -> Vec<Vec<(Subject, Case)>> {
+        let mut groups = Vec::new();
+        for &layout in &self.layouts {
+            for &packed in &self.packed {
+                for &flows in &self.flows {
+                    for &family in &self.families {
+                        for &size in &self.sizes {
+                            let case = |&workers: &u16| Case {
+                                size,
+                                family,
+                                flows,
+                                packed,
+                                workers,
+                                layout,
+                                cpus: self.cpus,
+                            };
+                            groups.push(self.columns(case));
+                        }
+                    }
+                }
+            }
+        }
+        groups
+    }
+
+    fn columns(&self, case: impl Fn(&u16) -> Case) -> Vec<(Subject, Case)> {
+        let columns = self.subjects.iter().flat_map(|&subject| {
+            let count = if subject.has_workers() {
+                self.workers.len()
+            } else {
+                1
+            };
+            let workers = self.workers.iter().take(count);
+            workers
+                .map(|workers| (subject, workers))
+                .collect::<Vec<_>>()
+        });
+        columns
+            .map(|(subject, workers)| (subject, case(workers)))
+            .collect()
+    }
+
+    /// Roughly how long one repeat of one subject and case takes, seconds: for the display of progress.
+    pub fn estimate(&self) -> f64 {
+        let trial = self.seconds + self.warm_up + 0.5;
+        match &self.algorithm {
+            Algorithm::Pdr { .. } | Algorithm::Ndr => 8.0 * trial,
+            Algorithm::Mrr | Algorithm::PerCpuSecond => trial,
+            Algorithm::Sweep { rates } => rates.len() as f64 * trial,
+            Algorithm::Latency(LatencyLoad::Rate(_)) => trial,
+            Algorithm::Latency(LatencyLoad::ShareOfMrr(_)) => 2.0 * trial,
+            Algorithm::Pipeline => 3.0 * self.seconds,
+            Algorithm::Scenario(Scenario::Restart { .. }) => 10.0,
+            Algorithm::Scenario(Scenario::Tcp) => 2.0 * trial,
+            Algorithm::Scenario(_) => trial,
+        }
+    }
+}
