@@ -1,6 +1,5 @@
 //! `cargo xtask demo`: two ASes, two gateways, and real traffic between them.
 
-mod iperf;
 mod page;
 mod progress;
 mod results;
@@ -13,10 +12,12 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use testbed::{Family, Netns, Network, Options, Underlay};
+use testbed::{
+    Family, Netns, Network, Options, Underlay,
+    iperf::{self, Direction, Protocol},
+};
 
 use crate::{setup, shell};
-use iperf::Direction;
 use progress::Progress;
 use results::{FamilyResults, Results};
 
@@ -25,6 +26,11 @@ const PING_SIZE: u32 = 64;
 /// Payloads of the other pings: larger than a frame, and a train of IP fragments.
 const LARGE_PINGS: [u32; 2] = [1472, 8972];
 const PING_INTERVAL: Duration = Duration::from_millis(20);
+/// Datagrams that fill most of a frame.
+const UDP: Protocol = Protocol::Udp {
+    size: 1200,
+    rate: 200_000_000,
+};
 
 /// Arguments of the task.
 #[derive(clap::Args)]
@@ -76,7 +82,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     network.start_gateways()?;
     progress.step("web and measurement servers");
     let page = page::serve(&network.b.client)?;
-    let _server = iperf::serve(&network)?;
+    let log = network.folder().join("iperf3.log");
+    let _server = iperf::serve(&network.b.client, iperf::PORT, &log)?;
     let mut results = Results::default();
     for family in Family::ALL {
         let measured = measure(&network, family, arguments.seconds, &page, &mut progress)?;
@@ -197,12 +204,12 @@ fn measure(
     let page_bytes = page.fetch(from, to)?;
     let mut throughput = |protocol, direction| {
         progress.step(&format!("{name}: iperf3 {protocol}, {direction}"));
-        iperf::measure(network, family, protocol, direction, seconds)
+        iperf::measure(from, to, iperf::PORT, protocol, direction, seconds)
     };
-    let tcp = throughput(iperf::Protocol::Tcp, Direction::Forward)?;
-    let tcp_reverse = throughput(iperf::Protocol::Tcp, Direction::Reverse)?;
-    let udp = throughput(iperf::Protocol::Udp, Direction::Forward)?;
-    let udp_reverse = throughput(iperf::Protocol::Udp, Direction::Reverse)?;
+    let tcp = throughput(Protocol::Tcp, Direction::Forward)?;
+    let tcp_reverse = throughput(Protocol::Tcp, Direction::Reverse)?;
+    let udp = throughput(UDP, Direction::Forward)?;
+    let udp_reverse = throughput(UDP, Direction::Reverse)?;
 
     let after = [counters(&network.a)?, counters(&network.b)?];
     let difference = |pick: fn(&(u64, u64)) -> u64| -> u64 {

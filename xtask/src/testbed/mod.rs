@@ -16,6 +16,7 @@
 
 mod cleanup;
 mod folder;
+pub mod iperf;
 mod netns;
 mod network;
 mod ping;
@@ -27,7 +28,7 @@ pub use cleanup::{hold, left_by, remove_all, sweep};
 pub use folder::Folder;
 pub use netns::Netns;
 pub use network::{Network, Options, Underlay};
-pub use ping::{Ping, ping};
+pub use ping::{Ping, flood, ping};
 pub use process::Process;
 pub use site::Site;
 pub use status::{Counters, Drop, Port, Status, Worker};

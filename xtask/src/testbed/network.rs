@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -87,9 +88,34 @@ impl Network {
     /// # Errors
     /// Missing privileges or tools, or the relays do not start.
     pub fn build(binary: &Path, options: &Options) -> Result<Self> {
-        let folder = Folder::new("network")?;
-        let site = |number| Site::new(number, options.underlay, binary, folder.path());
-        let mut network = Self {
+        let mut network = Self::wire(binary, options)?;
+        let (a, b) = (&network.a, &network.b);
+        a.write_config(b, options)?;
+        b.write_config(a, options)?;
+        let relays = [
+            spawn_relay(binary, 0, a, b, network.folder())?,
+            spawn_relay(binary, 1, b, a, network.folder())?,
+        ];
+        network.relays.extend(relays);
+        for relay in &mut network.relays {
+            relay.wait_for("ready", RELAY_READY)?;
+        }
+        Ok(network)
+    }
+
+    /// Makes only namespaces, links and addresses: for those who put something else than `sig` in.
+    ///
+    /// # Errors
+    /// Missing privileges or tools.
+    pub fn links(options: &Options) -> Result<Self> {
+        Self::wire(Path::new("sig"), options)
+    }
+
+    fn wire(binary: &Path, options: &Options) -> Result<Self> {
+        let suffix = suffix();
+        let folder = Folder::new(&format!("network{suffix}"))?;
+        let site = |number| Site::new(number, options.underlay, binary, folder.path(), &suffix);
+        let network = Self {
             a: site(0)?,
             b: site(1)?,
             relays: Vec::new(),
@@ -112,16 +138,6 @@ impl Network {
                 nodad(address)
             ))?;
         }
-        a.write_config(b, options)?;
-        b.write_config(a, options)?;
-        let relays = [
-            spawn_relay(binary, 0, a, b, network.folder())?,
-            spawn_relay(binary, 1, b, a, network.folder())?,
-        ];
-        network.relays.extend(relays);
-        for relay in &mut network.relays {
-            relay.wait_for("ready", RELAY_READY)?;
-        }
         Ok(network)
     }
 
@@ -142,6 +158,15 @@ impl Network {
     }
 }
 
+/// Tells the networks of one process apart: nothing for the first, `-2` for the second.
+fn suffix() -> String {
+    static NETWORKS: AtomicU32 = AtomicU32::new(0);
+    match NETWORKS.fetch_add(1, Ordering::Relaxed) {
+        0 => String::new(),
+        earlier => format!("-{}", earlier + 1),
+    }
+}
+
 const CLIENT: u8 = 1;
 const GATEWAY_LAN: u8 = 2;
 const GATEWAY_UNDERLAY: u8 = 3;
@@ -151,6 +176,11 @@ const OUTSIDE: u8 = 5;
 /// A locally administered MAC address.
 fn mac(site: u8, interface: u8) -> String {
     format!("02:00:00:00:{:02x}:{interface:02x}", 10 + site)
+}
+
+/// MAC addresses of the LAN of a site: of its client, and of its gateway.
+pub(super) fn lan_macs(site: u8) -> [[u8; 6]; 2] {
+    [CLIENT, GATEWAY_LAN].map(|interface| [2, 0, 0, 0, 10 + site, interface])
 }
 
 /// Joins two namespaces with a veth pair, both ends up.

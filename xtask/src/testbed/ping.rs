@@ -16,8 +16,14 @@ pub struct Ping {
     pub sent: u32,
     /// Echo replies received.
     pub received: u32,
+    /// Time from the first request to the last reply.
+    pub duration: Duration,
     /// Mean time from request to reply; none without a reply.
     pub rtt: Option<Duration>,
+    /// Shortest time from request to reply.
+    pub rtt_min: Option<Duration>,
+    /// Longest time from request to reply.
+    pub rtt_max: Option<Duration>,
 }
 
 impl Ping {
@@ -36,8 +42,28 @@ impl Ping {
 /// # Errors
 /// `ping` cannot run, or prints something unexpected.
 pub fn ping(from: &Netns, to: IpAddr, count: u32, size: u32, interval: Duration) -> Result<Ping> {
+    let interval = interval.as_secs_f64().to_string();
+    series(from, to, count, size, &["-i", &interval])
+}
+
+/// The same as fast as replies come, with up to `outstanding` requests without a reply at a time; if none comes,
+/// a hundred a second.
+///
+/// # Errors
+/// As [`ping`].
+pub fn flood(from: &Netns, to: IpAddr, count: u32, size: u32, outstanding: u32) -> Result<Ping> {
+    series(
+        from,
+        to,
+        count,
+        size,
+        &["-f", "-l", &outstanding.to_string()],
+    )
+}
+
+fn series(from: &Netns, to: IpAddr, count: u32, size: u32, pace: &[&str]) -> Result<Ping> {
     let before = replies(from, to)?;
-    let seen = run(from, to, count, size, interval)?;
+    let seen = run(from, to, count, size, pace)?;
     let received = Cell::new(seen.received);
     // That they are not all there in time is no error, but the result.
     let _ = wait_until("echo replies", PATIENCE, || {
@@ -77,13 +103,13 @@ fn replies_v6(text: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-fn run(from: &Netns, to: IpAddr, count: u32, size: u32, interval: Duration) -> Result<Ping> {
+fn run(from: &Netns, to: IpAddr, count: u32, size: u32, pace: &[&str]) -> Result<Ping> {
     let mut command = from.command("ping");
     command
         .args(["-q", "-n", "-W", "2", "-M", "dont"])
         .args(["-c", &count.to_string()])
         .args(["-s", &size.to_string()])
-        .args(["-i", &interval.as_secs_f64().to_string()])
+        .args(pace)
         .arg(to.to_string());
     let output = command.output().context("`ping` does not start")?;
     // It fails when a reply is missing, but tells the same.
@@ -106,15 +132,25 @@ fn parse(text: &str) -> Option<Ping> {
     let mut parts = counts.split(',');
     let sent = number(parts.next()?)?;
     let received = number(parts.next()?)?;
-    let rtt = text
+    let duration = parts
+        .find_map(|part| part.trim().strip_prefix("time ")?.strip_suffix("ms"))
+        .and_then(|milliseconds| milliseconds.parse().ok())
+        .map(Duration::from_millis)?;
+    let times: Vec<Duration> = text
         .lines()
         .find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "))
-        .and_then(|values| values.split('/').nth(1)?.parse().ok())
-        .map(|milliseconds: f64| Duration::from_secs_f64(milliseconds / 1000.0));
+        .into_iter()
+        .flat_map(|values| values.split(['/', ' ']))
+        .map_while(|value| value.parse().ok())
+        .map(|milliseconds: f64| Duration::from_secs_f64(milliseconds / 1000.0))
+        .collect();
     Some(Ping {
         sent,
         received,
-        rtt,
+        duration,
+        rtt: times.get(1).copied(),
+        rtt_min: times.first().copied(),
+        rtt_max: times.get(2).copied(),
     })
 }
 
@@ -131,7 +167,10 @@ mod tests {
         let ping = parse(text).unwrap();
         assert_eq!((ping.sent, ping.received), (20, 19));
         assert_eq!(ping.loss_percent(), 5.0);
+        assert_eq!(ping.duration, Duration::from_millis(960));
+        assert_eq!(ping.rtt_min, Some(Duration::from_micros(100)));
         assert_eq!(ping.rtt, Some(Duration::from_micros(250)));
+        assert_eq!(ping.rtt_max, Some(Duration::from_micros(500)));
     }
 
     #[test]
@@ -139,6 +178,16 @@ mod tests {
         let text = "3 packets transmitted, 0 received, +3 errors, 100% packet loss, time 20ms\n";
         let ping = parse(text).unwrap();
         assert_eq!((ping.loss_percent(), ping.rtt), (100.0, None));
+    }
+
+    #[test]
+    fn the_summary_of_a_flood_is_read() {
+        let text = "--- 192.168.11.2 ping statistics ---\n\
+                    50000 packets transmitted, 50000 received, 0% packet loss, time 1204ms\n\
+                    rtt min/avg/max/mdev = 0.034/1.250/9.007/0.050 ms, pipe 65, ipg/ewma 0.024/1.300 ms\n";
+        let ping = parse(text).unwrap();
+        assert_eq!((ping.received, ping.duration.as_millis()), (50_000, 1204));
+        assert_eq!(ping.rtt_max, Some(Duration::from_micros(9007)));
     }
 
     #[test]

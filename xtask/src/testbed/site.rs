@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Family, Netns, Options, Process, Status, Underlay};
+use super::{Family, Netns, Options, Process, Status, Underlay, network::lan_macs};
 
 /// The gateway's data port.
 const DATA_PORT: u16 = 30056;
@@ -49,9 +49,10 @@ impl Site {
         underlay: Underlay,
         binary: &Path,
         folder: &Path,
+        suffix: &str,
     ) -> Result<Self> {
         let letter = letter(number);
-        let netns = |role| Netns::new(&format!("{role}-{letter}"));
+        let netns = |role| Netns::new(&format!("{role}-{letter}{suffix}"));
         Ok(Self {
             client: netns("client")?,
             gateway: netns("gateway")?,
@@ -73,6 +74,16 @@ impl Site {
     /// Address of the gateway in the LAN.
     pub fn gateway_ip(&self, family: Family) -> IpAddr {
         self.lan_ip(family, 1)
+    }
+
+    /// MAC address of the client.
+    pub fn client_mac(&self) -> [u8; 6] {
+        lan_macs(self.number)[0]
+    }
+
+    /// MAC address of the gateway in the LAN.
+    pub fn gateway_mac(&self) -> [u8; 6] {
+        lan_macs(self.number)[1]
     }
 
     /// A host address of the LAN.
@@ -111,7 +122,7 @@ impl Site {
     }
 
     /// Where the router gets packets of the other router.
-    pub(super) fn router_outside(&self) -> SocketAddr {
+    pub fn router_outside(&self) -> SocketAddr {
         SocketAddr::new(self.underlay.ip(99, 1 + self.number), OUTSIDE_PORT)
     }
 
