@@ -1,5 +1,5 @@
 //! Any bytes from any side through a whole worker: it never panics, loses no chunk of the UMEM, and hands to the
-//! kernel nothing but sound packets between the prefixes that it was told.
+//! kernel and to the hosts nothing but sound packets between the prefixes that it was told.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,11 @@ use sig::{
         Neighbour, Planner, Surroundings,
         config::{self, Config},
     },
-    dataplane::{Input, Output, Tables, Worker, WorkerConfig, icmp::Sources},
+    dataplane::{
+        Input, Output, Tables, Worker, WorkerConfig,
+        icmp::Sources,
+        lan::{LanFacts, LanNeighbour, LanRoute, LanTable},
+    },
     framing::Limits,
     port::umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
     scion::{Endpoints, FrameFields, NextHop, Template},
@@ -20,6 +24,8 @@ use sig::{
 use sig_common::wire::inner::InnerPacket;
 
 const CHUNKS: u32 = 128;
+const LAN_MTU: u16 = 300;
+const HOST_MAC: [u8; 6] = [8; 6];
 const ICMP_SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 0, 1));
 
 const CONFIG: &str = r#"
@@ -64,8 +70,30 @@ fn tables() -> Tables {
                 v4: Some(source),
                 v6: None,
             },
+            lan: Arc::new(lan_table()),
         },
     )
+}
+
+/// Hosts that are reached without the kernel: 10.1.0.0 to 10.1.0.255.
+fn lan_table() -> LanTable {
+    let neighbour = LanNeighbour {
+        mac: HOST_MAC,
+        interface_mac: [3; 6],
+        mtu: LAN_MTU,
+    };
+    LanTable::new(&LanFacts {
+        routes: config()
+            .gateway
+            .prefixes
+            .iter()
+            .map(|net| (*net, LanRoute::OnLink { port: 0 }))
+            .collect(),
+        neighbours: (0..=255)
+            .map(|host| ((0, IpAddr::from([10, 1, 0, host])), neighbour))
+            .collect(),
+        ..LanFacts::default()
+    })
 }
 
 /// Writes what the remote gateway sends.
@@ -171,9 +199,17 @@ fn frame(worker: &mut Worker, what: u8, bytes: &[u8]) -> Option<Frame> {
 }
 
 fn process(worker: &mut Worker, now: u64, tables: &Tables, input: &mut Input) {
-    let mut output = Output::default();
+    let mut output = Output::with_capacity(16, 1);
     worker.process(now, tables, input, &mut output);
     let (area, free) = worker.memory();
+    for frame in output.lan.into_iter().flatten() {
+        let (ethernet, packet) = frame.bytes(area).split_at(14);
+        let inner = InnerPacket::parse(packet).expect("a sound packet");
+        assert_eq!(ethernet[..6], HOST_MAC);
+        assert!(inner.ttl > 0 && inner.total_len <= LAN_MTU && inner.header_len == 20);
+        assert!(config().remotes[0].prefixes[0].contains(&inner.source));
+        free.put(frame);
+    }
     for frame in output.inner {
         let packet = &frame.bytes(area)[14..];
         let inner = InnerPacket::parse(packet).expect("a sound packet");

@@ -152,6 +152,7 @@ impl Host {
             neighbours: HashMap::new(),
             inner_macs,
             icmp: icmp_sources(&config, &interfaces),
+            lan: Arc::default(),
         };
         let gateway = Gateway::builder(config.clone())
             .surroundings(surroundings.clone())

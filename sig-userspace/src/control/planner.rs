@@ -11,7 +11,10 @@ use sig_common::{addr::HostAddr, wire::underlay::Local};
 
 use super::config::{self, Config};
 use crate::{
-    dataplane::{Path, PathCounters, PathError, PathSpec, RemoteCounters, Tables, icmp::Sources},
+    dataplane::{
+        Path, PathCounters, PathError, PathSpec, RemoteCounters, Tables, icmp::Sources,
+        lan::LanTable,
+    },
     framing::StreamIds,
     scion::{Endpoints, NextHop},
 };
@@ -28,7 +31,7 @@ pub struct Neighbour {
 }
 
 /// What the tables depend on beside the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Next hops that are reachable. Paths through others are not used.
     pub neighbours: HashMap<IpAddr, Neighbour>,
@@ -36,6 +39,8 @@ pub struct Surroundings {
     pub inner_macs: [u8; 12],
     /// Where ICMP errors come from.
     pub icmp: Sources,
+    /// Where decapsulated packets can be sent without the kernel; nowhere by default.
+    pub lan: Arc<LanTable>,
 }
 
 /// A configured path and its state.
@@ -144,6 +149,7 @@ impl Planner {
             .collect();
         tables.inner_macs = surroundings.inner_macs;
         tables.icmp = surroundings.icmp;
+        tables.lan = surroundings.lan.clone();
         let mut planned = 0;
         for (number, remote) in config.remotes.iter().enumerate() {
             let mut paths = Vec::with_capacity(remote.paths.len());

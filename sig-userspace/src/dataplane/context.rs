@@ -19,6 +19,8 @@ pub(super) struct Context<'a> {
     pub(super) to_underlay: &'a mut Vec<Frame>,
     /// Finished Ethernet frames for the inner port.
     pub(super) to_inner: &'a mut Vec<Frame>,
+    /// Finished Ethernet frames for each LAN port.
+    pub(super) to_lan: &'a mut [Vec<Frame>],
 }
 
 impl Context<'_> {

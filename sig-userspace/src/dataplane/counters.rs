@@ -24,6 +24,9 @@ pub struct WorkerCounters {
     pub sent: Traffic,
     /// Received from the SCION side.
     pub received: Traffic,
+    /// Inner packets that went straight to their next hop on a LAN port; the other received ones went
+    /// through the tunnel device.
+    pub straight: Counter,
     /// ICMP messages sent to hosts.
     pub icmp_sent: Counter,
     /// Dropped packets and frames, by reason.
@@ -43,6 +46,7 @@ impl Default for WorkerCounters {
         WorkerCounters {
             sent: Traffic::default(),
             received: Traffic::default(),
+            straight: Counter::default(),
             icmp_sent: Counter::default(),
             drops: std::array::from_fn(|_| Counter::default()),
             held: Counter::default(),

@@ -6,7 +6,7 @@ use sig_common::{
     addr::{HostAddr, IsdAs},
     reason::DropReason,
     wire::{
-        inner::InnerPacket,
+        inner::{InnerPacket, decrement_ttl},
         underlay::{self, Parsed},
     },
 };
@@ -63,7 +63,7 @@ impl Decap {
     }
 
     /// Takes an Ethernet frame from the underlay and puts the packets that it completes into
-    /// `context.to_inner`.
+    /// `context.to_lan` and `context.to_inner`.
     pub(super) fn frame(&mut self, context: &mut Context<'_>, frame: Frame) {
         let (parsed, slot) = match self.admit(context, frame.bytes(context.area)) {
             Ok(admitted) => admitted,
@@ -221,13 +221,19 @@ impl Delivery<'_, '_> {
         let context = &mut *self.context;
         let counters = &context.tables.remotes[usize::from(slot)].counters[context.worker];
         match finish(context, self.police, slot, &mut packet, congestion) {
-            Ok(()) => {
+            Ok(port) => {
                 let bytes = (packet.len() - inner::ETHERNET_LEN) as u64;
                 for traffic in [&counters.received, &context.counters.received] {
                     traffic.packets.add(1);
                     traffic.packet_bytes.add(bytes);
                 }
-                context.to_inner.push(packet);
+                match port {
+                    Some(port) => {
+                        context.counters.straight.add(1);
+                        context.to_lan[port].push(packet);
+                    }
+                    None => context.to_inner.push(packet),
+                }
             }
             Err(reason) => {
                 counters.dropped.add(1);
@@ -237,6 +243,8 @@ impl Delivery<'_, '_> {
     }
 }
 
+/// Makes an Ethernet frame of the packet, and tells the LAN port that it leaves on; `None` is the inner
+/// port.
 #[inline]
 fn finish(
     context: &Context<'_>,
@@ -244,17 +252,30 @@ fn finish(
     slot: u16,
     packet: &mut Frame,
     congestion: bool,
-) -> Result<(), DropReason> {
+) -> Result<Option<usize>, DropReason> {
     let bytes = packet.bytes_mut(context.area);
     let summary = InnerPacket::parse(bytes).map_err(|_| DropReason::InvalidPacket)?;
-    police.admit(context.tables, slot, summary.source, summary.destination)?;
+    let tables = context.tables;
+    let place = police.admit(tables, slot, summary.source, summary.destination)?;
     if congestion {
         inner::mark_congestion(bytes, &summary)?;
     }
     let (start, len) = (packet.headroom() - inner::ETHERNET_LEN, packet.len());
     packet.place(start, inner::ETHERNET_LEN + len);
-    inner::write_ethernet(packet.bytes_mut(context.area), context.tables, &summary);
-    Ok(())
+    let hop = place
+        .and_then(|place| tables.lan.hop(place))
+        .filter(|hop| hop.takes(&summary) && usize::from(hop.port) < context.to_lan.len());
+    let frame = packet.bytes_mut(context.area);
+    let Some(hop) = hop else {
+        // The kernel is the next router: it takes its one from the TTL.
+        inner::write_ethernet(frame, &tables.inner_macs, &summary);
+        return Ok(None);
+    };
+    let lives_on = decrement_ttl(&mut frame[inner::ETHERNET_LEN..]);
+    debug_assert!(lives_on, "a hop takes only packets with hops left");
+    inner::write_ethernet(frame, &hop.macs, &summary);
+    hop.mark_used();
+    Ok(Some(usize::from(hop.port)))
 }
 
 /// A packet in a chunk of its own, with room for the Ethernet header.

@@ -230,7 +230,8 @@ impl Encap {
         match icmp::error(message, &context.tables.icmp, original, packet, room) {
             Some(len) => {
                 answer.place(HEADROOM, inner::ETHERNET_LEN + len);
-                inner::write_ethernet(answer.bytes_mut(context.area), context.tables, packet);
+                let macs = &context.tables.inner_macs;
+                inner::write_ethernet(answer.bytes_mut(context.area), macs, packet);
                 context.counters.icmp_sent.add(1);
                 context.to_inner.push(answer);
             }

@@ -11,8 +11,6 @@ use sig_common::{
     },
 };
 
-use super::tables::Tables;
-
 /// Ethernet header without tags.
 pub(super) const ETHERNET_LEN: usize = 14;
 /// SIG frame header.
@@ -41,10 +39,10 @@ pub(super) fn mark_congestion(packet: &mut [u8], summary: &InnerPacket) -> Resul
     Ok(())
 }
 
-/// Writes the Ethernet header of a packet on its way to the tunnel device.
+/// Writes the Ethernet header of a packet: `macs` are those of destination and source.
 #[inline]
-pub(super) fn write_ethernet(frame: &mut [u8], tables: &Tables, packet: &InnerPacket) {
-    frame[..12].copy_from_slice(&tables.inner_macs);
+pub(super) fn write_ethernet(frame: &mut [u8], macs: &[u8; 12], packet: &InnerPacket) {
+    frame[..12].copy_from_slice(macs);
     let ethertype: u16 = if packet.version() == 4 {
         0x0800
     } else {

@@ -12,6 +12,7 @@ mod encap;
 pub mod flow_cache;
 pub mod icmp;
 mod inner;
+pub mod lan;
 pub mod lpm;
 mod police;
 mod tables;

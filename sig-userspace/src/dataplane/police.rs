@@ -1,5 +1,5 @@
 //! Which inner packets are carried: addresses that may cross a gateway, prefixes of its remotes and
-//! of its own.
+//! of its own. And where they go, because that is asked about the same addresses.
 
 use std::net::IpAddr;
 
@@ -26,16 +26,20 @@ pub(super) fn may_cross(address: IpAddr) -> bool {
     }
 }
 
-/// Decides whether packets from remotes are delivered.
+/// The place of the next hop in [`Tables::lan`], without one if the kernel finds it, or why the
+/// packet is not delivered.
+type Verdict = Result<Option<u32>, DropReason>;
+
+/// Decides whether packets from remotes are delivered, and where.
 #[derive(Default)]
 pub(super) struct Police {
     /// Number of the remote, and the verdict.
-    decisions: FlowCache<(u16, Result<(), DropReason>)>,
+    decisions: FlowCache<(u16, Verdict)>,
 }
 
 impl Police {
-    /// Whether a packet from remote number `remote` of the tables, from inner `source` to inner
-    /// `destination`, may be delivered.
+    /// Where a packet from remote number `remote` of the tables, from inner `source` to inner
+    /// `destination`, is delivered, if it may be.
     ///
     /// # Errors
     ///
@@ -47,7 +51,7 @@ impl Police {
         remote: u16,
         source: IpAddr,
         destination: IpAddr,
-    ) -> Result<(), DropReason> {
+    ) -> Verdict {
         let (_, verdict) = self.decisions.get_or_decide(
             tables.generation,
             source,
@@ -59,12 +63,7 @@ impl Police {
     }
 }
 
-fn decide(
-    tables: &Tables,
-    remote: u16,
-    source: IpAddr,
-    destination: IpAddr,
-) -> Result<(), DropReason> {
+fn decide(tables: &Tables, remote: u16, source: IpAddr, destination: IpAddr) -> Verdict {
     if !may_cross(source) || !may_cross(destination) {
         return Err(DropReason::AddressScope);
     }
@@ -77,7 +76,7 @@ fn decide(
         .served
         .get(destination)
         .ok_or(DropReason::InnerDestination)?;
-    Ok(())
+    Ok(tables.lan.find(destination))
 }
 
 #[cfg(test)]

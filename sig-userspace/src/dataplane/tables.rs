@@ -13,7 +13,7 @@ use sig_common::{
     wire::underlay::Local,
 };
 
-use super::{counters::Traffic, icmp::Sources, lpm::Lpm};
+use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm};
 use crate::{
     counter::Counter,
     framing::{CapacityError, Packer},
@@ -30,6 +30,8 @@ pub struct Tables {
     pub local: Local,
     /// Prefixes served here: inner destinations that remotes may send to.
     pub served: Lpm<()>,
+    /// Where packets to `served` can be sent without the kernel.
+    pub lan: Arc<LanTable>,
     /// Inner destination to the number of the remote in `remotes`.
     pub routes: Lpm<u16>,
     /// Remote gateways.
@@ -165,6 +167,7 @@ impl Tables {
             generation: 1,
             local,
             served: Lpm::default(),
+            lan: Arc::default(),
             routes: Lpm::default(),
             remotes: Vec::new(),
             paths: Vec::new(),

@@ -1,5 +1,7 @@
 //! Two workers, each the other's remote, over packets in memory.
 
+mod lan;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use etherparse::PacketBuilder;
@@ -111,9 +113,20 @@ impl Gateway {
         frame
     }
 
-    /// Runs a batch and returns the transmitted Ethernet frames.
+    /// Runs a batch and returns the Ethernet frames for the underlay and the tunnel device.
     fn run(&mut self, now: u64, input: &mut Input) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-        let mut output = Output::default();
+        let (underlay, inner, _) = self.run_with_lan(0, now, input);
+        (underlay, inner)
+    }
+
+    /// The same, and the frames for each of `ports` LAN ports.
+    fn run_with_lan(
+        &mut self,
+        ports: usize,
+        now: u64,
+        input: &mut Input,
+    ) -> (Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<Vec<Vec<u8>>>) {
+        let mut output = Output::with_capacity(64, ports);
         self.worker.process(now, &self.tables, input, &mut output);
         let mut take = |frames: Vec<Frame>| -> Vec<Vec<u8>> {
             let (area, free) = self.worker.memory();
@@ -124,7 +137,8 @@ impl Gateway {
             };
             frames.into_iter().map(copy).collect()
         };
-        (take(output.underlay), take(output.inner))
+        let lan = output.lan.into_iter().map(&mut take).collect();
+        (take(output.underlay), take(output.inner), lan)
     }
 
     fn send_lan(&mut self, packets: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {

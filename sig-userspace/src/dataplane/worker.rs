@@ -57,13 +57,20 @@ pub struct Output {
     pub underlay: Vec<Frame>,
     /// Inner packets, to the tunnel device.
     pub inner: Vec<Frame>,
+    /// Inner packets, straight to their next hop on each LAN port. Packets for ports that are not here
+    /// go to the tunnel device.
+    pub lan: Vec<Vec<Frame>>,
 }
 
 impl Output {
-    /// Room for so many frames of each side.
-    pub fn with_capacity(frames: usize) -> Self {
-        let [underlay, inner] = [(); 2].map(|()| Vec::with_capacity(frames));
-        Output { underlay, inner }
+    /// Room for so many frames of the underlay, of the tunnel device, and of each of `lan` ports.
+    pub fn with_capacity(frames: usize, lan: usize) -> Self {
+        let side = || Vec::with_capacity(frames);
+        Output {
+            underlay: side(),
+            inner: side(),
+            lan: (0..lan).map(|_| side()).collect(),
+        }
     }
 }
 
@@ -131,6 +138,7 @@ impl Worker {
             counters: &self.counters,
             to_underlay: &mut output.underlay,
             to_inner: &mut output.inner,
+            to_lan: &mut output.lan,
         };
         let mut frames = input.underlay.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {

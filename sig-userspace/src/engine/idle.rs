@@ -40,7 +40,8 @@ impl Idle {
             return false;
         }
         if self.fds.is_empty() {
-            let all = ports.underlay.iter().chain(&ports.lan).chain(&ports.inner);
+            let lan = ports.lan.iter().flatten();
+            let all = ports.underlay.iter().chain(lan).chain(&ports.inner);
             self.fds
                 .extend(all.filter_map(|port| port.fd()).map(read_interest));
         }

@@ -32,13 +32,14 @@ const FREE_LIMIT: usize = 512;
 /// does not take stays in the receive ring, and the loss, if there is one, happens there.
 const BACKLOG: usize = 4 * BATCH;
 
-/// The ports of one worker. Frames leave through the first port of a side.
+/// The ports of one worker. Frames leave through the first port of a side, or of a LAN interface.
 #[derive(Default)]
 pub struct WorkerPorts {
     /// Towards the SCION network. At least one.
     pub underlay: Vec<Box<dyn Port>>,
-    /// Towards the hosts; may be empty.
-    pub lan: Vec<Box<dyn Port>>,
+    /// Towards the hosts: the ports on each LAN interface, in the order in which the tables number the
+    /// interfaces. May be empty.
+    pub lan: Vec<Vec<Box<dyn Port>>>,
     /// The peer of the tunnel device. At least one.
     pub inner: Vec<Box<dyn Port>>,
 }
@@ -105,6 +106,13 @@ impl Engine {
                     }));
                 }
             }
+            let lan = ports.lan.len();
+            if ports.lan.iter().any(Vec::is_empty) {
+                return Err(io::Error::other(MissingPort {
+                    worker: number,
+                    side: "LAN",
+                }));
+            }
             let free = FreeList::new(pool.clone(), FREE_LIMIT);
             let worker = Worker::new(number, &config.worker, area.clone(), free)
                 .map_err(io::Error::other)?;
@@ -113,7 +121,7 @@ impl Engine {
                 worker,
                 ports,
                 input: Input::with_capacity(BATCH * 8),
-                output: Output::with_capacity(4096),
+                output: Output::with_capacity(4096, lan),
                 tables: arc_swap::Cache::new(tables.clone()),
                 idle: Idle::new(config.busy_poll),
                 start: Instant::now(),
@@ -193,15 +201,16 @@ impl WorkerThread {
     fn round(&mut self, counters: &WorkerCounters) -> bool {
         let now = self.now();
         let (area, _) = self.worker.memory();
-        if self.output.underlay.len() < BACKLOG {
-            for port in &mut self.ports.lan {
+        let has_room = |waiting: &Vec<Frame>| waiting.len() < BACKLOG;
+        if has_room(&self.output.underlay) {
+            for port in self.ports.lan.iter_mut().flatten() {
                 port.receive(area, &mut self.input.lan);
             }
             for port in &mut self.ports.inner {
                 port.receive(area, &mut self.input.inner);
             }
         }
-        if self.output.inner.len() < BACKLOG {
+        if has_room(&self.output.inner) && self.output.lan.iter().all(has_room) {
             for port in &mut self.ports.underlay {
                 port.receive(area, &mut self.input.underlay);
             }
@@ -215,22 +224,22 @@ impl WorkerThread {
             self.worker
                 .process(now, self.tables.load(), &mut self.input, &mut self.output);
         }
-        let waiting = self.output.underlay.len() + self.output.inner.len();
-        transmit(&mut self.ports.underlay, &mut self.output.underlay);
-        transmit(&mut self.ports.inner, &mut self.output.inner);
+        let mut waiting = false;
+        for (ports, frames) in sides(&mut self.ports, &mut self.output) {
+            if let (Some(port), false) = (ports.first_mut(), frames.is_empty()) {
+                waiting = true;
+                port.transmit(frames);
+            }
+        }
         let busy = self.service(counters);
-        received > 0 || waiting > 0 || busy
+        received > 0 || waiting || busy
     }
 
     /// Serves all rings; whether frames still wait for transmission.
     fn service(&mut self, counters: &WorkerCounters) -> bool {
         let (area, free) = self.worker.memory();
         let mut busy = false;
-        for (ports, waiting) in [
-            (&mut self.ports.underlay, &mut self.output.underlay),
-            (&mut self.ports.lan, &mut Vec::new()),
-            (&mut self.ports.inner, &mut self.output.inner),
-        ] {
+        for (ports, waiting) in sides(&mut self.ports, &mut self.output) {
             for port in ports {
                 match port.service(area, free) {
                     Ok(()) => busy |= port.is_transmitting(),
@@ -244,13 +253,18 @@ impl WorkerThread {
                     }
                 }
             }
+            busy |= !waiting.is_empty();
         }
-        busy || !self.output.underlay.is_empty() || !self.output.inner.is_empty()
+        busy
     }
 }
 
-fn transmit(ports: &mut [Box<dyn Port>], frames: &mut Vec<Frame>) {
-    if let (Some(port), false) = (ports.first_mut(), frames.is_empty()) {
-        port.transmit(frames);
-    }
+/// The ports that frames leave through, and what waits for them.
+fn sides<'a>(
+    ports: &'a mut WorkerPorts,
+    output: &'a mut Output,
+) -> impl Iterator<Item = (&'a mut Vec<Box<dyn Port>>, &'a mut Vec<Frame>)> {
+    std::iter::once((&mut ports.underlay, &mut output.underlay))
+        .chain(ports.lan.iter_mut().zip(&mut output.lan))
+        .chain(std::iter::once((&mut ports.inner, &mut output.inner)))
 }

@@ -157,6 +157,7 @@ pub(super) fn open(
     }
     for (number, worker) in opened.workers.into_iter().enumerate() {
         let mut own = WorkerPorts::default();
+        own.lan.resize_with(interfaces.lan.len(), Vec::new);
         let first = ports.monitors.len();
         for opened in worker {
             let system = |source| Error::System {
@@ -171,11 +172,12 @@ pub(super) fn open(
             ports.sockets.push((opened.slot, socket));
             let side = match opened.role {
                 Role::Underlay => &mut own.underlay,
-                Role::Lan => &mut own.lan,
+                // The specs are the underlay, then the LAN interfaces in their order.
+                Role::Lan => &mut own.lan[opened.spec - 1],
                 Role::Inner => &mut own.inner,
             };
-            // The first port of a side is the one frames leave through: the workers' are on
-            // different queues, as far as there are some.
+            // The first port of a side, or of a LAN interface, is the one frames leave through: the
+            // workers' are on different queues, as far as there are some.
             let queues = specs[opened.spec].queues.max(1);
             if opened.queue == number as u32 % queues {
                 side.insert(0, Box::new(opened.port));
