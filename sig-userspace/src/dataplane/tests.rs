@@ -20,6 +20,9 @@ const PATH: [u8; 36] = [
     0, 2, 0, 0, 7, 8, 9, 10, 11, 12,
 ];
 
+/// The bytes of packets or frames.
+type Packets = Vec<Vec<u8>>;
+
 /// One gateway: AS number, its worker and tables.
 struct Gateway {
     area: Arc<Area>,
@@ -125,7 +128,7 @@ impl Gateway {
         ports: usize,
         now: u64,
         input: &mut Input,
-    ) -> (Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<Vec<Vec<u8>>>) {
+    ) -> (Packets, Packets, Vec<Packets>) {
         let mut output = Output::with_capacity(64, ports);
         self.worker.process(now, &self.tables, input, &mut output);
         let mut take = |frames: Vec<Frame>| -> Vec<Vec<u8>> {
