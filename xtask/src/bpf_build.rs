@@ -1,8 +1,8 @@
 //! Finds a compiler and a linker for BPF and builds the package `sig-ebpf` with them.
 //!
-//! This file is compiled twice: as a module of `xtask`, and by `#[path]` into the build script of
-//! `sig-userspace`. So both build the same object in the same folder, whoever comes first. It
-//! therefore uses the standard library only.
+//! This file is a module of `xtask` and, by `#[path]`, of the build scripts of `sig-userspace` and
+//! `benches`. So all of them build the same objects in the same folder, whoever comes first; cargo's
+//! lock of that folder makes the others wait. It therefore uses the standard library only.
 //!
 //! A Rust compiler for BPF needs its `core` library. There are two ways to it: a rustup toolchain
 //! with the component `rust-src`, which cargo builds `core` from, or Debian's packages, which
@@ -46,6 +46,15 @@ pub(crate) struct Toolchain {
     pub(crate) compiler: Compiler,
     /// The executable of `bpf-linker`.
     pub(crate) linker: PathBuf,
+}
+
+/// What a build makes.
+#[derive(Clone, Debug)]
+pub(crate) struct Objects {
+    /// The gateway's programs.
+    pub(crate) gateway: PathBuf,
+    /// Generator, sink and forwarders of the throughput harness.
+    pub(crate) measure: PathBuf,
 }
 
 impl fmt::Display for Compiler {
@@ -189,7 +198,7 @@ impl Toolchain {
         ))
     }
 
-    /// Builds `sig-ebpf` of the source tree `root` for the processor `arch` and returns the object.
+    /// Builds `sig-ebpf` of the source tree `root` for the processor `arch` and returns the objects.
     ///
     /// `target_dir` is the target folder for this build alone: cargo holds a lock on the one
     /// of the build that called us.
@@ -198,7 +207,7 @@ impl Toolchain {
         root: &Path,
         target_dir: &Path,
         arch: &str,
-    ) -> Result<PathBuf, String> {
+    ) -> Result<Objects, String> {
         let package = root.join("sig-ebpf");
         let cargo = match self.compiler.rustc.with_file_name("cargo") {
             own if own.exists() => own,
@@ -247,11 +256,17 @@ impl Toolchain {
                 stderr.trim_end()
             ));
         }
-        let object = target_dir.join(target()).join("release/sig-ebpf");
-        if !object.exists() {
-            return Err(format!("the BPF build left no {}", object.display()));
-        }
-        Ok(object)
+        let object = |name: &str| {
+            let object = target_dir.join(target()).join("release").join(name);
+            match object.exists() {
+                true => Ok(object),
+                false => Err(format!("the BPF build left no {}", object.display())),
+            }
+        };
+        Ok(Objects {
+            gateway: object("sig-ebpf")?,
+            measure: object("measure")?,
+        })
     }
 }
 

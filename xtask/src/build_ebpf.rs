@@ -10,12 +10,15 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::{bpf_build::Toolchain, shell};
+use crate::{
+    bpf_build::{Objects, Toolchain},
+    shell,
+};
 
 /// Arguments of the task.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Also copy the object to this file; a later `cargo build` takes it from there when
+    /// Also copy the gateway's object to this file; a later `cargo build` takes it from there when
     /// SIG_BPF_OBJECT names it
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -26,17 +29,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let toolchain = Toolchain::find().map_err(|e| anyhow!(e))?;
     println!("compiler: {}", toolchain.compiler);
     println!("linker:   {}", toolchain.linker.display());
-    let object = build(&toolchain)?;
-    println!("object:   {}", object.display());
+    let objects = build(&toolchain)?;
+    println!("object:   {}", objects.gateway.display());
+    println!("harness:  {}", objects.measure.display());
     if let Some(output) = &arguments.output {
-        fs::copy(&object, output).with_context(|| format!("cannot write {}", output.display()))?;
+        fs::copy(&objects.gateway, output)
+            .with_context(|| format!("cannot write {}", output.display()))?;
         println!("copied:   {}", output.display());
     }
     Ok(())
 }
 
-/// Builds with the given toolchain and returns the path of the object.
-pub(crate) fn build(toolchain: &Toolchain) -> Result<PathBuf> {
+/// Builds with the given toolchain and returns the paths of the objects.
+pub(crate) fn build(toolchain: &Toolchain) -> Result<Objects> {
     let target_dir = shell::target_dir().join("bpf");
     toolchain
         .build(

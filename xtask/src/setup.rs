@@ -41,8 +41,8 @@ fn check() -> Result<()> {
 fn verify() -> Result<()> {
     step("BPF programs", "building");
     let toolchain = Toolchain::find().map_err(|e| anyhow::anyhow!(e))?;
-    let object = build_ebpf::build(&toolchain)?;
-    step("BPF programs", &object.display().to_string());
+    let objects = build_ebpf::build(&toolchain)?;
+    step("BPF programs", &objects.gateway.display().to_string());
     Ok(())
 }
 

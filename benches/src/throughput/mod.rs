@@ -12,6 +12,7 @@
 
 pub mod binary;
 pub mod experiment;
+pub mod instrument;
 pub mod record;
 pub mod subject;
 pub mod trial;

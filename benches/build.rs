@@ -1,0 +1,14 @@
+//! Builds the BPF programs of the throughput harness and puts their object where it is embedded from.
+
+#[path = "../xtask/src/bpf_build.rs"]
+#[allow(dead_code, reason = "xtask uses the rest of it")]
+mod bpf_build;
+#[path = "../xtask/src/bpf_embed.rs"]
+mod bpf_embed;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    bpf_embed::embed("measure", "SIG_BPF_MEASURE_OBJECT", |objects| {
+        objects.measure
+    });
+}

@@ -1,0 +1,209 @@
+//! The simplest things that can be done with a packet, as programs on a device: the machine's limits.
+
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context as _, Result};
+use aya::{
+    Ebpf, EbpfLoader, Pod,
+    maps::{Array, DevMap, Map, MapError, PerCpuArray, XskMap},
+    programs::{
+        SchedClassifier, TcAttachType, Xdp, XdpMode, tc::SchedClassifierLink, xdp::XdpLink,
+    },
+};
+use sig_common::measure::Forwarding;
+use testbed::Netns;
+
+/// The object with all programs of the harness, built by the build script.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/measure"));
+
+/// A program on a device. It leaves the device when this is dropped.
+#[derive(Debug)]
+#[must_use = "the program leaves the device when this is dropped"]
+pub struct Attached {
+    // The link before the object: the program leaves the device before its maps go.
+    _link: Link,
+    ebpf: Ebpf,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "held to be dropped")]
+enum Link {
+    Xdp(XdpLink),
+    Tc(SchedClassifierLink),
+}
+
+/// XDP on `device` drops every packet.
+///
+/// # Errors
+///
+/// The device is not there, has another program, or the driver has no XDP of its own.
+pub fn drop(netns: &Netns, device: &str) -> Result<Attached> {
+    let (mut ebpf, link) = (load()?, "drop");
+    let _link = attach_xdp(netns, &mut ebpf, link, device)?;
+    Ok(Attached { _link, ebpf })
+}
+
+/// XDP on `device` sends every packet through the device `to`, both in `netns`; with `drop_one_in` it
+/// drops one packet in that many.
+///
+/// A veth `to` delivers only if its peer has an XDP program, or GRO switched on.
+///
+/// # Errors
+///
+/// As for [`drop()`].
+pub fn redirect(
+    netns: &Netns,
+    device: &str,
+    to: &str,
+    drop_one_in: Option<u32>,
+) -> Result<Attached> {
+    let mut ebpf = load()?;
+    let to = index_of(netns, to)?;
+    set_forwarding(&mut ebpf, to, drop_one_in)?;
+    let mut devices: DevMap<_> = map(&mut ebpf, "FORWARD_TO")?;
+    // The kernel looks the device up in the namespace of the caller.
+    netns
+        .run(|| devices.set(0, to, None, 0))?
+        .context("cannot name the device to send through")?;
+    let _link = attach_xdp(netns, &mut ebpf, "redirect", device)?;
+    Ok(Attached { _link, ebpf })
+}
+
+/// XDP on `device` gives every packet to the AF_XDP socket of its queue, see
+/// [`Attached::set_socket`].
+///
+/// # Errors
+///
+/// As for [`drop()`].
+pub fn to_socket(netns: &Netns, device: &str) -> Result<Attached> {
+    let mut ebpf = load()?;
+    let _link = attach_xdp(netns, &mut ebpf, "to_socket", device)?;
+    Ok(Attached { _link, ebpf })
+}
+
+/// TC at the ingress of `device` sends every packet through the device `to`, both in `netns`.
+///
+/// # Errors
+///
+/// A device is not there.
+pub fn tc_redirect(netns: &Netns, device: &str, to: &str) -> Result<Attached> {
+    let mut ebpf = load()?;
+    set_forwarding(&mut ebpf, index_of(netns, to)?, None)?;
+    let program: &mut SchedClassifier = ebpf
+        .program_mut("tc_redirect")
+        .context("the BPF object has no program tc_redirect")?
+        .try_into()?;
+    program.load().context("cannot load tc_redirect")?;
+    let link = netns
+        .run(|| {
+            let id = program.attach(device, TcAttachType::Ingress)?;
+            program.take_link(id)
+        })?
+        .with_context(|| format!("cannot attach tc_redirect to {device}"))?;
+    Ok(Attached {
+        _link: Link::Tc(link),
+        ebpf,
+    })
+}
+
+impl Attached {
+    /// Packets that the program has seen.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell.
+    pub fn seen(&self) -> Result<u64> {
+        let counters: PerCpuArray<_, u64> = self
+            .ebpf
+            .map("FORWARDED")
+            .context("the BPF object has no map FORWARDED")?
+            .try_into()?;
+        Ok(counters.get(&0, 0)?.iter().sum())
+    }
+
+    /// Names the socket that gets the packets of a queue.
+    ///
+    /// # Errors
+    ///
+    /// The socket is none of AF_XDP with a receive ring, or there are not that many queues.
+    pub fn set_socket(&mut self, queue: u32, socket: &impl AsRawFd) -> Result<()> {
+        let mut sockets: XskMap<_> = self
+            .ebpf
+            .map_mut("SOCKETS")
+            .context("the BPF object has no map SOCKETS")?
+            .try_into()?;
+        sockets
+            .set(queue, socket.as_raw_fd(), 0)
+            .with_context(|| format!("cannot use the socket for queue {queue}"))
+    }
+}
+
+/// The object, its maps made.
+pub(super) fn load() -> Result<Ebpf> {
+    EbpfLoader::new()
+        .load(OBJECT)
+        .context("cannot load the BPF object of the harness (it needs root)")
+}
+
+/// Takes a map out.
+pub(super) fn map<M: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str) -> Result<M> {
+    let map = ebpf
+        .take_map(name)
+        .with_context(|| format!("the BPF object has no map {name}"))?;
+    M::try_from(map).with_context(|| format!("cannot use the BPF map {name}"))
+}
+
+/// Sets the only element of an array.
+pub(super) fn set<V: Pod>(ebpf: &mut Ebpf, name: &str, value: V) -> Result<()> {
+    let mut array: Array<_, V> = ebpf
+        .map_mut(name)
+        .with_context(|| format!("the BPF object has no map {name}"))?
+        .try_into()?;
+    array
+        .set(0, value, 0)
+        .with_context(|| format!("cannot write the BPF map {name}"))
+}
+
+/// The index of a device.
+pub(super) fn index_of(netns: &Netns, device: &str) -> Result<u32> {
+    let name = std::ffi::CString::new(device)?;
+    // SAFETY: the name is a string with its end mark.
+    match netns.run(|| unsafe { libc::if_nametoindex(name.as_ptr()) })? {
+        0 => anyhow::bail!("there is no device {device} in {}", netns.name()),
+        index => Ok(index),
+    }
+}
+
+fn set_forwarding(ebpf: &mut Ebpf, ifindex: u32, drop_one_in: Option<u32>) -> Result<()> {
+    let forwarding = Forwarding {
+        ifindex,
+        drop_one_in: drop_one_in.unwrap_or(0),
+    };
+    set(ebpf, "FORWARDING", forwarding)
+}
+
+fn attach_xdp(netns: &Netns, ebpf: &mut Ebpf, name: &str, device: &str) -> Result<Link> {
+    xdp_link(netns, ebpf, name, device).map(Link::Xdp)
+}
+
+/// Loads an XDP program and attaches it, in the driver.
+pub(super) fn xdp_link(
+    netns: &Netns,
+    ebpf: &mut Ebpf,
+    name: &str,
+    device: &str,
+) -> Result<XdpLink> {
+    let program: &mut Xdp = ebpf
+        .program_mut(name)
+        .with_context(|| format!("the BPF object has no program {name}"))?
+        .try_into()?;
+    program
+        .load()
+        .with_context(|| format!("cannot load {name}"))?;
+    netns
+        .run(|| {
+            let id = program.attach(device, XdpMode::Driver)?;
+            program.take_link(id)
+        })?
+        .with_context(|| format!("cannot attach {name} to {device}"))
+}

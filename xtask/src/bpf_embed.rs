@@ -1,0 +1,70 @@
+//! Puts a BPF object where a package embeds it from. Part of build scripts only.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use super::bpf_build::{Objects, Toolchain};
+
+/// Builds the BPF programs, or takes the ready object that the environment variable `variable` names,
+/// and leaves it as `name` in `OUT_DIR`. Errors become cargo's.
+pub(crate) fn embed(name: &str, variable: &str, pick: fn(Objects) -> PathBuf) {
+    if let Err(error) = try_embed(name, variable, pick) {
+        // Several lines come only from a compiler; cargo takes one line per instruction.
+        for line in error.lines() {
+            println!("cargo::error={line}");
+        }
+    }
+}
+
+fn try_embed(name: &str, variable: &str, pick: fn(Objects) -> PathBuf) -> Result<(), String> {
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    println!("cargo::rerun-if-env-changed={variable}");
+    let object = match env::var_os(variable) {
+        Some(object) => {
+            let object = PathBuf::from(object);
+            println!("cargo::rerun-if-changed={}", object.display());
+            object
+        }
+        None => pick(build(&out_dir)?),
+    };
+    fs::copy(&object, out_dir.join(name))
+        .map(|_| ())
+        .map_err(|e| format!("cannot copy the BPF object {}: {e}", object.display()))
+}
+
+fn build(out_dir: &Path) -> Result<Objects, String> {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = package.parent().ok_or("the package has no parent folder")?;
+    for path in [
+        "sig-ebpf/src",
+        "sig-ebpf/Cargo.toml",
+        "sig-ebpf/Cargo.lock",
+        "sig-common/src",
+        "sig-common/Cargo.toml",
+        "xtask/src/bpf_build.rs",
+        "xtask/src/bpf_embed.rs",
+    ] {
+        println!("cargo::rerun-if-changed={}", root.join(path).display());
+    }
+    for variable in ["HOME", "XDG_CACHE_HOME", "RUSTUP_HOME"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    let toolchain = Toolchain::find()?;
+    println!("cargo::rerun-if-changed={}", toolchain.linker.display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        toolchain.compiler.rustc.display()
+    );
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").map_err(|e| e.to_string())?;
+    toolchain.build(root, &target_dir(out_dir).join("bpf"), &arch)
+}
+
+/// The target folder of the build that runs us: cargo marks it as a cache.
+fn target_dir(out_dir: &Path) -> &Path {
+    out_dir
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").exists())
+        .unwrap_or(out_dir)
+}
