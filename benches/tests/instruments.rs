@@ -21,7 +21,10 @@ fn every_forwarder_is_accepted_by_the_verifier_and_attaches() -> Result<()> {
     }
     let netns = Netns::new("forward")?;
     netns.ip("link add v0 type veth peer name v1\nlink set v0 up\nlink set v1 up")?;
-    assert!(programs::drop(&netns, "v2").is_err(), "there is no device v2");
+    assert!(
+        programs::drop(&netns, "v2").is_err(),
+        "there is no device v2"
+    );
     for attached in [
         programs::drop(&netns, "v0")?,
         programs::redirect(&netns, "v1", "v0", Some(100))?,

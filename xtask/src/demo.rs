@@ -26,6 +26,8 @@ const PING_SIZE: u32 = 64;
 /// Payloads of the other pings: larger than a frame, and a train of IP fragments.
 const LARGE_PINGS: [u32; 2] = [1472, 8972];
 const PING_INTERVAL: Duration = Duration::from_millis(20);
+/// Segments as large as the route allows.
+const TCP: Protocol = Protocol::Tcp { segment: None };
 /// Datagrams that fill most of a frame.
 const UDP: Protocol = Protocol::Udp {
     size: 1200,
@@ -206,8 +208,8 @@ fn measure(
         progress.step(&format!("{name}: iperf3 {protocol}, {direction}"));
         iperf::measure(from, to, iperf::PORT, protocol, direction, seconds)
     };
-    let tcp = throughput(Protocol::Tcp, Direction::Forward)?;
-    let tcp_reverse = throughput(Protocol::Tcp, Direction::Reverse)?;
+    let tcp = throughput(TCP, Direction::Forward)?;
+    let tcp_reverse = throughput(TCP, Direction::Reverse)?;
     let udp = throughput(UDP, Direction::Forward)?;
     let udp_reverse = throughput(UDP, Direction::Reverse)?;
 

@@ -11,8 +11,10 @@
 //! invalid and never a result.
 
 pub mod binary;
+pub mod chain;
 pub mod experiment;
 pub mod instrument;
 pub mod record;
+pub mod scenario;
 pub mod subject;
 pub mod trial;

@@ -14,7 +14,10 @@ pub const PORT: u16 = 5201;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// One stream, as fast as it goes.
-    Tcp,
+    Tcp {
+        /// Largest segment, TCP options included, in bytes; none: what the route allows.
+        segment: Option<u16>,
+    },
     /// Datagrams.
     Udp {
         /// Payload of a datagram, bytes.
@@ -27,7 +30,7 @@ pub enum Protocol {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Tcp => "TCP",
+            Self::Tcp { .. } => "TCP",
             Self::Udp { .. } => "UDP",
         })
     }
@@ -94,12 +97,19 @@ pub fn measure(
         .args(["--time", &seconds.to_string()])
         .args(["--client", &server.to_string()])
         .args(["--port", &port.to_string()]);
-    if let Protocol::Udp { size, rate } = protocol {
-        command
-            .args(["--udp", "--bitrate", &rate.to_string()])
-            .args(["--length", &size.to_string()])
-            // For when the receiver gets no processor: what it loses itself is not to be measured.
-            .args(["--window", "2M"]);
+    match protocol {
+        Protocol::Udp { size, rate } => {
+            command
+                .args(["--udp", "--bitrate", &rate.to_string()])
+                .args(["--length", &size.to_string()])
+                // For when the receiver gets no processor: what it loses itself is not to be measured.
+                .args(["--window", "2M"]);
+        }
+        Protocol::Tcp { segment } => {
+            if let Some(segment) = segment {
+                command.args(["--set-mss", &segment.to_string()]);
+            }
+        }
     }
     if direction == Direction::Reverse {
         command.arg("--reverse");
@@ -163,6 +173,8 @@ fn parse(document: &[u8], protocol: Protocol) -> Result<Throughput> {
 mod tests {
     use super::*;
 
+    const TCP: Protocol = Protocol::Tcp { segment: None };
+
     #[test]
     fn datagrams_that_arrived_count() {
         let document = br#"{"end": {"sum": {"seconds": 2, "bits_per_second": 1e9, "packets": 1000, "lost_packets": 250}}}"#;
@@ -179,14 +191,14 @@ mod tests {
     fn bytes_that_the_receiver_got_count() {
         let document = br#"{"end": {"sum_sent": {"seconds": 2, "bits_per_second": 9e9},
                             "sum_received": {"seconds": 2, "bits_per_second": 5e6}}}"#;
-        assert_eq!(parse(document, Protocol::Tcp).unwrap().mbit_s, 5.0);
+        assert_eq!(parse(document, TCP).unwrap().mbit_s, 5.0);
     }
 
     #[test]
     fn an_error_of_iperf3_is_told() {
         let document = br#"{"start": {}, "error": "unable to connect"}"#;
-        let error = parse(document, Protocol::Tcp).unwrap_err();
+        let error = parse(document, TCP).unwrap_err();
         assert_eq!(error.to_string(), "unable to connect");
-        assert!(parse(b"", Protocol::Tcp).is_err());
+        assert!(parse(b"", TCP).is_err());
     }
 }

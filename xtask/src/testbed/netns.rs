@@ -75,7 +75,19 @@ impl Netns {
 
     /// A command that runs inside. Its process is killed when the thread that started it ends.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("ip");
+        self.command_on(None, program)
+    }
+
+    /// The same, with all its threads on the CPU `cpu` if there is one.
+    pub fn command_on(&self, cpu: Option<u16>, program: impl AsRef<OsStr>) -> Command {
+        let mut command = match cpu {
+            None => Command::new("ip"),
+            Some(cpu) => {
+                let mut command = Command::new("taskset");
+                command.args(["--cpu-list", &cpu.to_string(), "ip"]);
+                command
+            }
+        };
         command
             .args(["netns", "exec", &self.name])
             .arg(program)

@@ -38,6 +38,7 @@ pub struct Site {
     underlay: Underlay,
     binary: PathBuf,
     folder: PathBuf,
+    cpu: Option<u16>,
     starts: u32,
     process: Option<Process>,
 }
@@ -61,6 +62,7 @@ impl Site {
             underlay,
             binary: binary.to_owned(),
             folder: folder.to_owned(),
+            cpu: None,
             starts: 0,
             process: None,
         })
@@ -171,6 +173,11 @@ impl Site {
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 
+    /// Has gateways that are started from now on run on this CPU alone, with all their threads.
+    pub fn run_on(&mut self, cpu: u16) {
+        self.cpu = Some(cpu);
+    }
+
     /// Starts the gateway and waits until it is ready.
     ///
     /// # Errors
@@ -190,7 +197,7 @@ impl Site {
         }
         self.starts += 1;
         let log = format!("gateway-{}-{}.log", letter(self.number), self.starts);
-        let mut command = self.gateway.command(&self.binary);
+        let mut command = self.gateway.command_on(self.cpu, &self.binary);
         command.args(["run", "--config"]).arg(self.config_file());
         self.process = Some(Process::spawn(command, &self.folder.join(log))?);
         Ok(())
@@ -213,6 +220,11 @@ impl Site {
         self.process
             .as_mut()
             .with_context(|| format!("the gateway of {isd_as} does not run"))
+    }
+
+    /// Process id of the gateway, if it runs.
+    pub fn gateway_pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
     }
 
     /// Kills the gateway with SIGKILL and waits for its end.

@@ -1,0 +1,213 @@
+//! The chain of two sites: client, gateway, router, router, gateway, client.
+//!
+//! ```text
+//!   client-a ──lan── gateway-a ──underlay── router-a ══ router-b ──underlay── gateway-b ──lan── client-b
+//! ```
+//!
+//! Namespaces, links, MAC and IP addresses are the same whatever stands in for gateways and routers ([`testbed::Network`]),
+//! and so are the settings of all devices ([`links`]).
+
+mod ip;
+mod links;
+mod sig;
+
+use std::{net::IpAddr, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result};
+use testbed::{Netns, Network, Ping, Site, wait_until};
+
+use super::{
+    experiment::{Case, Family},
+    subject::{Refusal, Subject},
+};
+
+/// One of the two sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where traffic comes from, unless something else is said.
+    A,
+    /// Where it goes.
+    B,
+}
+
+impl End {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::A, Self::B];
+
+    fn site(self, network: &Network) -> &Site {
+        match self {
+            Self::A => &network.a,
+            Self::B => &network.b,
+        }
+    }
+
+    fn site_mut(self, network: &mut Network) -> &mut Site {
+        match self {
+            Self::A => &mut network.a,
+            Self::B => &mut network.b,
+        }
+    }
+}
+
+/// The client of a site.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
+    /// Where it lives.
+    pub netns: &'a Netns,
+    /// Its device in the LAN.
+    pub device: &'static str,
+    /// MAC address of that device.
+    pub mac: [u8; 6],
+    /// MAC address of the gateway in the same LAN.
+    pub gateway_mac: [u8; 6],
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// A process that does the work of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// For whom it works.
+    pub end: End,
+    /// Process id.
+    pub pid: u32,
+    /// The CPU it is bound to; none: all.
+    pub cpu: Option<u16>,
+}
+
+/// A series of pings from client A to client B.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pings {
+    /// Length of the IP packets, header included.
+    pub size: u16,
+    /// Family.
+    pub family: Family,
+    /// How many.
+    pub count: u32,
+    /// How fast.
+    pub pace: Pace,
+}
+
+impl Pings {
+    /// Payload of the echo requests, bytes.
+    pub fn payload(&self) -> u32 {
+        let headers = match self.family {
+            Family::Ipv4 => 20 + 8,
+            Family::Ipv6 => 40 + 8,
+        };
+        u32::from(self.size).saturating_sub(headers)
+    }
+}
+
+/// How fast pings follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// One each interval.
+    Every(Duration),
+    /// As soon as a reply comes, with this many requests without a reply at a time.
+    Flood(u32),
+}
+
+/// A chain that carries packets from client A to client B and back.
+pub trait Chain {
+    /// The links and namespaces.
+    fn network(&self) -> &Network;
+
+    /// The clients.
+    ///
+    /// # Errors
+    ///
+    /// The hosts at the ends do not speak IP through the chain.
+    fn client(&self, end: End, family: Family) -> Result<Host<'_>, Refusal> {
+        let site = end.site(self.network());
+        Ok(Host {
+            netns: &site.client,
+            device: "lan",
+            mac: site.client_mac(),
+            gateway_mac: site.gateway_mac(),
+            address: site.client_ip(of(family)),
+        })
+    }
+
+    /// The processes that do the work of gateways; none if the kernel does it.
+    fn gateways(&self) -> Vec<Gateway>;
+
+    /// Kills the gateway of a site with SIGKILL and starts it again at once, as a supervisor would.
+    /// Does not wait until it works.
+    ///
+    /// # Errors
+    ///
+    /// There is no gateway, or it does not start.
+    fn restart(&mut self, end: End) -> Result<(), Refusal>;
+
+    /// Pings client B from client A.
+    ///
+    /// # Errors
+    ///
+    /// `ping` cannot run, or the chain has nothing that pings like this.
+    fn ping(&self, pings: &Pings) -> Result<Ping, Refusal> {
+        let from = self.client(End::A, pings.family)?;
+        let to = self.client(End::B, pings.family)?.address;
+        let size = pings.payload();
+        Ok(match pings.pace {
+            Pace::Every(interval) => testbed::ping(from.netns, to, pings.count, size, interval)?,
+            Pace::Flood(outstanding) => {
+                testbed::flood(from.netns, to, pings.count, size, outstanding)?
+            }
+        })
+    }
+
+    /// Folder for logs.
+    fn folder(&self) -> &Path {
+        self.network().folder()
+    }
+}
+
+/// Sets the chain up for a case and returns when it carries packets without loss.
+///
+/// # Errors
+///
+/// [`Refusal::NotHere`]: this machine lacks something, or the subject is no chain. [`Refusal::Failed`]: it did not come up.
+pub fn build(subject: Subject, case: &Case) -> Result<Box<dyn Chain>, Refusal> {
+    match subject {
+        Subject::ChainIp => Ok(Box::new(ip::Ip::build()?)),
+        Subject::ChainSig => Ok(Box::new(sig::Sig::build(case)?)),
+        Subject::ChainMixed => Err(Refusal::NotHere(
+            "sig does not do yet what a reference gateway at the other end needs: being found by it (gateway discovery), \
+             the exchange of prefixes, and the answer to its path probes"
+                .into(),
+        )),
+        other => Err(Refusal::NotHere(format!("{other} is no chain of two sites"))),
+    }
+}
+
+/// Waits until both families cross both ways without loss.
+fn wait_loss_free(chain: &dyn Chain, limit: Duration) -> Result<()> {
+    /// Pings in a row that must be answered.
+    const CLEAN: u32 = 10;
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let pings = |count| Pings {
+            size: 100,
+            family,
+            count,
+            pace: Pace::Every(Duration::from_millis(10)),
+        };
+        wait_until("packets cross the chain", limit, || {
+            // One first: a series without replies takes long.
+            Ok(
+                chain.ping(&pings(1))?.received == 1
+                    && chain.ping(&pings(CLEAN))?.received == CLEAN,
+            )
+        })
+        .with_context(|| format!("{family:?}"))?;
+    }
+    Ok(())
+}
+
+/// The testbed's name of a family.
+fn of(family: Family) -> testbed::Family {
+    match family {
+        Family::Ipv4 => testbed::Family::V4,
+        Family::Ipv6 => testbed::Family::V6,
+    }
+}

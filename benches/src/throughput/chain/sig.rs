@@ -1,0 +1,65 @@
+//! sig at both ends. The routers are its XDP program `relay`, which only exchanges underlay addresses.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use testbed::{Network, Options};
+
+use super::{Chain, End, Gateway, links, wait_loss_free};
+use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refusal};
+
+/// Time from the gateways' word that they are ready until packets cross.
+const READY: Duration = Duration::from_secs(10);
+
+/// The chain with sig.
+pub(super) struct Sig {
+    network: Network,
+    /// CPUs of the gateways of A and B.
+    cpus: Option<[u16; 2]>,
+}
+
+impl Sig {
+    pub(super) fn build(case: &Case) -> Result<Self> {
+        let options = Options {
+            dataplane: format!("workers = {}", case.workers),
+            ..Options::default()
+        };
+        let mut network = Network::build(gateway_binary()?, &options)?;
+        links::prepare(&network)?;
+        // One CPU per site, as for the reference when it is tuned. Several workers of a gateway need several.
+        let cpus = (case.workers == 1).then_some([case.cpus.device, case.cpus.tester]);
+        if let Some([a, b]) = cpus {
+            network.a.run_on(a);
+            network.b.run_on(b);
+        }
+        network.start_gateways()?;
+        let chain = Self { network, cpus };
+        wait_loss_free(&chain, READY)?;
+        Ok(chain)
+    }
+}
+
+impl Chain for Sig {
+    fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn gateways(&self) -> Vec<Gateway> {
+        End::ALL
+            .into_iter()
+            .filter_map(|end| {
+                Some(Gateway {
+                    end,
+                    pid: end.site(&self.network).gateway_pid()?,
+                    cpu: self.cpus.map(|cpus| cpus[end as usize]),
+                })
+            })
+            .collect()
+    }
+
+    fn restart(&mut self, end: End) -> Result<(), Refusal> {
+        let site = end.site_mut(&mut self.network);
+        site.kill_gateway()?;
+        Ok(site.spawn_gateway()?)
+    }
+}

@@ -1,0 +1,51 @@
+//! What the scenarios of the thesis measure over a [`Chain`]: round trips, iperf3, CPU time, and the outage when a
+//! gateway is restarted. Each function measures once; repeats are the caller's.
+
+mod cpu;
+mod iperf;
+mod ping;
+mod restart;
+mod stream;
+
+use super::{
+    chain::Chain,
+    experiment::{Case, Scenario, Size},
+    record::Metric,
+    subject::Refusal,
+};
+
+/// What one measurement yields.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Values, each in its metric's unit.
+    pub values: Vec<(Metric, f64)>,
+    /// Remarks for the reader.
+    pub notes: Vec<String>,
+}
+
+/// Measures a scenario once. `seconds` is the length of what is measured by time.
+///
+/// # Errors
+///
+/// [`Refusal::NotHere`]: the chain, the size or the family does not go with the scenario, or a tool is missing.
+/// [`Refusal::Failed`]: it should have worked.
+pub fn measure(
+    scenario: Scenario,
+    chain: &mut dyn Chain,
+    case: &Case,
+    seconds: f64,
+) -> Result<Outcome, Refusal> {
+    let Size::Fixed(size) = case.size else {
+        return Err(Refusal::NotHere(
+            "scenarios send packets of one length, not a mix".into(),
+        ));
+    };
+    match scenario {
+        Scenario::RttIdle { packets } => ping::idle(chain, case.family, size, packets),
+        Scenario::FloodPing { packets } => ping::flood(chain, case.family, size, packets),
+        Scenario::Tcp => iperf::tcp(chain, case.family, size, seconds),
+        Scenario::Udp => iperf::udp(chain, case.family, size, seconds),
+        Scenario::Cpu { rate } => cpu::measure(chain, case.family, size, rate, seconds),
+        Scenario::Restart { rate } => restart::measure(chain, case.family, size, rate),
+    }
+}

@@ -1,0 +1,193 @@
+//! The chains of two sites carry packets, and the scenarios measure them. Without root the tests are left out.
+
+use std::{fs::File, time::Duration};
+
+use benches::throughput::{
+    binary,
+    chain::{self, Chain, Pace, Pings},
+    experiment::{Case, Cpus, Family, Layout, Scenario, Size},
+    record::Metric,
+    scenario::{self, Outcome},
+    subject::{Refusal, Subject},
+};
+use testbed::TimeLimit;
+
+/// How long one test may take.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Whether namespaces can be made.
+fn root_or_skip() -> bool {
+    // SAFETY: no arguments, cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        eprintln!("left out: needs root for network namespaces");
+    }
+    root
+}
+
+/// A chain alone on the machine.
+struct Bed {
+    // Dropped in this order.
+    chain: Box<dyn Chain>,
+    _lock: File,
+    _limit: TimeLimit,
+}
+
+fn bed(subject: Subject) -> Bed {
+    let _lock = testbed::exclusive().expect("a lock file in the folder for temporary files");
+    let _limit = testbed::time_limit(&format!("the test of {subject}"), LIMIT);
+    testbed::sweep();
+    binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
+    Bed {
+        chain: chain::build(subject, &case(100)).unwrap_or_else(|e| panic!("{e:#}")),
+        _lock,
+        _limit,
+    }
+}
+
+fn case(size: u16) -> Case {
+    Case {
+        size: Size::Fixed(size),
+        family: Family::Ipv4,
+        flows: 1,
+        packed: false,
+        workers: 1,
+        layout: Layout::Split,
+        cpus: Cpus::default(),
+    }
+}
+
+fn measure(bed: &mut Bed, scenario: Scenario, case: &Case) -> Outcome {
+    scenario::measure(scenario, &mut *bed.chain, case, 1.0)
+        .unwrap_or_else(|e| panic!("{scenario:?}: {e:#}"))
+}
+
+fn value(outcome: &Outcome, metric: Metric) -> f64 {
+    let found = outcome.values.iter().find(|(of, _)| *of == metric);
+    let (_, value) = found.unwrap_or_else(|| panic!("{metric:?} is missing in {outcome:?}"));
+    assert!(value.is_finite() && *value >= 0.0, "{metric:?}: {value}");
+    *value
+}
+
+fn why_not(result: Result<Outcome, Refusal>) -> String {
+    match result {
+        Err(Refusal::NotHere(reason)) => reason,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// What all chains of IP hosts have in common.
+fn all_but_restart(bed: &mut Bed) {
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let case = Case {
+            family,
+            ..case(100)
+        };
+        let idle = measure(bed, Scenario::RttIdle { packets: 10 }, &case);
+        assert!(value(&idle, Metric::RttIdle) > 0.0);
+        let flood = measure(bed, Scenario::FloodPing { packets: 1000 }, &case);
+        let times = [
+            Metric::FloodRttMin,
+            Metric::FloodRttAvg,
+            Metric::FloodRttMax,
+        ]
+        .map(|metric| value(&flood, metric));
+        assert!(times[0] > 0.0 && times.is_sorted(), "{times:?}");
+        assert!(value(&flood, Metric::FloodRate) > 0.0);
+        assert!(value(&flood, Metric::FloodLoss) < 100.0);
+    }
+    let large = case(1300);
+    let tcp = measure(bed, Scenario::Tcp, &large);
+    assert!(value(&tcp, Metric::TcpForward) > 0.0 && value(&tcp, Metric::TcpReverse) > 0.0);
+    let udp = measure(bed, Scenario::Udp, &large);
+    assert!(value(&udp, Metric::UdpForward) > 0.0 && value(&udp, Metric::UdpReverse) > 0.0);
+    assert!(value(&udp, Metric::UdpLoss) < 100.0);
+    let cpu = measure(bed, Scenario::Cpu { rate: 1000.0 }, &case(100));
+    let sum = value(&cpu, Metric::CpuProcess) + value(&cpu, Metric::CpuSoftirq);
+    assert!((value(&cpu, Metric::CpuTotal) - sum).abs() < 1e-6);
+    // A gateway that carries packets uses the processor; without gateways there is no process to charge.
+    assert_eq!(
+        value(&cpu, Metric::CpuProcess) > 0.0,
+        !bed.chain.gateways().is_empty()
+    );
+}
+
+#[test]
+fn sig_carries_everything_and_comes_back_after_a_restart() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bed = bed(Subject::ChainSig);
+    all_but_restart(&mut bed);
+    let before = bed.chain.gateways();
+    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &case(100));
+    // At 500 packets a second even an outage of no packet at all takes a millisecond or two.
+    assert!(value(&restart, Metric::Outage) > 0.001);
+    let after = bed.chain.gateways();
+    assert_eq!(after.len(), 2);
+    assert_eq!(before[0].pid, after[0].pid, "the gateway of A goes on");
+    assert_ne!(before[1].pid, after[1].pid, "that of B is another one");
+    let idle = measure(&mut bed, Scenario::RttIdle { packets: 10 }, &case(1300));
+    assert!(value(&idle, Metric::RttIdle) > 0.0);
+}
+
+#[test]
+fn the_kernel_forwards_on_the_same_links() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bed = bed(Subject::ChainIp);
+    all_but_restart(&mut bed);
+    let restart = scenario::measure(
+        Scenario::Restart { rate: 500.0 },
+        &mut *bed.chain,
+        &case(100),
+        1.0,
+    );
+    assert!(why_not(restart).contains("no gateway"));
+}
+
+#[test]
+fn several_chains_stand_side_by_side() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = bed(Subject::ChainIp);
+    let other = chain::build(Subject::ChainSig, &case(100)).unwrap_or_else(|e| panic!("{e:#}"));
+    for chain in [&bed.chain, &other] {
+        let pings = Pings {
+            size: 200,
+            family: Family::Ipv4,
+            count: 5,
+            pace: Pace::Every(Duration::from_millis(10)),
+        };
+        assert!(chain.ping(&pings).unwrap().received > 0);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bed = bed(Subject::ChainIp);
+    let refused = |bed: &mut Bed, scenario, case: &Case| {
+        why_not(scenario::measure(scenario, &mut *bed.chain, case, 1.0))
+    };
+    assert!(refused(&mut bed, Scenario::Tcp, &case(100)).contains("128 bytes"));
+    let mix = Case {
+        size: Size::Mix(benches::throughput::experiment::Mix::Imix),
+        ..case(100)
+    };
+    assert!(refused(&mut bed, Scenario::Udp, &mix).contains("mix"));
+}
+
+#[test]
+fn one_end_of_each_kind_is_not_faked() {
+    let Err(Refusal::NotHere(reason)) = chain::build(Subject::ChainMixed, &case(100)) else {
+        panic!("it is refused");
+    };
+    for what in ["discovery", "prefixes", "probes"] {
+        assert!(reason.contains(what), "{reason}");
+    }
+}
