@@ -2,6 +2,8 @@
 //!
 //! | program | hook | does |
 //! |---|---|---|
+//! | `generate` | none: live frames | fills frames from templates and sends them |
+//! | `sink` | XDP | counts generated packets and drops them |
 //! | `drop` | XDP | drops and counts |
 //! | `redirect` | XDP | sends through another device; may drop one packet in so many |
 //! | `to_socket` | XDP | gives to the AF_XDP socket of the queue |
@@ -10,6 +12,11 @@
 #![no_main]
 
 mod forward;
+mod generate;
+#[path = "../packet.rs"]
+#[allow(dead_code, reason = "the gateway's programs use the rest of it")]
+mod packet;
+mod sink;
 
 /// The verifier leaves no panic reachable.
 #[panic_handler]

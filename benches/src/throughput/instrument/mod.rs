@@ -2,9 +2,18 @@
 //!
 //! Rates and counts are of inner packets throughout, also where several share a SIG frame.
 
+mod live_frames;
+mod pace;
 pub mod packet;
+mod processor;
 pub mod programs;
 pub mod run;
+mod sink;
+mod template;
+mod thread;
+
+pub use live_frames::LiveFrames;
+pub use sink::{Arrived, Sink};
 
 use std::time::Duration;
 

@@ -63,6 +63,8 @@ pub struct Outer {
 /// What a sink looks for; packets that are something else go to the kernel, uncounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
+    /// Any IP packet to one host, as for a replay: sequence numbers and times are not looked at.
+    Any,
     /// Generated IP packets.
     Ip {
         /// Offset of their IP header: 14 in plain frames, 64 behind VXLAN over IPv4.

@@ -1,0 +1,244 @@
+//! The sink.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use aya::{
+    Ebpf,
+    maps::{Array, MapData, PerCpuArray},
+    programs::xdp::XdpLink,
+};
+use hdrhistogram::Histogram;
+use sig_common::measure::{Expected, Totals, histogram, kind};
+use testbed::Netns;
+
+use super::{packet::Expect, programs, thread};
+use crate::throughput::trial::Latency;
+
+/// Priority of the thread that receives: behind a generator on the same CPU it must come first.
+const PRIORITY: i32 = 10;
+
+/// Counts generated packets that arrive at a device, looks at sequence numbers and times, and drops
+/// them. Everything else goes to the kernel.
+pub struct Sink {
+    // The link before the rest: the program leaves the device before its maps go.
+    _link: XdpLink,
+    _ebpf: Ebpf,
+    expected: Array<MapData, Expected>,
+    totals: PerCpuArray<MapData, Totals>,
+    latency: PerCpuArray<MapData, u64>,
+    settings: Expected,
+    before: Totals,
+    latency_before: Vec<u64>,
+}
+
+/// What arrived since [`Sink::begin`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// Inner packets.
+    pub packets: u64,
+    /// Ethernet frames that held them.
+    pub frames: u64,
+    /// Inner packets with a sequence number that had arrived before; of SIG frames, the frames.
+    pub duplicates: u64,
+    /// Inner packets behind a later one of their flow; of SIG frames, frames behind a later one of their
+    /// stream.
+    pub reordered: u64,
+    /// Packets that were something else.
+    pub foreign: u64,
+}
+
+impl Sink {
+    /// A sink on `device`.
+    ///
+    /// With `threaded` the device's packets are received by a kernel thread of its own, bound to that
+    /// CPU, which goes before ordinary threads. Without it they are received by whatever sent them, on
+    /// its CPU.
+    ///
+    /// # Errors
+    ///
+    /// There is no such device, it has another program, or privileges are missing.
+    pub fn attach(
+        netns: &Netns,
+        device: &str,
+        expect: &Expect,
+        threaded: Option<usize>,
+    ) -> Result<Sink> {
+        let (kind, at, packet_len) = match *expect {
+            Expect::Any => (kind::ANY, 0, 0),
+            Expect::Ip { at } => (kind::IP, at, 0),
+            Expect::SigFrames { packet_len } => (kind::SIG_FRAMES, 0, packet_len),
+        };
+        ensure!(at < 256, "an IP header at offset {at} is too far behind");
+        let settings = Expected {
+            kind,
+            at: at.into(),
+            packet_len: packet_len.into(),
+            epoch: 0,
+        };
+        let mut ebpf = programs::load()?;
+        programs::set(&mut ebpf, "EXPECTED", settings)?;
+        let link = programs::xdp_link(netns, &mut ebpf, "sink", device)?;
+        if let Some(cpu) = threaded {
+            receive_on(netns, device, cpu)?;
+        }
+        let mut sink = Sink {
+            _link: link,
+            expected: programs::map(&mut ebpf, "EXPECTED")?,
+            totals: programs::map(&mut ebpf, "TOTALS")?,
+            latency: programs::map(&mut ebpf, "LATENCY")?,
+            _ebpf: ebpf,
+            settings,
+            before: Totals::default(),
+            latency_before: Vec::new(),
+        };
+        sink.begin()?;
+        Ok(sink)
+    }
+
+    /// Starts counting anew, and forgets sequence numbers.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses access to the maps.
+    pub fn begin(&mut self) -> Result<()> {
+        self.settings.epoch = self.settings.epoch.wrapping_add(1);
+        self.expected.set(0, self.settings, 0)?;
+        self.before = self.totals()?;
+        self.latency_before = self.buckets()?;
+        Ok(())
+    }
+
+    /// What arrived since the beginning.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sink::begin`].
+    pub fn arrived(&self) -> Result<Arrived> {
+        let (now, before) = (self.totals()?, &self.before);
+        let bytes = now.bytes - before.bytes;
+        let packets = match u64::from(self.settings.packet_len) {
+            0 => now.packets - before.packets,
+            len => bytes / len,
+        };
+        Ok(Arrived {
+            packets,
+            frames: now.frames - before.frames,
+            duplicates: now.duplicates - before.duplicates,
+            reordered: now.reordered - before.reordered,
+            foreign: now.foreign - before.foreign,
+        })
+    }
+
+    /// Times from generator to sink since the beginning; of SIG frames, those of the first packet in each.
+    /// None if nothing arrived.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sink::begin`].
+    pub fn latency(&self) -> Result<Option<Latency>> {
+        let mut times = Histogram::<u64>::new(3)?;
+        for (bucket, (now, before)) in (0..).zip(self.buckets()?.iter().zip(&self.latency_before)) {
+            // Also recording a value no times would make it the shortest or longest.
+            if now > before {
+                let (first, width) = histogram::range(bucket);
+                times.record_n(first + width / 2, now - before)?;
+            }
+        }
+        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+        let at = |quantile| microseconds(times.value_at_quantile(quantile));
+        Ok((!times.is_empty()).then(|| Latency {
+            samples: times.len(),
+            min: microseconds(times.min()),
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: microseconds(times.max()),
+        }))
+    }
+
+    /// Waits until nothing has arrived for the time `quiet`, or `wanted` packets have, at most for
+    /// `patience`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sink::begin`].
+    pub fn settle(&self, wanted: u64, quiet: Duration, patience: Duration) -> Result<()> {
+        let start = Instant::now();
+        let mut last = (self.arrived()?.packets, start);
+        while last.0 < wanted && last.1.elapsed() < quiet && start.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(2));
+            let packets = self.arrived()?.packets;
+            if packets != last.0 {
+                last = (packets, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    fn totals(&self) -> Result<Totals> {
+        let mut sum = Totals::default();
+        for of_cpu in self.totals.get(&0, 0)?.iter() {
+            sum.frames += of_cpu.frames;
+            sum.packets += of_cpu.packets;
+            sum.bytes += of_cpu.bytes;
+            sum.duplicates += of_cpu.duplicates;
+            sum.reordered += of_cpu.reordered;
+            sum.foreign += of_cpu.foreign;
+        }
+        Ok(sum)
+    }
+
+    fn buckets(&self) -> Result<Vec<u64>> {
+        (0..histogram::BUCKETS)
+            .map(|bucket| Ok(self.latency.get(&bucket, 0)?.iter().sum()))
+            .collect()
+    }
+}
+
+/// Lets a kernel thread on `cpu` receive the packets of a device.
+fn receive_on(netns: &Netns, device: &str, cpu: usize) -> Result<()> {
+    let before = receivers(device)?;
+    // In a namespace only `ip netns exec` shows its devices in /sys.
+    let switch = format!("echo 1 > /sys/class/net/{device}/threaded");
+    let output = netns.command("sh").args(["-c", &switch]).output()?;
+    ensure!(
+        output.status.success(),
+        "cannot receive from {device} by a thread: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    // Devices of one name in several namespaces cannot be told apart, so only new threads are taken.
+    let new: Vec<i32> = receivers(device)?.difference(&before).copied().collect();
+    ensure!(
+        !new.is_empty(),
+        "the kernel made no thread that receives from {device}"
+    );
+    for id in new {
+        thread::pin(id, cpu).with_context(|| format!("cannot bind the receiver of {device}"))?;
+        thread::make_realtime(id, PRIORITY)?;
+    }
+    Ok(())
+}
+
+/// Ids of the kernel threads that receive from devices of this name, in any namespace.
+fn receivers(device: &str) -> Result<BTreeSet<i32>> {
+    let prefix = format!("napi/{device}-");
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir("/proc")
+        .context("cannot list /proc")?
+        .flatten()
+    {
+        let id = entry.file_name().to_string_lossy().parse::<i32>();
+        let name = fs::read_to_string(entry.path().join("comm"));
+        if let (Ok(id), Ok(name)) = (id, name)
+            && name.starts_with(&prefix)
+        {
+            found.insert(id);
+        }
+    }
+    Ok(found)
+}

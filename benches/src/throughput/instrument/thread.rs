@@ -1,0 +1,61 @@
+//! Clock, threads and signals.
+
+use std::{io, mem, ptr, sync::Once};
+
+use anyhow::{Context as _, Result};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which BPF programs see too.
+pub(super) fn now() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a live value; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Binds a thread to a CPU; 0 is the calling one.
+pub(super) fn pin(thread: i32, cpu: usize) -> Result<()> {
+    // SAFETY: all bits zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    if cpu >= libc::CPU_SETSIZE as usize {
+        anyhow::bail!("there is no CPU {cpu}");
+    }
+    // SAFETY: the number is below that of the set's bits.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: pointer and length are of the set.
+    let result = unsafe { libc::sched_setaffinity(thread, mem::size_of_val(&set), &set) };
+    if result != 0 {
+        return Err(io::Error::last_os_error()).with_context(|| format!("cannot use CPU {cpu}"));
+    }
+    Ok(())
+}
+
+/// Makes a thread run before all ordinary ones.
+pub(super) fn make_realtime(thread: i32, priority: i32) -> Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: the pointer is to a live value.
+    if unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &parameters) } != 0 {
+        return Err(io::Error::last_os_error())
+            .context("cannot give a thread the scheduling class SCHED_FIFO");
+    }
+    Ok(())
+}
+
+/// The signal that ends a system call of another thread. It does nothing else.
+pub(super) fn wake_signal() -> libc::c_int {
+    static INSTALL: Once = Once::new();
+    extern "C" fn ignore(_signal: libc::c_int) {}
+    let signal = libc::SIGRTMIN() + 7;
+    INSTALL.call_once(|| {
+        // SAFETY: all bits zero is an action without flags: system calls are not restarted.
+        let mut action: libc::sigaction = unsafe { mem::zeroed() };
+        action.sa_sigaction = ignore as extern "C" fn(libc::c_int) as usize;
+        // SAFETY: the handler does nothing, and the pointer is to a live value.
+        unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
+    });
+    signal
+}
