@@ -10,7 +10,7 @@ use sig_common::reason::DropReason;
 use super::Failure;
 use super::table::Table;
 use crate::control::config;
-use crate::observe::status::{Port, Remote, Status, Worker};
+use crate::observe::status::{Lan, Port, Remote, Status, Worker};
 
 /// Where gateways put their sockets unless configured otherwise.
 const FOLDER: &str = "/run/sig";
@@ -139,6 +139,7 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     }
     write_ports(&status.ports, out)?;
     write_workers(&status.workers, out)?;
+    write_lan(&status.lan, out)?;
     write_remotes(&status.remotes, out)?;
     write_counters(status, out)?;
     write_drops(status, out)
@@ -197,7 +198,15 @@ fn write_workers(workers: &[Worker], out: &mut dyn Write) -> io::Result<()> {
             "  none: the data plane does not run, look into the log"
         );
     }
-    let mut table = Table::new(&[">worker", ">CPU", ">received", ">sent", ">sleeps"]);
+    let mut table = Table::new(&[
+        ">worker",
+        ">CPU",
+        ">received",
+        ">sent",
+        ">straight to the LAN",
+        ">via helper",
+        ">sleeps",
+    ]);
     for worker in workers {
         table.row([
             worker.number.to_string(),
@@ -206,10 +215,25 @@ fn write_workers(workers: &[Worker], out: &mut dyn Write) -> io::Result<()> {
                 .map_or_else(|| "any".to_owned(), |c| c.to_string()),
             worker.rx_packets.to_string(),
             worker.tx_packets.to_string(),
+            worker.packets_straight.to_string(),
+            worker.packets_via_helper.to_string(),
             worker.sleeps.to_string(),
         ]);
     }
     table.write(out)
+}
+
+fn write_lan(lan: &Lan, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nTo the LAN")?;
+    writeln!(
+        out,
+        "  straight to {} known neighbours, else via the helper and the kernel's tables",
+        lan.neighbours
+    )?;
+    for text in &lan.helped {
+        writeln!(out, "  via the helper: {text}")?;
+    }
+    Ok(())
 }
 
 fn write_remotes(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {

@@ -7,8 +7,10 @@
 //! end lives in.
 
 mod interfaces;
+mod lan;
 mod ports;
 mod status;
+mod surroundings;
 
 use std::{
     collections::HashMap,
@@ -23,7 +25,7 @@ use sig_common::{addr::IsdAs, maps::LanRoute};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    Gateway, Neighbour, StartError, Surroundings,
+    Gateway, StartError, Surroundings,
     config::{Config, Remote},
 };
 use crate::{
@@ -32,6 +34,7 @@ use crate::{
         self,
         bpf::{Attachment, Logging, Programs, TcAttachment},
         inner_pair::{InnerPair, InnerPairConfig},
+        lan::LanHops,
         neighbours::{NextHops, Snapshot, Timing},
         netlink::Netlink,
         netns,
@@ -95,6 +98,7 @@ pub struct Host {
     pair: InnerPair,
     attached: Attached,
     _next_hops: NextHops,
+    _lan_hops: Option<LanHops>,
     _watch: Watch,
     _data_socket: UdpSocket,
 }
@@ -108,6 +112,7 @@ struct Shared {
     /// Per worker, its place in `sockets`.
     of_worker: Vec<Range<usize>>,
     hops: watch::Receiver<Snapshot>,
+    lan: lan::Transmit,
 }
 
 /// Programs on devices; they leave when this is dropped.
@@ -179,6 +184,7 @@ impl Host {
                 }
             }));
         }
+        let (lan, lan_hops) = lan::start(&config, &ports.facts, &netlink, &watch);
         let shared = Arc::new(Shared {
             gateway: Mutex::new(gateway),
             programs: Mutex::new(programs),
@@ -186,9 +192,13 @@ impl Host {
             sockets: ports.monitors,
             of_worker: ports.of_worker,
             hops: next_hops.subscribe(),
+            lan,
         });
         let (fail, failed) = watch::channel(None);
-        tasks.push(tokio::spawn(follow_next_hops(shared.clone(), surroundings)));
+        tasks.push(tokio::spawn(surroundings::follow(
+            shared.clone(),
+            surroundings,
+        )));
         for link in interfaces.all() {
             let state = watch.interface(&netlink, &link.name).await?;
             tasks.push(tokio::spawn(interfaces::follow(
@@ -207,6 +217,7 @@ impl Host {
             pair,
             attached,
             _next_hops: next_hops,
+            _lan_hops: lan_hops,
             _watch: watch,
             _data_socket: data_socket,
         })
@@ -416,55 +427,6 @@ fn attach(
         _xdp: xdp,
         _inject: inject,
     })
-}
-
-/// Gives the workers new tables whenever a next hop changes.
-async fn follow_next_hops(shared: Arc<Shared>, mut surroundings: Surroundings) {
-    let mut hops = shared.hops.clone();
-    loop {
-        let snapshot = hops.borrow_and_update().clone();
-        let neighbours = snapshot
-            .iter()
-            .filter_map(|(hop, state)| {
-                let resolved = state.resolved()?;
-                let neighbour = Neighbour {
-                    interface_mac: resolved.interface_mac,
-                    mac: resolved.destination_mac,
-                    mtu: resolved.mtu as usize,
-                };
-                Some((*hop, neighbour))
-            })
-            .collect();
-        if surroundings.neighbours != neighbours {
-            log_changes(&snapshot, &surroundings.neighbours, &neighbours);
-            surroundings.neighbours = neighbours;
-            lock(&shared.gateway).update(&surroundings);
-        }
-        if hops.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-fn log_changes(
-    snapshot: &Snapshot,
-    before: &HashMap<IpAddr, Neighbour>,
-    now: &HashMap<IpAddr, Neighbour>,
-) {
-    for (hop, state) in snapshot.iter() {
-        match (before.get(hop), now.get(hop)) {
-            (None, Some(_)) => tracing::info!(next_hop = %hop, "next hop is reachable"),
-            (Some(_), None) => {
-                if let kernel::neighbours::Resolution::Unresolved(reason) = state {
-                    tracing::warn!(next_hop = %hop, "next hop is lost: {reason}");
-                }
-            }
-            (Some(old), Some(new)) if old != new => {
-                tracing::info!(next_hop = %hop, "link-layer address or MTU of the next hop changed");
-            }
-            _ => {}
-        }
-    }
 }
 
 /// A worker ends early only by a defect; the gateway must not stay half alive.

@@ -117,6 +117,19 @@ impl LanTable {
         self.hops.get(place as usize)
     }
 
+    /// The MAC address that packets to `destination` are sent to; `None` if they are left to the kernel.
+    pub fn next_mac(&self, destination: IpAddr) -> Option<[u8; 6]> {
+        let hop = self.hop(self.find(destination)?)?;
+        hop.macs.first_chunk().copied()
+    }
+
+    /// Marks the next hop to `destination` as used, as sending a packet there does; whether there is
+    /// one.
+    pub fn mark_used(&self, destination: IpAddr) -> bool {
+        let hop = self.find(destination).and_then(|place| self.hop(place));
+        hop.inspect(|hop| hop.mark_used()).is_some()
+    }
+
     /// Number of neighbours that packets can be sent to.
     pub fn neighbours(&self) -> usize {
         self.hops.len()

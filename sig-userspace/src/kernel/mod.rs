@@ -8,6 +8,7 @@ pub mod bpf;
 pub mod ethtool;
 pub mod facts;
 pub mod inner_pair;
+pub mod lan;
 pub mod link;
 pub mod neighbours;
 pub mod netdev;

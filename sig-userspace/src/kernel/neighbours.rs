@@ -12,7 +12,7 @@
 //! - Three unanswered probes (three seconds) make the entry fail, which is reported as unresolved.
 //! - Entries that an administrator, a driver or another program maintains are used and left alone.
 
-mod entry;
+pub(super) mod entry;
 mod route;
 
 use std::collections::HashMap;
@@ -243,7 +243,7 @@ impl Resolver {
                         .values()
                         .any(|hop| hop.neighbour == Some(*address))
             }
-            Change::Route(_) | Change::RouteRemoved(_) | Change::Resync => true,
+            Change::Route(_) | Change::RouteRemoved(_) | Change::Rules | Change::Resync => true,
         }
     }
 
@@ -351,7 +351,7 @@ struct Found {
     entry: Entry,
 }
 
-fn family(ip: IpAddr) -> AddressFamily {
+pub(super) fn family(ip: IpAddr) -> AddressFamily {
     if ip.is_ipv4() {
         AddressFamily::Inet
     } else {

@@ -1,4 +1,4 @@
-//! Follows what the kernel announces about links, addresses, routes and neighbours.
+//! Follows what the kernel announces about links, addresses, routes, rules and neighbours.
 
 use std::net::IpAddr;
 
@@ -46,6 +46,8 @@ pub enum Change {
         /// Its IP address
         address: IpAddr,
     },
+    /// The rules that choose a routing table changed.
+    Rules,
     /// Announcements were lost: look at everything anew.
     Resync,
 }
@@ -89,13 +91,15 @@ pub struct InterfaceState {
 impl Watch {
     /// Subscribes in the network namespace of the calling thread. Must be called within a tokio runtime.
     pub fn open() -> Result<Self, Error> {
-        const GROUPS: [MulticastGroup; 6] = [
+        const GROUPS: [MulticastGroup; 8] = [
             MulticastGroup::Link,
             MulticastGroup::Neigh,
             MulticastGroup::Ipv4Ifaddr,
             MulticastGroup::Ipv6Ifaddr,
             MulticastGroup::Ipv4Route,
             MulticastGroup::Ipv6Route,
+            MulticastGroup::Ipv4Rule,
+            MulticastGroup::Ipv6Rule,
         ];
         let (connection, _, mut messages) = rtnetlink::new_multicast_connection(&GROUPS)
             .map_err(Error::doing("subscribe to network announcements"))?;
@@ -220,6 +224,7 @@ fn change(message: &RouteNetlinkMessage) -> Option<Change> {
             ifindex: neighbour.header.ifindex,
             address: neighbour_address(neighbour)?,
         }),
+        RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => Some(Change::Rules),
         _ => None,
     }
 }
@@ -268,7 +273,8 @@ pub(crate) fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-fn neighbour_address(message: &NeighbourMessage) -> Option<IpAddr> {
+/// The IP address of a neighbour entry.
+pub(crate) fn neighbour_address(message: &NeighbourMessage) -> Option<IpAddr> {
     message
         .attributes
         .iter()

@@ -27,6 +27,8 @@ pub struct Status {
     pub workers: Vec<Worker>,
     /// The interfaces with AF_XDP sockets.
     pub ports: Vec<Port>,
+    /// How packets from remotes reach the hosts.
+    pub lan: Lan,
     /// The remote gateways.
     pub remotes: Vec<Remote>,
     /// Sums over all workers.
@@ -55,8 +57,21 @@ pub struct Worker {
     pub rx_packets: u64,
     /// Packets it sent on all its sockets.
     pub tx_packets: u64,
+    /// Packets from remotes that it sent straight to their next hop on a LAN interface.
+    pub packets_straight: u64,
+    /// Packets from remotes that it left to the kernel, through the tunnel device.
+    pub packets_via_helper: u64,
     /// Times it slept because there was nothing to do.
     pub sleeps: u64,
+}
+
+/// How packets from remotes reach the hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lan {
+    /// Neighbours on LAN interfaces that workers send to themselves.
+    pub neighbours: u64,
+    /// What else is left to the kernel than packets to neighbours that are not known yet, and why.
+    pub helped: Vec<String>,
 }
 
 /// What an interface is for.
@@ -188,6 +203,10 @@ pub struct Counters {
     pub packets_received: u64,
     /// Their bytes.
     pub packet_bytes_received: u64,
+    /// Those of them that went straight to their next hop on a LAN interface.
+    pub packets_straight: u64,
+    /// Those of them that were left to the kernel, through the tunnel device.
+    pub packets_via_helper: u64,
     /// Frames held back for an earlier one.
     pub frames_held: u64,
     /// Times an earlier frame did not come: frames were lost on the way.

@@ -31,7 +31,7 @@ pub use network::{Network, Options, Underlay};
 pub use ping::{Ping, flood, ping};
 pub use process::Process;
 pub use site::Site;
-pub use status::{Counters, Drop, Port, Status, Worker};
+pub use status::{Counters, Drop, Lan, Port, Status, Worker};
 
 use std::{
     fs::File,

@@ -13,6 +13,8 @@ pub struct Status {
     pub ports: Vec<Port>,
     /// Worker threads.
     pub workers: Vec<Worker>,
+    /// How packets from the other AS reach the client.
+    pub lan: Lan,
 }
 
 /// What passed through the gateway.
@@ -26,8 +28,21 @@ pub struct Counters {
     pub frames_received: u64,
     /// Inner packets completed from them.
     pub packets_received: u64,
+    /// Those of them that the gateway sent straight to their next hop.
+    pub packets_straight: u64,
+    /// Those of them that it left to the kernel.
+    pub packets_via_helper: u64,
     /// Times a frame was missing.
     pub gaps: u64,
+}
+
+/// How packets from the other AS reach the client.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Lan {
+    /// Hosts that the gateway sends to itself.
+    pub neighbours: u64,
+    /// What it leaves to the kernel, and why.
+    pub helped: Vec<String>,
 }
 
 /// Something dropped.

@@ -2,7 +2,7 @@ use std::os::unix::net::UnixListener;
 
 use super::*;
 use crate::observe::status::{
-    Counters, Drop, DropPlace, Path as StatusPath, PortRole, XdpAttachment,
+    Counters, Drop, DropPlace, Lan, Path as StatusPath, PortRole, XdpAttachment,
 };
 
 fn idle() -> Status {
@@ -15,6 +15,10 @@ fn idle() -> Status {
         uptime_ms: 61_500,
         workers: vec![],
         ports: vec![],
+        lan: Lan {
+            neighbours: 0,
+            helped: vec!["everything: no interface in `[dataplane] lan`".to_owned()],
+        },
         remotes: vec![],
         counters: Counters::default(),
         drops: vec![],
@@ -30,6 +34,8 @@ fn busy() -> Status {
             cpu: Some(2),
             rx_packets: 30,
             tx_packets: 20,
+            packets_straight: 7,
+            packets_via_helper: 2,
             sleeps: 4,
         }],
         ports: vec![Port {
@@ -44,6 +50,10 @@ fn busy() -> Status {
             rx_packets: 10,
             tx_packets: 5,
         }],
+        lan: Lan {
+            neighbours: 3,
+            helped: vec![],
+        },
         remotes: vec![Remote {
             isd_as: "1-ff00:0:111".to_owned(),
             gateway: "10.11.0.2:30056".parse().unwrap(),
@@ -72,6 +82,8 @@ fn busy() -> Status {
             frame_bytes_received: 1060,
             packets_received: 9,
             packet_bytes_received: 900,
+            packets_straight: 7,
+            packets_via_helper: 2,
             frames_held: 2,
             gaps: 1,
         },
@@ -103,6 +115,10 @@ Ports
 Workers
   none: the data plane does not run, look into the log
 
+To the LAN
+  straight to 0 known neighbours, else via the helper and the kernel's tables
+  via the helper: everything: no interface in `[dataplane] lan`
+
 Remotes
   none: add a [[remote]] to the configuration, \"sig config sample\" shows one
 
@@ -128,8 +144,11 @@ Ports
   eth0 is down: ip link set eth0 up
 
 Workers
-  worker  CPU  received  sent  sleeps
-       0    2        30    20       4
+  worker  CPU  received  sent  straight to the LAN  via helper  sleeps
+       0    2        30    20                    7           2       4
+
+To the LAN
+  straight to 3 known neighbours, else via the helper and the kernel's tables
 
 Remotes
   ISD-AS        gateway          session  frames received  packets received  prefixes

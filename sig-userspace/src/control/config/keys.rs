@@ -57,6 +57,7 @@ pub(super) const SECTIONS: &[(&str, &[&str])] = &[
             "underlay",
             "lan",
             "workers",
+            "lan_transmit",
             "mode",
             "zero_copy",
             "ring_size",

@@ -25,8 +25,8 @@ use std::path::Path as FilePath;
 use toml::de::DeTable;
 
 pub use model::{
-    Config, Dataplane, Gateway, Limits, Log, LogFormat, LogLevel, Path, Pin, Remote, Tunnel, Wish,
-    XdpMode,
+    Config, Dataplane, Gateway, LanTransmit, Limits, Log, LogFormat, LogLevel, Path, Pin, Remote,
+    Tunnel, Wish, XdpMode,
 };
 pub use problem::{Errors, Problem};
 

@@ -120,6 +120,8 @@ pub struct Dataplane {
     pub underlay: Option<String>,
     /// Interfaces on the IP side. May be empty: then only the kernel's routes feed the tunnel.
     pub lan: Vec<String>,
+    /// How decapsulated packets reach the hosts. Default `auto`.
+    pub lan_transmit: LanTransmit,
     /// Number of worker threads. Default 1.
     pub workers: u16,
     /// How the XDP programs are attached. Default `auto`.
@@ -145,6 +147,15 @@ pub struct Dataplane {
     pub reorder_wait: Duration,
     /// Memory limits of the reassembly.
     pub limits: Limits,
+}
+
+/// How decapsulated packets reach the hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LanTransmit {
+    /// Straight from the worker to a known neighbour on a LAN interface; otherwise as with `Helper`.
+    Auto,
+    /// Through the tunnel device and the BPF program behind it, which asks the kernel.
+    Helper,
 }
 
 /// How XDP programs are attached to an interface.

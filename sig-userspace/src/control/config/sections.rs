@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::{
-    Dataplane, Gateway, Limits, Log, LogFormat, LogLevel, Pin, Tunnel, Wish, XdpMode,
+    Dataplane, Gateway, LanTransmit, Limits, Log, LogFormat, LogLevel, Pin, Tunnel, Wish, XdpMode,
 };
 use super::read::{Item, Place, Section, excerpt};
 use super::{DEFAULT_DATA_PORT, values};
@@ -261,6 +261,9 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
             element.parse("\"eth1\"", values::interface)
         })
     });
+    let lan_transmit = or(&section, "lan_transmit", LanTransmit::Auto, |item| {
+        item.choice(&[("auto", LanTransmit::Auto), ("helper", LanTransmit::Helper)])
+    });
     let workers = or(&section, "workers", 1, |item| item.number(1..=64));
     let mode = or(&section, "mode", XdpMode::Auto, |item| {
         item.choice(&[
@@ -312,6 +315,7 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
         value: Dataplane {
             underlay: underlay?,
             lan: lan?,
+            lan_transmit: lan_transmit?,
             workers: workers?,
             mode: mode?,
             zero_copy: zero_copy?,

@@ -9,7 +9,7 @@ use crate::{
     dataplane::counters::WorkerCounters,
     kernel::neighbours::Snapshot,
     observe::status::{
-        Counters, Drop, DropPlace, Path, Port, PortRole, Remote, Status, Worker, XdpAttachment,
+        Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Remote, Status, Worker, XdpAttachment,
     },
     port::xdp::{Monitor, Role},
 };
@@ -55,6 +55,7 @@ pub(super) fn of(shared: &Shared) -> Status {
             .iter()
             .map(|facts| port(facts, &shared.sockets))
             .collect(),
+        lan: lan(shared),
         remotes: remotes(&gateway, &hops),
         counters: counters(&gateway),
         drops,
@@ -117,9 +118,26 @@ fn workers(gateway: &Gateway, shared: &Shared) -> Vec<Worker> {
                 .iter()
                 .map(|socket| socket.counters().transmitted.get())
                 .sum(),
+            packets_straight: counters.straight.get(),
+            packets_via_helper: via_helper(counters),
             sleeps: counters.sleeps.get(),
         })
         .collect()
+}
+
+/// The rest of what a worker delivered. Read in the order that makes it too large for a moment rather
+/// than negative.
+fn via_helper(counters: &WorkerCounters) -> u64 {
+    let straight = counters.straight.get();
+    counters.received.packets.get().saturating_sub(straight)
+}
+
+fn lan(shared: &Shared) -> Lan {
+    let snapshot = shared.lan.snapshot();
+    Lan {
+        neighbours: snapshot.table.neighbours() as u64,
+        helped: shared.lan.helped(&snapshot),
+    }
 }
 
 fn port(facts: &PortFacts, sockets: &[Monitor]) -> Port {
@@ -204,6 +222,8 @@ fn counters(gateway: &Gateway) -> Counters {
         frame_bytes_received: sum(gateway, |w| &w.received.frame_bytes),
         packets_received: sum(gateway, |w| &w.received.packets),
         packet_bytes_received: sum(gateway, |w| &w.received.packet_bytes),
+        packets_straight: sum(gateway, |w| &w.straight),
+        packets_via_helper: gateway.counters().iter().map(|w| via_helper(w)).sum(),
         frames_held: sum(gateway, |w| &w.held),
         gaps: sum(gateway, |w| &w.gaps),
     }

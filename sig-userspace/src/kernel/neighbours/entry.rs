@@ -13,15 +13,17 @@ use super::{Reason, family};
 use crate::kernel::netlink::Netlink;
 
 /// A neighbour entry as far as it matters here.
-#[derive(Clone, Copy)]
-pub(super) enum Entry {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::kernel) enum Entry {
     Missing,
     Incomplete,
     Failed,
-    /// `maintained`: by somebody else than the kernel's neighbour discovery
     Usable {
         mac: [u8; 6],
+        /// By somebody else than the kernel's neighbour discovery
         maintained: bool,
+        /// Not confirmed lately, and nobody asks
+        stale: bool,
     },
     /// Without an Ethernet address
     Odd,
@@ -42,44 +44,54 @@ pub(super) async fn find_entry(
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Entry::Missing),
         Err(error) => return Err(Reason::Kernel(error.to_string())),
     };
-    let mac = entry
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            NeighbourAttribute::LinkLayerAddress(bytes) => {
-                <[u8; 6]>::try_from(bytes.as_slice()).ok()
-            }
-            _ => None,
-        });
-    let other_hands = entry.header.flags.contains(NeighbourFlags::ExtLearned)
+    Ok(Entry::of(&entry))
+}
+
+impl Entry {
+    pub(in crate::kernel) fn of(entry: &NeighbourMessage) -> Self {
+        let mac = entry
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                NeighbourAttribute::LinkLayerAddress(bytes) => {
+                    <[u8; 6]>::try_from(bytes.as_slice()).ok()
+                }
+                _ => None,
+            });
+        let other_hands = entry.header.flags.contains(NeighbourFlags::ExtLearned)
         || entry.attributes.iter().any(|attribute| {
             matches!(attribute, NeighbourAttribute::ExtFlags(flags) if flags.contains(NeighbourExtFlags::Managed))
         });
-    Ok(match (entry.header.state, mac) {
-        (NeighbourState::None, _) => Entry::Missing,
-        (NeighbourState::Incomplete, _) => Entry::Incomplete,
-        (NeighbourState::Failed, _) => Entry::Failed,
-        (_, None) => Entry::Odd,
-        (NeighbourState::Permanent | NeighbourState::Noarp, Some(mac)) => Entry::Usable {
-            mac,
-            maintained: true,
-        },
-        (_, Some(mac)) => Entry::Usable {
-            mac,
-            maintained: other_hands,
-        },
-    })
+        match (entry.header.state, mac) {
+            (NeighbourState::None, _) => Entry::Missing,
+            (NeighbourState::Incomplete, _) => Entry::Incomplete,
+            (NeighbourState::Failed, _) => Entry::Failed,
+            (_, None) => Entry::Odd,
+            (NeighbourState::Permanent | NeighbourState::Noarp, Some(mac)) => Entry::Usable {
+                mac,
+                maintained: true,
+                stale: false,
+            },
+            (state, Some(mac)) => Entry::Usable {
+                mac,
+                maintained: other_hands,
+                stale: state == NeighbourState::Stale,
+            },
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Question {
+pub(in crate::kernel) enum Question {
     /// Find out the address of a neighbour without a usable entry.
     Resolve,
     /// Confirm the address of a neighbour with one.
     Confirm,
+    /// Note that packets are sent to a neighbour with one, as the kernel does for its own.
+    Use,
 }
 
-pub(super) async fn ask(
+pub(in crate::kernel) async fn ask(
     netlink: &Netlink,
     ifindex: u32,
     neighbour: IpAddr,
@@ -90,6 +102,10 @@ pub(super) async fn ask(
         Question::Resolve => {
             request.header.flags = NeighbourFlags::Use;
             NLM_F_CREATE
+        }
+        Question::Use => {
+            request.header.flags = NeighbourFlags::Use;
+            0
         }
         // Without NLM_F_REPLACE the kernel changes the state alone: address and flags stay what they are.
         Question::Confirm => {

@@ -103,28 +103,34 @@ pub async fn lookup(netlink: &Netlink, target: IpAddr) -> Result<RouteLookup, Re
             });
         }
     };
-    let mut answer = RouteLookup {
-        kind: route.header.kind,
-        ifindex: None,
-        gateway: None,
-        source: None,
-        mtu: None,
-    };
-    for attribute in &route.attributes {
-        match attribute {
-            RouteAttribute::Oif(index) => answer.ifindex = Some(*index),
-            RouteAttribute::Gateway(address) => answer.gateway = ip_of(address),
-            RouteAttribute::Via(RouteVia::Inet(ip)) => answer.gateway = Some((*ip).into()),
-            RouteAttribute::Via(RouteVia::Inet6(ip)) => answer.gateway = Some((*ip).into()),
-            RouteAttribute::PrefSource(address) => answer.source = ip_of(address),
-            RouteAttribute::Metrics(metrics) => {
-                answer.mtu = metrics.iter().find_map(|metric| match metric {
-                    RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
-                    _ => None,
-                });
+    Ok(RouteLookup::of(&route))
+}
+
+impl RouteLookup {
+    pub(in crate::kernel) fn of(route: &RouteMessage) -> Self {
+        let mut answer = RouteLookup {
+            kind: route.header.kind,
+            ifindex: None,
+            gateway: None,
+            source: None,
+            mtu: None,
+        };
+        for attribute in &route.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => answer.ifindex = Some(*index),
+                RouteAttribute::Gateway(address) => answer.gateway = ip_of(address),
+                RouteAttribute::Via(RouteVia::Inet(ip)) => answer.gateway = Some((*ip).into()),
+                RouteAttribute::Via(RouteVia::Inet6(ip)) => answer.gateway = Some((*ip).into()),
+                RouteAttribute::PrefSource(address) => answer.source = ip_of(address),
+                RouteAttribute::Metrics(metrics) => {
+                    answer.mtu = metrics.iter().find_map(|metric| match metric {
+                        RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
+                        _ => None,
+                    });
+                }
+                _ => {}
             }
-            _ => {}
         }
+        answer
     }
-    Ok(answer)
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rtnetlink::packet_route::route::RouteType;
 
 use super::Finding;
-use crate::control::config::{Config, Wish, XdpMode};
+use crate::control::config::{Config, LanTransmit, Wish, XdpMode};
 use crate::kernel::ethtool::Offload;
 use crate::kernel::facts::{Facts, Interface};
 use crate::kernel::inner_pair::ALIAS;
@@ -178,6 +178,7 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
         if let Some(interface) = by_name(out, facts, name) {
             used_interface(out, facts, config, interface, "LAN");
             lan_forwarding(out, interface);
+            out.push(lan_transmit(config, interface));
         }
     }
     let mut seen: Vec<IpAddr> = Vec::new();
@@ -348,6 +349,42 @@ fn lan_forwarding(out: &mut Vec<Finding>, interface: &Interface) {
             format!("`sysctl -w net.ipv6.conf.{name}.forwarding=1`"),
         ));
     }
+}
+
+/// Queueing disciplines that interfaces have without anybody's wish.
+const ORDINARY_QDISCS: [&str; 6] = ["noqueue", "noop", "mq", "pfifo_fast", "fq_codel", "fq"];
+
+/// How packets from remotes will reach the hosts.
+fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
+    let native = interface
+        .xdp
+        .is_none_or(|xdp| xdp.native() && xdp.redirect());
+    let area = format!("interface {}", interface.link.name);
+    let text = match (config.dataplane.lan_transmit, config.dataplane.mode) {
+        (LanTransmit::Helper, _) => {
+            "packets from remotes leave by the kernel's tables (`lan_transmit = \"helper\"`)"
+        }
+        (LanTransmit::Auto, XdpMode::Generic) => {
+            "packets from remotes leave by the kernel's tables (generic mode)"
+        }
+        (LanTransmit::Auto, XdpMode::Auto) if !native => {
+            "packets from remotes leave by the kernel's tables (generic mode)"
+        }
+        (LanTransmit::Auto, _) => {
+            let qdisc = interface.link.qdisc.as_deref().unwrap_or("noqueue");
+            if !ORDINARY_QDISCS.contains(&qdisc) {
+                return Finding::warning(
+                    &area,
+                    format!(
+                        "packets from remotes to known neighbours pass by its queueing discipline {qdisc}"
+                    ),
+                    "set `lan_transmit = \"helper\"` in [dataplane] if it must see them",
+                );
+            }
+            "packets from remotes to known neighbours go straight out, past queueing disciplines and TC programs"
+        }
+    };
+    Finding::good(&area, text)
 }
 
 fn next_hop_route(

@@ -32,6 +32,7 @@ fn link(name: &str, ifindex: u32) -> Link {
         alias: None,
         xdp_program: None,
         peer_elsewhere: false,
+        qdisc: Some("fq_codel".into()),
         peer_ifindex: None,
         addresses: Vec::new(),
     }
@@ -416,6 +417,17 @@ fn a_veth_lan_names_what_veth_lacks() {
         "Warning",
         &["gro", "ethtool -K eth1 gro off"],
     );
+}
+
+#[test]
+fn shaping_on_a_lan_interface_is_passed_by_unless_the_helper_transmits() {
+    let mut host = good_host();
+    host.interfaces[1].link.qdisc = Some("htb".into());
+    let mut config = sample();
+    let words = ["eth1", "htb", "lan_transmit"];
+    complains(&host, Some(&config), "Warning", &words);
+    config.dataplane.lan_transmit = crate::control::config::LanTransmit::Helper;
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
 }
 
 #[test]

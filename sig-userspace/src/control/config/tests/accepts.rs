@@ -22,6 +22,7 @@ fn the_small_file_with_every_default_filled_in() {
         Dataplane {
             underlay: None,
             lan: vec![],
+            lan_transmit: LanTransmit::Auto,
             workers: 1,
             mode: XdpMode::Auto,
             zero_copy: Wish::Auto,

@@ -1,0 +1,127 @@
+//! How packets from the other AS reach the client: straight from the worker, or through the kernel's tables.
+
+mod e2e;
+
+use std::time::Duration;
+
+use e2e::{Bed, assert_pings};
+use testbed::{Family, Options, Site, Status, ping, wait_until};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn status(site: &Site) -> Status {
+    site.status().unwrap_or_else(|e| panic!("{e:#}"))
+}
+
+/// Waits until both gateways have learned from the kernel how to reach both addresses of their clients.
+fn learn(bed: &Bed) {
+    for family in Family::ALL {
+        assert_pings(&bed.network, family, 1, 64);
+    }
+    for site in [&bed.network.a, &bed.network.b] {
+        wait_until("the neighbours are known", PATIENCE, || {
+            Ok(site.status()?.lan.neighbours >= 2)
+        })
+        .unwrap_or_else(|e| panic!("{e:#}: {:#?}", site.status()));
+    }
+}
+
+#[test]
+fn known_hosts_are_sent_to_without_the_kernel() {
+    for workers in [1, 2] {
+        let bed = Bed::running(&Options {
+            dataplane: format!("workers = {workers}"),
+            ..Options::default()
+        });
+        learn(&bed);
+        let (a, b) = (&bed.network.a, &bed.network.b);
+        let before = [status(a).counters, status(b).counters];
+        for family in Family::ALL {
+            assert_pings(&bed.network, family, 50, 1000);
+        }
+        for (site, before) in [a, b].into_iter().zip(before) {
+            let now = status(site);
+            assert_eq!(now.lan.helped, [""; 0]);
+            assert!(
+                now.counters.packets_straight >= before.packets_straight + 100,
+                "{before:?} {now:#?}"
+            );
+            // Neighbour discovery of IPv6 may send a few packets more, but the pings are not among them.
+            assert!(
+                now.counters.packets_via_helper < before.packets_via_helper + 10,
+                "{before:?} {now:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn packets_that_need_a_router_still_get_one() {
+    let bed = Bed::running(&Options::default());
+    learn(&bed);
+    let (a, b) = (&bed.network.a, &bed.network.b);
+    // One hop to the gateway of A, one to the gateway of B, which has none left for the client.
+    let to = b.client_ip(Family::V4);
+    let before = status(b).counters.packets_via_helper;
+    let output = a
+        .client
+        .command("ping")
+        .args(["-n", "-c", "3", "-i", "0.2", "-W", "2", "-t", "2"])
+        .arg(to.to_string())
+        .output()
+        .expect("ping is installed");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("Time to live exceeded"), "{text}");
+    assert!(status(b).counters.packets_via_helper >= before + 3);
+
+    // What is too long for the client's link: the kernel asks the sender for less, or fragments.
+    for netns in [&b.gateway, &b.client] {
+        netns.ip("link set lan mtu 1280").expect("a link");
+    }
+    wait_until("the smaller MTU", PATIENCE, || {
+        let before = b.status()?.counters.packets_via_helper;
+        ping(&a.client, to, 1, 1400, Duration::from_millis(20))?;
+        Ok(b.status()?.counters.packets_via_helper > before)
+    })
+    .unwrap_or_else(|e| panic!("{e:#}"));
+    assert_pings(&bed.network, Family::V4, 10, 1400);
+}
+
+#[test]
+fn a_client_with_a_new_mac_address_is_found_again() {
+    let bed = Bed::running(&Options::default());
+    learn(&bed);
+    let (a, b) = (&bed.network.a, &bed.network.b);
+    a.client
+        .ip("link set lan address 02:00:00:00:77:01")
+        .expect("the client's link");
+    // As after any such change, the client loses its own neighbours and asks for the gateway.
+    for family in Family::ALL {
+        wait_until("an answer to the new address", PATIENCE, || {
+            let to = b.client_ip(family);
+            Ok(ping(&a.client, to, 1, 64, Duration::from_millis(20))?.received == 1)
+        })
+        .unwrap_or_else(|e| panic!("{e:#}: {:#?}", a.status()));
+    }
+    learn(&bed);
+    let before = status(a).counters.packets_straight;
+    assert_pings(&bed.network, Family::V4, 20, 64);
+    assert!(status(a).counters.packets_straight >= before + 20);
+}
+
+#[test]
+fn the_helper_carries_everything_where_the_configuration_says_so() {
+    let bed = Bed::running(&Options {
+        dataplane: "lan_transmit = \"helper\"".into(),
+        ..Options::default()
+    });
+    for family in Family::ALL {
+        assert_pings(&bed.network, family, 20, 1000);
+    }
+    for site in [&bed.network.a, &bed.network.b] {
+        let now = status(site);
+        assert_eq!((now.counters.packets_straight, now.lan.neighbours), (0, 0));
+        assert!(now.counters.packets_via_helper >= 40, "{now:#?}");
+        assert!(now.lan.helped[0].contains("lan_transmit"), "{now:#?}");
+    }
+}

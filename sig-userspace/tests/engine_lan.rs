@@ -1,0 +1,174 @@
+//! The engine sends what a worker finished for a LAN interface out of that interface, over ports in memory.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sig::control::{Gateway, Neighbour, Surroundings, config};
+use sig::dataplane::lan::{LanFacts, LanNeighbour, LanRoute, LanTable};
+use sig::engine::WorkerPorts;
+use sig::port::memory::{self, MemoryPort, MemoryWire};
+use sig::port::umem::{Area, Frame, FreeList};
+use sig::port::{BATCH, Port};
+use sig_common::reason::DropReason;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A port whose link is down.
+struct Unplugged {
+    queued: Vec<Frame>,
+}
+
+impl Port for Unplugged {
+    fn receive(&mut self, _: &Area, _: &mut Vec<Frame>) -> usize {
+        0
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Frame>) {
+        let room = 4usize.saturating_sub(self.queued.len()).min(frames.len());
+        self.queued.extend(frames.drain(..room));
+    }
+
+    fn service(&mut self, _: &Area, _: &mut FreeList) -> io::Result<()> {
+        if self.queued.is_empty() {
+            return Ok(());
+        }
+        Err(io::ErrorKind::NetworkDown.into())
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn is_transmitting(&self) -> bool {
+        !self.queued.is_empty()
+    }
+}
+
+fn boxed(port: MemoryPort) -> Box<dyn Port> {
+    Box::new(port)
+}
+
+/// Gateway `number` with its wires: underlay, tunnel device, and the first queue of LAN interface 1. LAN interface 0 is
+/// unplugged. Hosts 10.`number`.`port`.x are on LAN interface `port`; all with x below 100 are known.
+fn gateway(number: u8, other: u8) -> (Gateway, MemoryWire, MemoryWire, [MemoryWire; 2]) {
+    let text = format!(
+        r#"
+        [gateway]
+        isd_as = "1-ff00:0:11{number}"
+        data_addr = "192.0.2.{number}:30056"
+        prefixes = ["10.{number}.0.0/16"]
+        [dataplane]
+        pin = "never"
+        [[remote]]
+        isd_as = "1-ff00:0:11{other}"
+        gateway = "192.0.2.{other}:30056"
+        prefixes = ["10.{other}.0.0/16"]
+        [[remote.path]]
+        raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
+        next_hop = "192.0.2.{other}:30056"
+        mtu = 1472
+        "#
+    );
+    let config = config::check(&text, "gateway.toml", &|path| std::fs::read(path)).unwrap();
+    let neighbour = Neighbour {
+        interface_mac: [2, 0, 0, 0, 0, number],
+        mac: [2; 6],
+        mtu: 1500,
+    };
+    let next_hop = format!("192.0.2.{other}").parse().unwrap();
+    let mut facts = LanFacts::default();
+    for port in 0..2 {
+        let prefix = format!("10.{number}.{port}.0/24").parse().unwrap();
+        facts.routes.insert(prefix, LanRoute::OnLink { port });
+        for host in 0..100 {
+            let host = IpAddr::from([10, number, port as u8, host]);
+            let neighbour = LanNeighbour {
+                mac: [4, 0, 0, 0, 0, port as u8],
+                interface_mac: [6; 6],
+                mtu: 1500,
+            };
+            facts.neighbours.insert((port, host), neighbour);
+        }
+    }
+    let surroundings = Surroundings {
+        neighbours: HashMap::from([(next_hop, neighbour)]),
+        lan: Arc::new(LanTable::new(&facts)),
+        ..Surroundings::default()
+    };
+    let (area, pool) = Area::on_heap(2048);
+    let (underlay, scion) = memory::pair(64);
+    let (inner, tunnel) = memory::pair(64);
+    let (first, first_wire) = memory::pair(64);
+    let (second, second_wire) = memory::pair(64);
+    let ports = WorkerPorts {
+        underlay: vec![boxed(underlay)],
+        inner: vec![boxed(inner)],
+        lan: vec![
+            vec![Box::new(Unplugged { queued: Vec::new() })],
+            vec![boxed(first), boxed(second)],
+        ],
+    };
+    let gateway = Gateway::builder(config)
+        .surroundings(surroundings)
+        .ports(area, pool, vec![ports])
+        .start()
+        .unwrap();
+    (gateway, scion, tunnel, [first_wire, second_wire])
+}
+
+fn packet(destination: [u8; 4]) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([0x08, 0x00]);
+    etherparse::PacketBuilder::ipv4([10, 0, 0, 5], destination, 64)
+        .udp(4000, 5000)
+        .write(&mut frame, &[0x5a; 1000])
+        .unwrap();
+    frame
+}
+
+/// Sends a packet through both gateways.
+fn send(destination: [u8; 4], from: &MemoryWire, scion: [&MemoryWire; 2]) {
+    from.send(&packet(destination));
+    scion[1].send(&receive(scion[0]));
+}
+
+fn receive(wire: &MemoryWire) -> Vec<u8> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(frame) = wire.receive() {
+            return frame;
+        }
+        assert!(Instant::now() < deadline, "nothing came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn packets_leave_through_the_interface_of_their_next_hop_and_a_dead_one_stops_nobody() {
+    let (_a, scion_a, _, [lan_a, _]) = gateway(0, 1);
+    let (b, scion_b, tunnel_b, [lan_b, second_queue]) = gateway(1, 0);
+    let scion = [&scion_a, &scion_b];
+    // More than wait for a port before the worker takes no more: those for the dead link must not get there.
+    let lost = 6 * BATCH as u64;
+    for n in 0..lost {
+        send([10, 1, 0, (n % 100) as u8], &lan_a, scion);
+    }
+    send([10, 1, 1, 7], &lan_a, scion);
+    let frame = receive(&lan_b);
+    assert_eq!(frame[..12], [4, 0, 0, 0, 0, 1, 6, 6, 6, 6, 6, 6]);
+    let packet = packet([10, 1, 1, 7]);
+    // Both gateways have taken one from the hops.
+    assert_eq!((frame[22], &frame[34..]), (62, &packet[34..]));
+
+    send([10, 1, 1, 200], &lan_a, scion);
+    assert_eq!(receive(&tunnel_b)[22], 63, "an unknown host");
+    let counters = &b.counters()[0];
+    assert_eq!(counters.straight.get(), lost + 1);
+    assert_eq!(counters.received.packets.get(), lost + 2);
+    assert!(counters.drops[DropReason::LinkDown as usize].get() > 0);
+    assert_eq!(second_queue.receive(), None);
+}
