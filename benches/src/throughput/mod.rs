@@ -14,6 +14,7 @@ pub mod binary;
 pub mod chain;
 pub mod experiment;
 pub mod instrument;
+pub mod lab;
 pub mod record;
 pub mod scenario;
 pub mod subject;

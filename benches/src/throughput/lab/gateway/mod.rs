@@ -1,0 +1,169 @@
+//! The gateway as a device under test: the program `sig run` between a LAN and an underlay port.
+
+mod config;
+mod status;
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use testbed::Process;
+
+pub(super) use config::{DATA_PORT, OWN_AS, PATH, PATH_MTU, REMOTE, REMOTE_AS, worker_cpus};
+
+use super::{
+    counters,
+    device::{UnderTest, add_napi},
+    napi,
+    network::Network,
+};
+use crate::throughput::{
+    binary,
+    experiment::{Case, Layout},
+    instrument::run::Snapshot,
+    subject::Refusal,
+    trial::{Trial, Validity},
+};
+use config::Transmit;
+
+/// How long a gateway may take until traffic flows.
+const READY: Duration = Duration::from_secs(15);
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From the LAN on the left to the underlay on the right.
+    Encapsulate,
+    /// From the underlay on the left to the LAN on the right.
+    Decapsulate,
+}
+
+/// What is expected of a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// IP packets into SIG frames.
+    Encapsulate,
+    /// SIG frames into IP packets, straight to the LAN port.
+    Straight,
+    /// SIG frames into IP packets, through the TC helper.
+    Helper,
+}
+
+impl Way {
+    fn direction(self) -> Direction {
+        match self {
+            Way::Encapsulate => Direction::Encapsulate,
+            Way::Straight | Way::Helper => Direction::Decapsulate,
+        }
+    }
+}
+
+/// A running gateway.
+pub(super) struct Gateway {
+    process: Process,
+    socket: PathBuf,
+    way: Way,
+    napi: Vec<u32>,
+}
+
+impl Gateway {
+    /// Starts a gateway in the network's device and waits until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// The program cannot do what is asked for, or does not get ready; the message holds its log.
+    pub(super) fn start(network: &Network, way: Way, case: &Case) -> Result<Self, Refusal> {
+        let binary = binary::gateway_binary()?;
+        let file = network.folder.path().join("gateway.toml");
+        let write = |transmit| {
+            let text = config::text(network, way.direction(), case, transmit);
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+        };
+        write(match way {
+            Way::Encapsulate => Transmit::Default,
+            Way::Straight => Transmit::Auto,
+            Way::Helper => Transmit::Helper,
+        })?;
+        if let Some(complaint) = config::complaint(binary, &file)? {
+            if !complaint.contains("lan_transmit") {
+                return Err(anyhow::anyhow!(
+                    "the gateway refuses its configuration: {complaint}"
+                ))?;
+            }
+            if way == Way::Straight {
+                return Err(Refusal::NotHere(
+                    "this version of the gateway does not send straight to the LAN port".into(),
+                ));
+            }
+            // It has nothing but the helper.
+            write(Transmit::Default)?;
+        }
+        let mut command = network.device.command(binary);
+        command.args(["run", "--config"]).arg(&file);
+        let mut process = Process::spawn(command, &network.folder.path().join("gateway.log"))?;
+        process.wait_for("ready", READY)?;
+        for (thread, name, _) in counters::threads(process.id())? {
+            if name.starts_with(WORKER) {
+                napi::go_first(thread)?;
+            }
+        }
+        let napi = match case.layout {
+            Layout::Split => Vec::new(),
+            Layout::SingleCore => {
+                napi::run_in_threads(&network.device, &network.left.device, case.cpus.device)?
+            }
+        };
+        Ok(Gateway {
+            process,
+            socket: socket(network),
+            way,
+            napi,
+        })
+    }
+}
+
+/// Where names of worker threads start.
+const WORKER: &str = "sig-worker-";
+
+/// The status socket.
+fn socket(network: &Network) -> PathBuf {
+    network.folder.path().join("gateway.sock")
+}
+
+impl UnderTest for Gateway {
+    fn read(&mut self, snapshot: &mut Snapshot) -> anyhow::Result<()> {
+        if let Some(status) = self.process.ended()? {
+            anyhow::bail!("the gateway has ended ({status}):\n{}", self.process.log());
+        }
+        status::add_counters(&status::ask(&self.socket)?, &mut snapshot.counters);
+        let (mut process, mut workers) = (0.0, 0.0);
+        for (_, name, seconds) in counters::threads(self.process.id())? {
+            process += seconds;
+            if name.starts_with(WORKER) {
+                workers += seconds;
+            }
+        }
+        snapshot.cpu.insert("process".into(), process);
+        snapshot.cpu.insert("workers".into(), workers);
+        add_napi(snapshot, &self.napi);
+        Ok(())
+    }
+
+    fn judge(&self, trial: &mut Trial) {
+        let count = |name: &str| trial.counters.get(name).copied().unwrap_or_default();
+        let (straight, helped) = (
+            count("gateway lan tx_packets"),
+            count("gateway inner tx_packets"),
+        );
+        let wrong = match self.way {
+            Way::Encapsulate => return,
+            Way::Straight => helped,
+            Way::Helper => straight,
+        };
+        // A few of the first may go the other way, before the neighbour is known to the gateway.
+        if wrong * 100 > straight + helped {
+            trial.validity = Validity::Invalid(format!(
+                "{straight} packets went straight to the LAN port and {helped} through the helper"
+            ));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the receive side of a device runs.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+use testbed::Netns;
+
+/// Makes the receive side of `device` run in kernel threads, one per queue, on `cpu`. Returns the threads.
+///
+/// The device must have a receive side of its own: an XDP program, or GRO. Its name must be unique on the
+/// machine.
+///
+/// # Errors
+///
+/// The kernel has no threaded NAPI for the device.
+pub(super) fn run_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Vec<u32>> {
+    let switch = format!("echo 1 > /sys/class/net/{device}/threaded");
+    // The folder shows the devices of the namespace only after `ip netns exec`.
+    let output = netns.command("sh").args(["-c", &switch]).output()?;
+    if !output.status.success() {
+        bail!(
+            "{device} has no threaded NAPI: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let threads = threads_of(device)?;
+    if threads.is_empty() {
+        bail!("{device} has no NAPI thread although it was switched on");
+    }
+    for thread in &threads {
+        pin(*thread, cpu)?;
+    }
+    Ok(threads)
+}
+
+/// The NAPI threads of a device.
+fn threads_of(device: &str) -> Result<Vec<u32>> {
+    let prefix = format!("napi/{device}-");
+    let mut threads = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(pid) = entry?.file_name().to_string_lossy().parse() else {
+            continue;
+        };
+        // One that has ended meanwhile is none of ours.
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.starts_with(&prefix) {
+            threads.push(pid);
+        }
+    }
+    Ok(threads)
+}
+
+/// Ties a thread to a CPU; 0 is the calling one.
+///
+/// # Errors
+///
+/// There is no such CPU, or it is not ours to use.
+pub(super) fn pin(thread: u32, cpu: u16) -> Result<()> {
+    // SAFETY: a zeroed cpu_set_t is the empty set; CPU_SET checks its bound; the set lives through the call.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu.into(), &mut set);
+        libc::sched_setaffinity(thread as libc::pid_t, size_of_val(&set), &raw const set)
+    };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error())
+            .with_context(|| format!("cannot tie thread {thread} to CPU {cpu}"));
+    }
+    Ok(())
+}
+
+/// Lets a thread go before all ordinary ones; 0 is the calling one.
+///
+/// # Errors
+///
+/// Missing privileges.
+pub(super) fn go_first(thread: u32) -> Result<()> {
+    // SAFETY: takes no pointer.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, -20) } != 0 {
+        return Err(std::io::Error::last_os_error())
+            .with_context(|| format!("cannot make thread {thread} go first"));
+    }
+    Ok(())
+}

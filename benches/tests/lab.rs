@@ -1,0 +1,169 @@
+//! The subjects of the lab carry packets, on real devices: namespaces and veths of their own, root only.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use benches::throughput::{
+    binary,
+    experiment::{Case, Cpus, Family, Layout, Size},
+    lab,
+    subject::{Refusal, Subject},
+    trial::{Rate, Trial, Validity},
+};
+
+/// Whether this test can run; says so if not.
+fn can_run() -> bool {
+    // SAFETY: no arguments, cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    if !root || cpus < 2 {
+        eprintln!("left out: needs root for network namespaces, and two CPUs");
+    }
+    root && cpus >= 2
+}
+
+fn case() -> Case {
+    Case {
+        size: Size::Fixed(100),
+        family: Family::Ipv4,
+        flows: 4,
+        packed: false,
+        workers: 1,
+        layout: Layout::Split,
+        cpus: Cpus::default(),
+    }
+}
+
+/// A counter of each subject's own that grows with the packets, and whether there is one for each packet.
+fn own_counter(subject: Subject) -> (&'static str, bool) {
+    match subject {
+        Subject::XdpDrop | Subject::XdpRedirect | Subject::TcRedirect => ("program seen", true),
+        Subject::AfXdpDrop => ("af_xdp received", true),
+        Subject::AfXdpForward => ("af_xdp sent", true),
+        Subject::Encapsulate => ("gateway packets_sent", true),
+        Subject::Decapsulate | Subject::DecapsulateHelper => ("gateway packets_received", true),
+        _ => ("", false),
+    }
+}
+
+/// One short trial at a rate that is low even for a busy machine; none if the gateway cannot do that yet.
+fn try_out(subject: Subject, case: &Case) -> Result<Option<Trial>> {
+    let mut device = match lab::open(subject, case) {
+        Ok(device) => device,
+        Err(Refusal::NotHere(reason)) if subject == Subject::Decapsulate => {
+            eprintln!("{subject} left out: {reason}");
+            return Ok(None);
+        }
+        Err(refusal) => return Err(refusal).with_context(|| format!("{subject}: set-up")),
+    };
+    let rate = Rate::PacketsPerSecond(20_000.0);
+    let trial = device
+        .trial(rate, Duration::from_millis(300))
+        .with_context(|| format!("{subject}: trial"))?;
+    println!("{subject} {case:?}\n  {trial:?}");
+    Ok(Some(trial))
+}
+
+/// What holds for every trial, however busy the machine is.
+fn examine(subject: Subject, case: &Case) -> Result<Option<Trial>> {
+    let Some(trial) = try_out(subject, case)? else {
+        return Ok(None);
+    };
+    assert!(trial.sent > 0, "{subject}: nothing was sent");
+    assert!(trial.received > 0, "{subject}: nothing arrived: {trial:?}");
+    assert_eq!(trial.duplicates, 0, "{subject}: {trial:?}");
+    let (counter, each) = own_counter(subject);
+    if each {
+        let count = trial.counters.get(counter).copied().unwrap_or_default();
+        assert!(
+            count >= trial.received,
+            "{subject}: {counter} is {count}: {trial:?}"
+        );
+    }
+    // The machine may be too busy for the generator; a device that did something else is another matter.
+    if let Validity::Invalid(reason) = &trial.validity {
+        assert!(!reason.contains("helper"), "{subject}: {reason}");
+    }
+    Ok(Some(trial))
+}
+
+#[test]
+fn every_subject_carries_packets_in_both_layouts() -> Result<()> {
+    use Subject::*;
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    binary::use_unoptimised()?;
+    for layout in [Layout::Split, Layout::SingleCore] {
+        for subject in [
+            XdpDrop,
+            XdpRedirect,
+            AfXdpDrop,
+            AfXdpForward,
+            TcRedirect,
+            KernelForward,
+            KernelVxlan,
+            Encapsulate,
+            Decapsulate,
+            DecapsulateHelper,
+        ] {
+            examine(subject, &Case { layout, ..case() })?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn ipv6_and_several_packets_per_frame_are_carried() -> Result<()> {
+    use Subject::*;
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    binary::use_unoptimised()?;
+    let ipv6 = Case {
+        family: Family::Ipv6,
+        packed: true,
+        ..case()
+    };
+    for subject in [
+        KernelForward,
+        KernelVxlan,
+        Encapsulate,
+        Decapsulate,
+        DecapsulateHelper,
+    ] {
+        let Some(trial) = examine(subject, &ipv6)? else {
+            continue;
+        };
+        let count = |name: &str| trial.counters.get(name).copied().unwrap_or_default();
+        if matches!(subject, Decapsulate | DecapsulateHelper) {
+            let (packets, frames) = (
+                count("gateway packets_received"),
+                count("gateway frames_received"),
+            );
+            assert!(packets >= 2 * frames, "{subject}: {trial:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_reason() {
+    if !can_run() {
+        return;
+    }
+    let short = Case {
+        size: Size::Fixed(60),
+        family: Family::Ipv6,
+        ..case()
+    };
+    for (subject, case) in [(Subject::XdpDrop, short), (Subject::ChainSig, case())] {
+        match lab::open(subject, &case) {
+            Err(Refusal::NotHere(reason)) => assert!(!reason.is_empty()),
+            Err(Refusal::Failed(error)) => panic!("{subject}: {error:#}"),
+            Ok(_) => panic!("{subject} is set up"),
+        }
+    }
+}
