@@ -1,19 +1,20 @@
 //! Instruments on real devices: namespaces and veths of their own, root only. No figure is looked at
 //! that depends on how busy the machine is.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{fs::File, net::Ipv4Addr, path::Path, time::Duration};
 
 use anyhow::Result;
 use benches::throughput::{
-    experiment::Size,
+    experiment::{Mix, Size},
     instrument::{
-        LiveFrames, Sink,
-        packet::{Expect, IpLoad, Load},
+        Generator, LiveFrames, Macs, Paced, Replay, Sink,
+        packet::{Expect, IpLoad, Load, Outer},
         programs,
         run::{Limits, Snapshot, trial_within},
     },
-    trial::Rate,
+    trial::{Rate, Trial},
 };
+use sig::scion::{Endpoints, NextHop};
 use testbed::Netns;
 
 /// Whether this test can run; says so if not.
@@ -31,11 +32,14 @@ struct Wires {
     generator: Netns,
     device: Netns,
     sink: Netns,
+    /// One test at a time.
+    _lock: File,
 }
 
 impl Wires {
     fn new() -> Result<Self> {
         let wires = Wires {
+            _lock: testbed::exclusive()?,
             generator: Netns::new("gen")?,
             device: Netns::new("dut")?,
             sink: Netns::new("sink")?,
@@ -61,7 +65,62 @@ fn load() -> IpLoad {
         destination: Ipv4Addr::new(10, 2, 0, 1).into(),
         size: Size::Fixed(100),
         flows: 4,
+        first_flow: 0,
         alternate_class: true,
+    }
+}
+
+fn outer() -> Outer {
+    Outer {
+        endpoints: Endpoints {
+            local_isd_as: "1-ff00:0:110".parse().expect("an ISD-AS"),
+            local: "192.0.2.1:30056".parse().expect("an address"),
+            remote_isd_as: "1-ff00:0:111".parse().expect("an ISD-AS"),
+            remote: "192.0.2.2:30056".parse().expect("an address"),
+        },
+        next_hop: NextHop {
+            address: "192.0.2.2:30056".parse().expect("an address"),
+            source_mac: [2, 0, 0, 0, 0, 1],
+            destination_mac: [2, 0, 0, 0, 0, 2],
+        },
+        path_type: 0,
+        path: Vec::new(),
+        session: 1,
+        stream: 8,
+        streams: 2,
+    }
+}
+
+/// One load of every kind.
+fn loads() -> Vec<Load> {
+    let with_size = |size| IpLoad { size, ..load() };
+    let sig_frames = |size, per_frame| Load::SigFrames {
+        inner: with_size(size),
+        outer: outer(),
+        per_frame,
+    };
+    vec![
+        Load::Ip(load()),
+        Load::Ip(with_size(Size::Mix(Mix::Imix))),
+        Load::Ip(IpLoad {
+            source: "fd00:1::1".parse().expect("an address"),
+            destination: "fd00:2::1".parse().expect("an address"),
+            ..load()
+        }),
+        sig_frames(Size::Fixed(1300), 1),
+        sig_frames(Size::Fixed(100), 40),
+    ]
+}
+
+fn expect(load: &Load) -> Expect {
+    match load {
+        Load::Ip(_) => Expect::Ip { at: 14 },
+        Load::SigFrames { inner, .. } => Expect::SigFrames {
+            packet_len: match inner.size {
+                Size::Fixed(len) => len,
+                Size::Mix(_) => 0,
+            },
+        },
     }
 }
 
@@ -95,21 +154,16 @@ fn every_forwarder_is_accepted_by_the_verifier_and_attaches() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn live_frames_arrive_at_the_sink_in_order() -> Result<()> {
-    if !root_or_skip() {
-        return Ok(());
-    }
-    let wires = Wires::new()?;
-    let mut sink = Sink::attach(&wires.sink, "s0", &Expect::Ip { at: 14 }, None)?;
+/// A short trial at a low rate through a forwarder.
+fn short_trial(wires: &Wires, generator: &mut dyn Generator, expect: &Expect) -> Result<Trial> {
+    let mut sink = Sink::attach(&wires.sink, "s0", expect, None)?;
     let forwarder = programs::redirect(&wires.device, "d0", "d1", None)?;
-    let mut generator = LiveFrames::new(&wires.generator, "g0", &Load::Ip(load()), Some(0))?;
     let trial = trial_within(
         &SHARED,
-        &mut generator,
+        generator,
         &mut sink,
         Rate::PacketsPerSecond(20_000.0),
-        Duration::from_millis(500),
+        Duration::from_millis(300),
         &mut || {
             let counters = [("seen".to_owned(), forwarder.seen()?)].into();
             Ok(Snapshot {
@@ -118,16 +172,68 @@ fn live_frames_arrive_at_the_sink_in_order() -> Result<()> {
             })
         },
     )?;
+    assert!(trial.sent > 0, "{trial:?}");
     assert_eq!(trial.received, trial.sent, "{trial:?}");
-    // The kernel sends something of its own, such as multicast listener reports.
-    assert!(trial.counters["seen"] >= trial.sent, "{trial:?}");
     assert_eq!((trial.duplicates, trial.reordered), (0, 0), "{trial:?}");
+    Ok(trial)
+}
+
+fn check_latency(trial: &Trial) {
     let latency = trial.latency.as_ref().expect("packets have times");
-    assert_eq!(latency.samples, trial.received);
     assert!(latency.min > 0.0 && latency.min <= latency.p50 && latency.p50 <= latency.max);
     assert!(
         latency.max < 60e6,
         "no packet was on its way for a minute: {latency:?}"
     );
+}
+
+#[test]
+fn live_frames_arrive_at_the_sink_in_order() -> Result<()> {
+    if !root_or_skip() {
+        return Ok(());
+    }
+    let wires = Wires::new()?;
+    for load in loads() {
+        let mut generator = LiveFrames::new(&wires.generator, "g0", &load, Some(0))?;
+        let trial = short_trial(&wires, &mut generator, &expect(&load))?;
+        check_latency(&trial);
+        // The kernel sends something of its own, such as multicast listener reports.
+        let frames = trial.counters["seen"];
+        match load {
+            Load::Ip(_) => assert!(frames >= trial.sent, "{trial:?}"),
+            Load::SigFrames { .. } => assert!(frames >= trial.sent / 14, "{trial:?}"),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn paced_frames_arrive_at_the_sink_in_order() -> Result<()> {
+    if !root_or_skip() {
+        return Ok(());
+    }
+    let wires = Wires::new()?;
+    for load in loads() {
+        let mut generator = Paced::new(&wires.generator, "g0", &load, None)?;
+        let trial = short_trial(&wires, &mut generator, &expect(&load))?;
+        check_latency(&trial);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_replayed_capture_arrives() -> Result<()> {
+    if !root_or_skip() {
+        return Ok(());
+    }
+    let wires = Wires::new()?;
+    let macs = Macs {
+        source: [2, 0, 0, 0, 0, 1],
+        destination: [2, 0, 0, 0, 0, 2],
+    };
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../sig-userspace/tests/data/data-single-v4.pcap");
+    let mut generator = Replay::new(&wires.generator, "g0", &file, Some(macs), None)?;
+    short_trial(&wires, &mut generator, &Expect::Any)?;
     Ok(())
 }

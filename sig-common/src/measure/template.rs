@@ -60,8 +60,8 @@ pub struct Setup {
     pub flows: u32,
     /// Not 0: no more is sent.
     pub stop: u32,
-    /// Always zero.
-    pub reserved: u32,
+    /// Number of the first flow.
+    pub first_flow: u32,
 }
 
 /// Where a stream stands.
@@ -186,7 +186,7 @@ pub fn patch<S: Store + ?Sized>(
         }
         let Inner { udp, sum, len } = template.inner[inner];
         let marker = Marker {
-            flow: (number + setup.streams * stream.flow) as u16,
+            flow: (setup.first_flow + number + setup.streams * stream.flow) as u16,
             sequence: stream.packet,
             time: now,
         };

@@ -145,6 +145,7 @@ impl Generator for LiveFrames {
         let thread = thread::Builder::new()
             .name("live-frames".into())
             .spawn(move || {
+                threads::go_first();
                 if let Some(cpu) = cpu {
                     threads::pin(0, cpu).map_err(|e| ProgramError::IOError(io_error(&e)))?;
                 }

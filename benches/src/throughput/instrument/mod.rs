@@ -4,15 +4,20 @@
 
 mod live_frames;
 mod pace;
+mod paced;
 pub mod packet;
 mod processor;
 pub mod programs;
+mod replay;
 pub mod run;
+mod sender;
 mod sink;
 mod template;
 mod thread;
 
 pub use live_frames::LiveFrames;
+pub use paced::Paced;
+pub use replay::{Macs, Replay};
 pub use sink::{Arrived, Sink};
 
 use std::time::Duration;

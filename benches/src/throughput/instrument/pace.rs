@@ -13,6 +13,8 @@ use crate::throughput::trial::Rate;
 const CATCH_UP: u64 = 200_000;
 /// A burst of the catching up has at most this many packets, so that it does not overflow a short ring.
 const BURST: u64 = 128;
+/// At low rates the time does not matter as long as the burst has at most this many packets.
+const SLOW_BURST: u64 = 8;
 
 /// The setup for a rate.
 pub(super) fn setup(plan: Setup, rate: Rate) -> Result<Setup> {
@@ -26,10 +28,11 @@ pub(super) fn setup(plan: Setup, rate: Rate) -> Result<Setup> {
             (1e9 / rate * 65536.0).round() as u64
         }
     };
-    let burst = ((gap * BURST) >> 16).max(20_000);
+    let times = |packets: u64| (gap * packets) >> 16;
+    let most = CATCH_UP.max(times(SLOW_BURST));
     Ok(Setup {
         gap,
-        catch_up: burst.min(CATCH_UP),
+        catch_up: times(BURST).max(20_000).min(most),
         stop: 0,
         ..plan
     })

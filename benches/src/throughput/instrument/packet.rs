@@ -21,6 +21,8 @@ pub struct IpLoad {
     pub size: Size,
     /// Flows that take turns: UDP source ports.
     pub flows: u16,
+    /// Number of the first flow: generators that send to one sink at once must not share flows.
+    pub first_flow: u16,
     /// Neighbouring packets differ in their DSCP, so that they never share a SIG frame.
     pub alternate_class: bool,
 }

@@ -46,9 +46,10 @@ impl Templates {
             "the load has {streams} streams; 1 to {MAX_STREAMS} are possible"
         );
         ensure!(
-            (1..=MAX_FLOWS as u16).contains(&inner.flows),
-            "the load has {} flows; 1 to {MAX_FLOWS} are possible",
-            inner.flows
+            inner.flows > 0 && u32::from(inner.first_flow) + u32::from(inner.flows) <= MAX_FLOWS,
+            "the load has {} flows from number {} on; possible are numbers below {MAX_FLOWS}",
+            inner.flows,
+            inner.first_flow
         );
         let (frames, stream) = match load {
             Load::Ip(inner) => (plain(inner)?, 0),
@@ -68,6 +69,7 @@ impl Templates {
             stream,
             streams: streams.into(),
             flows: u32::from((inner.flows / streams).max(1)),
+            first_flow: inner.first_flow.into(),
             ..Setup::default()
         };
         Ok(Templates { frames, setup })

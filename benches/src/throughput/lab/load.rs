@@ -38,6 +38,7 @@ pub(super) fn load(
         destination: right.tester_ip(case.family),
         size: case.size,
         flows: case.flows,
+        first_flow: generator * case.flows,
         alternate_class: subject == Subject::Encapsulate && !case.packed,
     };
     if !is_decapsulation(subject) {

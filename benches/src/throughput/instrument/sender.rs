@@ -1,0 +1,211 @@
+//! Sending frames through an AF_XDP socket at a steady rate.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use sig::port::{
+    Port as _,
+    umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
+    xdp::{HugePages, Plan, PortSpec, RingSizes, Role, XdpPort, ZeroCopy},
+};
+use sig_common::measure::{Progress, Setup};
+use testbed::Netns;
+
+use super::{Sent, pace, thread as threads};
+use crate::throughput::trial::Rate;
+
+/// Longest frame.
+pub(super) const ROOM: usize = CHUNK_SIZE - HEADROOM;
+/// Most frames handed to the kernel at once: the ring of a veth has 256 entries.
+const BURST: u64 = 32;
+/// Longest time between bursts, unless the rate demands a longer one.
+const PAUSE: u64 = 100_000;
+/// Shorter pauses are not worth going to sleep.
+const SHORTEST_SLEEP: u64 = 30_000;
+/// How long it may take until the kernel has sent the last frames.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where frames come from.
+pub(super) trait Feed: Send + 'static {
+    /// From now on frames are due at another rate.
+    fn begin(&mut self, rate: Rate) -> Result<()>;
+
+    /// Writes the next frame to the start of `room` and returns its length; `None` if it is not due yet.
+    fn next(&mut self, now: u64, room: &mut [u8]) -> Option<usize>;
+
+    /// What was asked for and how far it got.
+    fn state(&self) -> (&Setup, &Progress);
+}
+
+/// A thread that sends the frames of a feed.
+pub(super) struct Sender<F: Feed> {
+    cpu: Option<usize>,
+    /// None while it runs, and after it failed.
+    idle: Option<Box<Worker<F>>>,
+    run: Option<Run<F>>,
+}
+
+struct Run<F: Feed> {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(Box<Worker<F>>, Result<()>)>,
+}
+
+struct Worker<F: Feed> {
+    // The port before the memory that it uses.
+    port: XdpPort,
+    free: FreeList,
+    waiting: Vec<Frame>,
+    area: Arc<Area>,
+    feed: F,
+}
+
+impl<F: Feed> Sender<F> {
+    pub(super) fn new(netns: &Netns, device: &str, feed: F, cpu: Option<usize>) -> Result<Self> {
+        let plan = Plan {
+            workers: 1,
+            ports: vec![PortSpec {
+                role: Role::Lan,
+                interface: device.to_owned(),
+                namespace: None,
+                queues: 1,
+                spread: false,
+                zero_copy: ZeroCopy::Never,
+            }],
+            rings: RingSizes {
+                receive: 64,
+                transmit: 256,
+                fill: 64,
+                completion: 256,
+            },
+            chunks: None,
+            huge_pages: HugePages::Never,
+            busy_poll: None,
+        };
+        let opened = netns
+            .run(|| plan.open())?
+            .with_context(|| format!("cannot send through {device}"))?;
+        let port = opened.workers.into_iter().flatten().next();
+        let worker = Worker {
+            port: port.context("there is no port")?.port,
+            free: FreeList::new(opened.pool, 256),
+            waiting: Vec::with_capacity(BURST as usize),
+            area: opened.area,
+            feed,
+        };
+        Ok(Sender {
+            cpu,
+            idle: Some(Box::new(worker)),
+            run: None,
+        })
+    }
+
+    pub(super) fn start(&mut self, rate: Rate) -> Result<()> {
+        ensure!(self.run.is_none(), "the generator is running already");
+        let mut worker = self.idle.take().context("the generator has failed")?;
+        if let Err(error) = worker.feed.begin(rate) {
+            self.idle = Some(worker);
+            return Err(error);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let started = Arc::new(AtomicBool::new(false));
+        let (stopped, starting, cpu) = (stop.clone(), started.clone(), self.cpu);
+        let thread = thread::Builder::new().name("paced".into()).spawn(move || {
+            threads::go_first();
+            threads::sleep_exactly();
+            let result = match cpu {
+                Some(cpu) => threads::pin(0, cpu),
+                None => Ok(()),
+            };
+            let result = result.and_then(|()| worker.run(&starting, &stopped));
+            (worker, result)
+        })?;
+        while !started.load(Ordering::SeqCst) && !thread.is_finished() {
+            thread::sleep(Duration::from_micros(50));
+        }
+        self.run = Some(Run { stop, thread });
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self) -> Result<Sent> {
+        let run = self.run.take().context("the generator was not started")?;
+        run.stop.store(true, Ordering::SeqCst);
+        let now = threads::now();
+        let (worker, result) = match run.thread.join() {
+            Ok(returned) => returned,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let sent = pace::sent(worker.feed.state().1, now);
+        self.idle = Some(worker);
+        result.map(|()| sent)
+    }
+}
+
+impl<F: Feed> Drop for Sender<F> {
+    fn drop(&mut self) {
+        if self.run.is_some() {
+            let _ = self.stop();
+        }
+    }
+}
+
+impl<F: Feed> Worker<F> {
+    fn run(&mut self, started: &AtomicBool, stop: &AtomicBool) -> Result<()> {
+        while !stop.load(Ordering::SeqCst) {
+            let start = threads::now();
+            self.queue(start);
+            self.send()?;
+            started.store(true, Ordering::SeqCst);
+            let (setup, progress) = self.feed.state();
+            // Sleep until a burst's worth is due, but not past the longest pause.
+            let pause = ((setup.gap * BURST) >> 16).min(PAUSE);
+            let wake = progress.due.max(start + pause);
+            let now = threads::now();
+            if setup.gap != 0 && wake > now + SHORTEST_SLEEP {
+                // Not for long, so that it can be stopped.
+                thread::sleep(Duration::from_nanos((wake - now).min(20_000_000)));
+            }
+        }
+        let start = Instant::now();
+        while !self.waiting.is_empty() || self.port.is_transmitting() {
+            self.send()?;
+            if start.elapsed() > PATIENCE {
+                bail!("the kernel does not send the last frames; is the device up?");
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes frames that are due, as many as make a burst.
+    fn queue(&mut self, now: u64) {
+        while self.waiting.len() < BURST as usize {
+            let Some(mut frame) = self.free.take() else {
+                return;
+            };
+            frame.place(HEADROOM, ROOM);
+            match self.feed.next(now, frame.bytes_mut(&self.area)) {
+                Some(len) => {
+                    frame.place(HEADROOM, len);
+                    self.waiting.push(frame);
+                }
+                None => {
+                    self.free.put(frame);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self) -> Result<()> {
+        self.port.transmit(&mut self.waiting);
+        self.port
+            .service(&self.area, &mut self.free)
+            .context("the kernel does not send")
+    }
+}
