@@ -17,5 +17,6 @@ pub mod instrument;
 pub mod lab;
 pub mod record;
 pub mod scenario;
+pub mod search;
 pub mod subject;
 pub mod trial;

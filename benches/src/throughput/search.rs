@@ -1,0 +1,368 @@
+//! Searching for rates.
+//!
+//! *PDR* (partial drop rate) is the highest rate at which no more than some share is lost, *NDR* that
+//! without loss, *MRR* the rate that arrives under the highest load.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{
+    subject::Device,
+    trial::{Latency, Rate, Trial},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How a search goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SearchPlan {
+    /// Rate that should be easy, inner packets per second. If it is not, the search goes lower.
+    pub start_rate: f64,
+    /// Highest rate of interest, such as that of the line; none: what the generator can do.
+    pub max_rate: Option<f64>,
+    /// The search ends when the rate is known to this share, percent.
+    pub resolution_percent: f64,
+    /// Length of a trial.
+    pub length: Duration,
+    /// Trials at each rate, of which more than half must pass: an odd number.
+    pub votes: u32,
+    /// How often the result must pass again, in trials of three times the length.
+    pub confirmations: u32,
+}
+
+impl Default for SearchPlan {
+    fn default() -> Self {
+        SearchPlan {
+            start_rate: 10_000.0,
+            max_rate: None,
+            resolution_percent: 1.0,
+            length: Duration::from_secs(10),
+            votes: 1,
+            confirmations: 0,
+        }
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchResult {
+    /// Inner packets per second, as really sent in a trial that passed; none if there is no such rate.
+    pub rate: Option<f64>,
+    /// The lowest rate known to be too high.
+    pub above: Option<f64>,
+    /// Remarks, such as `tester-limited`, or why there is no rate.
+    pub notes: Vec<String>,
+}
+
+/// Repeats of a trial that did not count.
+const REPEATS: u32 = 2;
+/// Rates below this are not looked for, packets per second.
+const FLOOR: f64 = 100.0;
+/// A generator that sends less than this share of the rate is too slow.
+const TOO_SLOW: f64 = 0.98;
+
+/// The highest rate at which at most `loss_percent` is lost. Every trial is handed to `on_trial`.
+///
+/// # Errors
+///
+/// The device broke. That there is no result is none: see [`SearchResult::notes`].
+pub fn pdr(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    loss_percent: f64,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<SearchResult> {
+    let mut search = Search {
+        tester: Tester { device, on_trial },
+        plan,
+        least: 1.0 - loss_percent / 100.0,
+        notes: Vec::new(),
+    };
+    let (rate, above) = match search.run()? {
+        Outcome::Found { rate, above } => (Some(rate), above),
+        Outcome::Nothing => (None, None),
+    };
+    Ok(SearchResult {
+        rate,
+        above,
+        notes: search.notes,
+    })
+}
+
+/// The highest rate without loss, see [`pdr`].
+///
+/// # Errors
+///
+/// As for [`pdr`].
+pub fn ndr(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<SearchResult> {
+    pdr(device, plan, 0.0, on_trial)
+}
+
+/// The rate that arrives when as much as possible is sent.
+///
+/// # Errors
+///
+/// As for [`pdr`].
+pub fn mrr(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<SearchResult> {
+    let mut tester = Tester { device, on_trial };
+    Ok(match tester.trial(Rate::Max, plan.length)? {
+        Ok(trial) => SearchResult {
+            rate: Some(trial.throughput()),
+            ..SearchResult::default()
+        },
+        Err(failure) => SearchResult {
+            notes: vec![failure.reason],
+            ..SearchResult::default()
+        },
+    })
+}
+
+/// The delivery ratio at each of `rates`; none where no trial counted.
+///
+/// # Errors
+///
+/// As for [`pdr`].
+pub fn sweep(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    rates: &[f64],
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<Vec<(f64, Option<f64>)>> {
+    let mut tester = Tester { device, on_trial };
+    rates
+        .iter()
+        .map(|&rate| {
+            let trial = tester.trial(Rate::PacketsPerSecond(rate), plan.length)?;
+            Ok((rate, trial.ok().map(|trial| trial.delivery_ratio())))
+        })
+        .collect()
+}
+
+/// The latency at `rate`; none if no trial counted or nothing arrived.
+///
+/// # Errors
+///
+/// As for [`pdr`].
+pub fn latency(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    rate: Rate,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<Option<Latency>> {
+    let mut tester = Tester { device, on_trial };
+    let trial = tester.trial(rate, plan.length)?;
+    Ok(trial.ok().and_then(|trial| trial.latency))
+}
+
+/// Runs trials until one counts.
+struct Tester<'a> {
+    device: &'a mut dyn Device,
+    on_trial: &'a mut dyn FnMut(&Trial),
+}
+
+/// No trial counted.
+struct Failure {
+    reason: String,
+    /// The generator was too slow every time.
+    too_slow: bool,
+}
+
+impl Tester<'_> {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Result<Trial, Failure>> {
+        let mut too_slow = true;
+        let mut reason = String::new();
+        for _ in 0..=REPEATS {
+            let trial = self.device.trial(rate, length)?;
+            (self.on_trial)(&trial);
+            match &trial.validity {
+                super::trial::Validity::Valid => return Ok(Ok(trial)),
+                super::trial::Validity::Invalid(why) => reason.clone_from(why),
+            }
+            too_slow &= matches!(rate, Rate::PacketsPerSecond(target)
+                if trial.offered() < TOO_SLOW * target);
+        }
+        let reason = format!("unstable: no trial of {} counted: {reason}", REPEATS + 1);
+        Ok(Err(Failure { reason, too_slow }))
+    }
+}
+
+struct Search<'a> {
+    tester: Tester<'a>,
+    plan: &'a SearchPlan,
+    /// Least delivery ratio.
+    least: f64,
+    notes: Vec<String>,
+}
+
+enum Outcome {
+    Found { rate: f64, above: Option<f64> },
+    Nothing,
+}
+
+/// What a rate turned out to be.
+enum Verdict {
+    /// Not too much was lost; the rate as it was really sent.
+    Passed(f64),
+    /// Too much was lost.
+    Failed(f64),
+    /// The generator cannot send that much.
+    OutOfReach,
+    /// There is no saying.
+    Unstable,
+}
+
+impl Search<'_> {
+    fn run(&mut self) -> Result<Outcome> {
+        // The upper end first: a search that never looked there could not tell the device's limit from
+        // the tester's.
+        let mut high = match self.probe(Rate::Max, 1)? {
+            Verdict::Passed(offered) if self.plan.max_rate.is_none_or(|most| offered <= most) => {
+                return Ok(self.limited_by_tester(offered));
+            }
+            Verdict::Passed(offered) | Verdict::Failed(offered) => offered,
+            Verdict::OutOfReach | Verdict::Unstable => return Ok(Outcome::Nothing),
+        };
+        if let Some(most) = self.plan.max_rate.filter(|most| *most < high) {
+            match self.at(most, 1)? {
+                Verdict::Passed(offered) => {
+                    self.notes.push("at the highest rate of interest".into());
+                    return Ok(Outcome::Found {
+                        rate: offered,
+                        above: None,
+                    });
+                }
+                Verdict::Unstable => return Ok(Outcome::Nothing),
+                Verdict::Failed(_) | Verdict::OutOfReach => high = most,
+            }
+        }
+
+        // The lower end: a device that fails everywhere must not look like one that passes there.
+        let mut low = self.plan.start_rate.min(high / 2.0);
+        let mut best = loop {
+            if low < FLOOR {
+                self.notes.push(format!(
+                    "none: more than {:.2} % is lost even at {:.0} packets per second",
+                    (1.0 - self.least) * 100.0,
+                    high
+                ));
+                return Ok(Outcome::Nothing);
+            }
+            match self.at(low, 1)? {
+                Verdict::Passed(offered) => break offered,
+                Verdict::Failed(_) | Verdict::OutOfReach => high = low,
+                Verdict::Unstable => return Ok(Outcome::Nothing),
+            }
+            low /= 2.0;
+        };
+
+        let mut reachable = true;
+        loop {
+            while high - low > self.resolution(high) {
+                // Far apart, halfway in proportion: fewer trials.
+                let middle = if high > 4.0 * low {
+                    (low * high).sqrt()
+                } else {
+                    (low + high) / 2.0
+                };
+                match self.at(middle, 1)? {
+                    Verdict::Passed(offered) => (low, best) = (middle, offered),
+                    Verdict::Failed(_) => (high, reachable) = (middle, true),
+                    Verdict::OutOfReach => (high, reachable) = (middle, false),
+                    Verdict::Unstable => return Ok(Outcome::Nothing),
+                }
+            }
+            match self.confirm(low)? {
+                Verdict::Passed(offered) => {
+                    best = offered.min(best);
+                    break;
+                }
+                Verdict::Unstable => return Ok(Outcome::Nothing),
+                Verdict::Failed(_) | Verdict::OutOfReach => {
+                    high = low;
+                    low -= self.resolution(high);
+                    if low < FLOOR {
+                        self.notes.push("none: no rate passed again".into());
+                        return Ok(Outcome::Nothing);
+                    }
+                    // What is just below need not be tried twice: it must be confirmed as well.
+                    best = low;
+                }
+            }
+        }
+        if !reachable {
+            self.notes.push(format!(
+                "tester-limited: the generator does not reach {high:.0} packets per second"
+            ));
+        }
+        Ok(Outcome::Found {
+            rate: best,
+            above: Some(high),
+        })
+    }
+
+    fn limited_by_tester(&mut self, offered: f64) -> Outcome {
+        self.notes.push("tester-limited".into());
+        Outcome::Found {
+            rate: offered,
+            above: None,
+        }
+    }
+
+    /// How near two rates must be, packets per second.
+    fn resolution(&self, high: f64) -> f64 {
+        (high * self.plan.resolution_percent / 100.0).max(1.0)
+    }
+
+    /// Tests again what was found, if the plan wants it.
+    fn confirm(&mut self, rate: f64) -> Result<Verdict> {
+        let mut verdict = Verdict::Passed(f64::INFINITY);
+        for _ in 0..self.plan.confirmations {
+            verdict = self.at(rate, 3)?;
+            if !matches!(verdict, Verdict::Passed(_)) {
+                break;
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn at(&mut self, rate: f64, times: u32) -> Result<Verdict> {
+        self.probe(Rate::PacketsPerSecond(rate), times)
+    }
+
+    /// Tries a rate as often as the plan says, in trials of `times` its length.
+    fn probe(&mut self, rate: Rate, times: u32) -> Result<Verdict> {
+        let needed = self.plan.votes.max(1) / 2 + 1;
+        let (mut passed, mut failed) = (0, 0);
+        loop {
+            let trial = match self.tester.trial(rate, self.plan.length * times)? {
+                Ok(trial) => trial,
+                Err(failure) if failure.too_slow => return Ok(Verdict::OutOfReach),
+                Err(failure) => {
+                    self.notes.push(failure.reason);
+                    return Ok(Verdict::Unstable);
+                }
+            };
+            if trial.delivery_ratio() >= self.least {
+                passed += 1;
+            } else {
+                failed += 1;
+            }
+            if passed >= needed {
+                return Ok(Verdict::Passed(trial.offered()));
+            }
+            if failed >= needed {
+                return Ok(Verdict::Failed(trial.offered()));
+            }
+        }
+    }
+}

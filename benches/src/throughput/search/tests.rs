@@ -1,0 +1,267 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::throughput::trial::Validity;
+
+/// A device and a tester with known limits.
+#[derive(Clone, Debug)]
+struct Simulated {
+    /// Packets per second that get through.
+    capacity: f64,
+    /// Share that is lost at any rate.
+    loss: f64,
+    /// Packets per second that the generator can send.
+    generator: f64,
+    /// The rate sent deviates by at most this share; deviations follow each other in turn.
+    jitter: f64,
+    /// No trial with a number below this counts.
+    invalid: u32,
+    trials: u32,
+    rates: Vec<f64>,
+}
+
+const GOOD: Simulated = Simulated {
+    capacity: 1e6,
+    loss: 0.0,
+    generator: 5e6,
+    jitter: 0.0,
+    invalid: 0,
+    trials: 0,
+    rates: Vec::new(),
+};
+
+impl Device for Simulated {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        self.trials += 1;
+        let target = match rate {
+            Rate::Max => None,
+            Rate::PacketsPerSecond(rate) => Some(rate),
+        };
+        self.rates.extend(target);
+        let jitter = self.jitter * (f64::from(self.trials % 3) - 1.0);
+        let offered = target.unwrap_or(f64::INFINITY).min(self.generator) * (1.0 + jitter);
+        let sent = offered * length.as_secs_f64();
+        let received = sent.min(self.capacity * length.as_secs_f64()) * (1.0 - self.loss);
+        let missed = target.is_some_and(|target| (offered / target - 1.0).abs() > 0.02);
+        let validity = if missed {
+            Validity::Invalid("the generator was too slow".into())
+        } else if self.trials <= self.invalid {
+            Validity::Invalid("other processes took the CPU".into())
+        } else {
+            Validity::Valid
+        };
+        Ok(Trial {
+            target,
+            seconds: length.as_secs_f64(),
+            sent: sent as u64,
+            received: received as u64,
+            validity,
+            ..Trial::default()
+        })
+    }
+}
+
+fn plan() -> SearchPlan {
+    SearchPlan {
+        length: Duration::from_secs(2),
+        ..SearchPlan::default()
+    }
+}
+
+fn find(device: &mut Simulated, plan: &SearchPlan, loss_percent: f64) -> SearchResult {
+    pdr(device, plan, loss_percent, &mut |_| {}).expect("a simulated device does not break")
+}
+
+fn has_note(result: &SearchResult, part: &str) -> bool {
+    result.notes.iter().any(|note| note.contains(part))
+}
+
+#[test]
+fn a_device_as_fast_as_the_generator_is_limited_by_the_tester() {
+    let mut device = Simulated {
+        capacity: 1e7,
+        ..GOOD
+    };
+    let result = find(&mut device, &plan(), 0.5);
+    assert_eq!(result.rate, Some(5e6));
+    assert!(has_note(&result, "tester-limited"), "{result:?}");
+    assert_eq!(device.trials, 1);
+}
+
+#[test]
+fn a_device_that_fails_everywhere_has_no_rate() {
+    for mut broken in [
+        Simulated { loss: 0.01, ..GOOD },
+        Simulated { loss: 1.0, ..GOOD },
+        Simulated {
+            capacity: 0.0,
+            ..GOOD
+        },
+    ] {
+        let result = find(&mut broken, &plan(), 0.5);
+        assert_eq!(result.rate, None, "{broken:?}");
+        assert!(has_note(&result, "none:"), "{result:?}");
+        assert!((2..20).contains(&broken.trials), "{broken:?}");
+    }
+}
+
+#[test]
+fn a_loss_below_the_limit_is_allowed_and_without_a_limit_it_is_not() {
+    let lossy = Simulated {
+        loss: 0.004,
+        ..GOOD
+    };
+    assert!(find(&mut lossy.clone(), &plan(), 0.5).rate.is_some());
+    let result = ndr(&mut lossy.clone(), &plan(), &mut |_| {}).expect("not broken");
+    assert_eq!(result.rate, None);
+    let result = ndr(&mut GOOD.clone(), &plan(), &mut |_| {}).expect("not broken");
+    assert!(result.rate.is_some_and(|rate| rate <= 1e6), "{result:?}");
+}
+
+#[test]
+fn the_search_starts_lower_if_the_start_is_too_high() {
+    let mut slow = Simulated {
+        capacity: 900.0,
+        ..GOOD
+    };
+    let result = find(&mut slow, &plan(), 0.5);
+    assert!(
+        result
+            .rate
+            .is_some_and(|rate| (800.0..=905.0).contains(&rate))
+    );
+}
+
+#[test]
+fn a_highest_rate_of_interest_is_not_exceeded() {
+    let limited = SearchPlan {
+        max_rate: Some(3e5),
+        ..plan()
+    };
+    let mut device = GOOD;
+    let result = find(&mut device, &limited, 0.5);
+    assert_eq!(result.rate, Some(3e5));
+    assert!(has_note(&result, "highest rate of interest"));
+    assert!(device.rates.iter().all(|rate| *rate <= 3e5));
+}
+
+#[test]
+fn an_invalid_trial_is_repeated_and_never_a_result() {
+    // The first two trials do not count, the third does.
+    let mut shaky = Simulated { invalid: 2, ..GOOD };
+    assert!(find(&mut shaky, &plan(), 0.5).rate.is_some());
+    let mut unstable = Simulated { invalid: 3, ..GOOD };
+    let result = find(&mut unstable, &plan(), 0.5);
+    assert_eq!(result.rate, None);
+    assert!(has_note(&result, "unstable"), "{result:?}");
+    assert!(has_note(&result, "other processes"), "{result:?}");
+    assert_eq!(unstable.trials, 3);
+
+    let mut unstable = Simulated { invalid: 3, ..GOOD };
+    let result = mrr(&mut unstable, &plan(), &mut |_| {}).expect("not broken");
+    assert_eq!(result.rate, None);
+    assert!(has_note(&result, "unstable"), "{result:?}");
+}
+
+/// Sends as fast as it can only if told so: a paced rate above some limit is out of reach.
+struct SlowPacer(Simulated);
+
+impl Device for SlowPacer {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        let limit = match rate {
+            Rate::Max => 5e6,
+            Rate::PacketsPerSecond(_) => 4e5,
+        };
+        self.0.generator = limit;
+        self.0.trial(rate, length)
+    }
+}
+
+#[test]
+fn a_generator_too_slow_for_a_rate_yields_only_a_bound_that_was_reached() {
+    let mut device = SlowPacer(GOOD);
+    let mut passed = Vec::new();
+    let result = pdr(&mut device, &plan(), 0.5, &mut |trial| {
+        if trial.is_valid() && trial.delivery_ratio() >= 0.995 {
+            passed.push(trial.offered());
+        }
+    })
+    .expect("not broken");
+    let rate = result.rate.expect("a lower bound");
+    assert!(passed.contains(&rate), "{rate} of {passed:?}");
+    assert!(rate <= 4.1e5);
+    assert!(has_note(&result, "tester-limited"), "{result:?}");
+}
+
+/// Passes any rate once; long trials show what it can really do.
+struct Flattering(Simulated);
+
+impl Device for Flattering {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        self.0.capacity = if length > plan().length { 9.9e5 } else { 1e6 };
+        self.0.trial(rate, length)
+    }
+}
+
+#[test]
+fn a_result_is_confirmed_if_wanted() {
+    let confirmed = SearchPlan {
+        confirmations: 2,
+        ..plan()
+    };
+    let result = pdr(&mut Flattering(GOOD), &confirmed, 0.0, &mut |_| {}).expect("not broken");
+    let rate = result.rate.expect("a rate");
+    assert!((9.6e5..=9.9e5).contains(&rate), "{rate}");
+}
+
+#[test]
+fn the_highest_received_rate_is_that_of_the_device() {
+    let result = mrr(&mut GOOD.clone(), &plan(), &mut |_| {}).expect("not broken");
+    assert_eq!(result.rate, Some(1e6));
+}
+
+#[test]
+fn a_sweep_has_every_rate_and_says_where_no_trial_counted() {
+    let mut device = GOOD;
+    let points = sweep(&mut device, &plan(), &[5e5, 2e6, 1e7], &mut |_| {}).expect("not broken");
+    assert_eq!(points, [(5e5, Some(1.0)), (2e6, Some(0.5)), (1e7, None)]);
+}
+
+proptest! {
+    #[test]
+    fn the_result_brackets_the_capacity(
+        capacity in 300.0..4e6f64,
+        loss in 0.0..0.004f64,
+        jitter in 0.0..0.003f64,
+        start_rate in 1e3..1e6f64,
+        resolution_percent in 0.5..5.0f64,
+        votes in prop::sample::select(vec![1u32, 3]),
+    ) {
+        let mut device = Simulated { capacity, loss, jitter, ..GOOD };
+        let plan = SearchPlan { start_rate, resolution_percent, votes, ..plan() };
+        let mut passed = Vec::new();
+        let result = pdr(&mut device, &plan, 0.5, &mut |trial| {
+            if trial.is_valid() && trial.delivery_ratio() >= 0.995 {
+                passed.push(trial.offered());
+            }
+        }).unwrap();
+        let (rate, above) = (result.rate.unwrap(), result.above.unwrap());
+        prop_assert!(passed.contains(&rate), "{rate} was not measured");
+        // Passing means: at most 0.5 % lost, of which the device loses some anyway.
+        let limit = capacity * (1.0 - loss) / 0.995;
+        prop_assert!(rate <= limit * 1.001 + 1.0, "{rate} above {limit}");
+        prop_assert!(above * (1.0 + jitter) >= limit * 0.999 - 1.0, "{above} below {limit}");
+        prop_assert!(above - rate <= above * (resolution_percent / 100.0 + 0.01) + 2.0);
+        prop_assert!(device.trials <= 60 * votes, "{} trials", device.trials);
+    }
+
+    #[test]
+    fn a_rate_that_loses_too_much_is_never_a_result(
+        capacity in 0.0..4e6f64,
+        loss in 0.006..1.0f64,
+        generator in 1e3..5e6f64,
+    ) {
+        let mut device = Simulated { capacity, loss, generator, ..GOOD };
+        prop_assert_eq!(find(&mut device, &plan(), 0.5).rate, None);
+    }
+}
