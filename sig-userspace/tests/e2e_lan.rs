@@ -2,6 +2,7 @@
 
 mod e2e;
 
+use std::thread;
 use std::time::Duration;
 
 use e2e::{Bed, assert_pings};
@@ -124,4 +125,32 @@ fn the_helper_carries_everything_where_the_configuration_says_so() {
         assert!(now.counters.packets_via_helper >= 40, "{now:#?}");
         assert!(now.lan.helped[0].contains("lan_transmit"), "{now:#?}");
     }
+}
+
+#[test]
+fn changing_between_the_two_ways_loses_no_packet() {
+    let bed = Bed::running(&Options::default());
+    learn(&bed);
+    let (a, b) = (&bed.network.a, &bed.network.b);
+    let before = status(b).counters;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // About as long as the pings.
+            for _ in 0..60 {
+                for site in [a, b] {
+                    site.gateway.ip("neigh flush dev lan").expect("a flush");
+                }
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        for family in Family::ALL {
+            assert_pings(&bed.network, family, 150, 64);
+        }
+    });
+    let now = status(b).counters;
+    assert!(
+        now.packets_straight > before.packets_straight
+            && now.packets_via_helper > before.packets_via_helper,
+        "{before:?} {now:?}"
+    );
 }

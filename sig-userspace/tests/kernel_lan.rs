@@ -149,25 +149,28 @@ fn a_stale_neighbour_is_asked_once_it_is_used_and_leaves_if_it_does_not_answer()
     gateway.block_on(async || {
         let mut follower = Follower::start().await;
         resolve(&gateway);
-        follower.until(SOON, "10.1.0.2", Some(HOST_MAC)).await;
-        gateway.ip(&format!(
-            "neigh replace 10.1.0.2 dev lan lladdr {HOST_MAC} nud stale"
-        ));
-        tokio::time::sleep(Duration::from_millis(2500)).await;
-        let shown = gateway.ip("neigh show 10.1.0.2 dev lan");
-        assert!(shown.contains("STALE"), "nobody uses it: {shown}");
-        assert!(follower.snapshots.borrow().table.mark_used(ip("10.1.0.2")));
-        let asked = async {
-            while gateway.ip("neigh show 10.1.0.2 dev lan").contains("STALE") {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        timeout(SOON, asked).await.expect("the kernel is told");
-        assert_eq!(
-            follower.snapshots.borrow().table.next_mac(ip("10.1.0.2")),
-            Some(mac(HOST_MAC)),
-            "being asked does not stop the traffic"
-        );
+        for address in ["10.1.0.2", "fd00:1::2"] {
+            follower.until(SOON, address, Some(HOST_MAC)).await;
+            let show = || gateway.ip(&format!("neigh show {address} dev lan"));
+            gateway.ip(&format!(
+                "neigh replace {address} dev lan lladdr {HOST_MAC} nud stale"
+            ));
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            let shown = show();
+            assert!(shown.contains("STALE"), "nobody uses it: {shown}");
+            assert!(follower.snapshots.borrow().table.mark_used(ip(address)));
+            let asked = async {
+                while show().contains("STALE") {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            timeout(SOON, asked).await.expect("the kernel is told");
+            assert_eq!(
+                follower.snapshots.borrow().table.next_mac(ip(address)),
+                Some(mac(HOST_MAC)),
+                "being asked does not stop the traffic"
+            );
+        }
 
         host.ip("addr del 10.1.0.2/24 dev eth");
         gateway.ip(&format!(
@@ -195,15 +198,19 @@ fn routes_through_a_router_are_followed_and_forgotten() {
         for address in ["10.1.7.7", "fd00:1:7::7"] {
             follower.until(SOON, address, Some(HOST_MAC)).await;
         }
+        gateway.ip("nexthop add id 7 via 10.1.0.2 dev lan");
         for odd in [
             "route replace blackhole 10.1.7.0/25",
             "route replace 10.1.7.0/25 via 10.1.0.2 mtu 1400",
             "route replace 10.1.7.0/25 nexthop via 10.1.0.2 nexthop via 10.1.0.3",
             "route replace 10.1.7.0/25 dev tun",
+            "route replace 10.1.7.0/25 nhid 7",
+            "route replace 10.1.7.0/25 tos 8 via 10.1.0.2",
         ] {
             gateway.ip(odd);
             follower.until(SOON, "10.1.7.7", None).await;
-            gateway.ip("route del 10.1.7.0/25");
+            let tos = if odd.contains("tos") { "tos 8" } else { "" };
+            gateway.ip(&format!("route del 10.1.7.0/25 {tos}"));
             follower.until(SOON, "10.1.7.7", Some(HOST_MAC)).await;
         }
         gateway.ip("addr add 10.1.7.7/32 dev lo");

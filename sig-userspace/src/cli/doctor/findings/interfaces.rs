@@ -351,8 +351,16 @@ fn lan_forwarding(out: &mut Vec<Finding>, interface: &Interface) {
     }
 }
 
-/// Queueing disciplines that interfaces have without anybody's wish.
-const ORDINARY_QDISCS: [&str; 6] = ["noqueue", "noop", "mq", "pfifo_fast", "fq_codel", "fq"];
+/// Queueing disciplines that interfaces have without anybody's wish, and a plain queue.
+const ORDINARY_QDISCS: [&str; 7] = [
+    "noqueue",
+    "noop",
+    "mq",
+    "pfifo",
+    "pfifo_fast",
+    "fq_codel",
+    "fq",
+];
 
 /// How packets from remotes will reach the hosts.
 fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
