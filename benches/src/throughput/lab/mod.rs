@@ -34,6 +34,7 @@ use gateway::{Gateway, Way};
 use kernel::Kernel;
 use network::{Links, Network, Side};
 use programs::Program;
+use refuse::MTU;
 use trials::Bench;
 
 /// Sets a subject of the lab up.
@@ -75,7 +76,7 @@ fn links(subject: Subject, case: &Case) -> Links {
         Subject::KernelVxlan => Links {
             right: Side::Underlay,
             // The tunnel has no way to split packets.
-            right_mtu: 1600,
+            right_mtu: MTU + 50,
             ..plain
         },
         Subject::Encapsulate => Links {
@@ -84,6 +85,8 @@ fn links(subject: Subject, case: &Case) -> Links {
         },
         Subject::Decapsulate | Subject::DecapsulateHelper => Links {
             left: Side::Underlay,
+            // The generator splits no packets, so the longest need an underlay that takes them whole.
+            left_mtu: MTU.max(refuse::longest(case.size) + gateway::OVERHEAD),
             ..plain
         },
         _ => plain,

@@ -14,6 +14,7 @@ use std::{
 use anyhow::Result;
 use testbed::{Folder, Netns};
 
+use super::refuse::MTU;
 use crate::throughput::experiment::Family;
 
 /// What a port of the device under test is connected to.
@@ -116,7 +117,9 @@ pub(super) struct Links {
     pub(super) left: Side,
     /// Between device and sink.
     pub(super) right: Side,
-    /// MTU of the right link, bytes; the left one has 1500.
+    /// MTU of the left link, bytes.
+    pub(super) left_mtu: u16,
+    /// MTU of the right link, bytes.
     pub(super) right_mtu: u16,
     /// Receive and transmit queues of each end.
     pub(super) queues: u16,
@@ -128,7 +131,8 @@ impl Links {
         Links {
             left: Side::Lan,
             right: Side::Lan,
-            right_mtu: 1500,
+            left_mtu: MTU,
+            right_mtu: MTU,
             queues,
         }
     }
@@ -158,7 +162,12 @@ impl Network {
             ("net/ipv6/conf/all/forwarding", "1"),
             ("net/ipv4/conf/all/send_redirects", "0"),
         ])?;
-        network.connect(&network.left, &network.generator, links.left, 1500)?;
+        network.connect(
+            &network.left,
+            &network.generator,
+            links.left,
+            links.left_mtu,
+        )?;
         network.connect(&network.right, &network.sink, links.right, links.right_mtu)?;
         Ok(network)
     }

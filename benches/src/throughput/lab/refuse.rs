@@ -1,20 +1,15 @@
 //! What cannot be measured, known before anything is set up.
 
-use super::gateway::PATH_MTU;
 use crate::throughput::{
     experiment::{Case, Family, Mix, Size},
     subject::{Refusal, Subject},
 };
 
 /// Largest IP packet of the lab's links.
-const MTU: u16 = 1500;
-
-/// Payload of the longest SIG frame in the lab: path MTU 1472, less SCION header with addresses and path, UDP and
-/// SIG header.
-const FRAME: u16 = PATH_MTU - 12 - (16 + 2 * 4) - 36 - 8 - 16;
+pub(super) const MTU: u16 = 1500;
 
 /// Largest packet of a case.
-fn longest(size: Size) -> u16 {
+pub(super) fn longest(size: Size) -> u16 {
     match size {
         Size::Fixed(length) => length,
         Size::Mix(Mix::Imix) => MTU,
@@ -48,13 +43,6 @@ pub(super) fn check(subject: Subject, case: &Case) -> Result<(), Refusal> {
     if longest(case.size) > MTU {
         return not_here(format!(
             "packets of more than {MTU} bytes do not fit the links"
-        ));
-    }
-    if matches!(subject, Subject::Decapsulate | Subject::DecapsulateHelper)
-        && longest(case.size) > FRAME
-    {
-        return not_here(format!(
-            "the generator makes frames of whole packets, of at most {FRAME} bytes"
         ));
     }
     if case.flows == 0 || case.workers == 0 {

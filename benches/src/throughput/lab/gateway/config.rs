@@ -11,7 +11,10 @@ use crate::throughput::{
 };
 
 /// Underlay path MTU: SCION packet without the IP and UDP header of the underlay.
-pub(in super::super) const PATH_MTU: u16 = 1472;
+const PATH_MTU: u16 = 1472;
+/// Bytes in front of the inner packet in an IPv4 packet of the underlay: IPv4, UDP, SCION with addresses and
+/// path, UDP and SIG header.
+pub(in super::super) const OVERHEAD: u16 = 20 + 8 + 12 + (16 + 2 * 4) + 36 + 8 + 16;
 /// A path of one segment with one hop in each AS, as the SCION daemon gives it, without the first four bytes.
 /// Nothing here looks at its MACs.
 pub(in super::super) const PATH: &str =

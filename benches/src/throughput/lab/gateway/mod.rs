@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use anyhow::Context as _;
 use testbed::Process;
 
-pub(super) use config::{DATA_PORT, OWN_AS, PATH, PATH_MTU, REMOTE, REMOTE_AS, worker_cpus};
+pub(super) use config::{DATA_PORT, OVERHEAD, OWN_AS, PATH, REMOTE, REMOTE_AS, worker_cpus};
 
 use super::{
     counters,
