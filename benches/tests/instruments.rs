@@ -1,7 +1,9 @@
 //! Instruments on real devices: namespaces and veths of their own, root only. No figure is looked at
 //! that depends on how busy the machine is.
 
-use std::{fs::File, net::Ipv4Addr, path::Path, time::Duration};
+mod support;
+
+use std::{path::Path, time::Duration};
 
 use anyhow::Result;
 use benches::throughput::{
@@ -10,65 +12,13 @@ use benches::throughput::{
         Generator, LiveFrames, Macs, Paced, Replay, Sink,
         packet::{Expect, IpLoad, Load, Outer},
         programs,
-        run::{Limits, Snapshot, trial_within},
+        run::{Snapshot, trial_within},
     },
     trial::{Rate, Trial},
 };
 use sig::scion::{Endpoints, NextHop};
+use support::{SHARED, Wires, load, root_or_skip};
 use testbed::Netns;
-
-/// Whether this test can run; says so if not.
-fn root_or_skip() -> bool {
-    // SAFETY: no arguments, cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("left out: needs root for network namespaces");
-    }
-    root
-}
-
-/// Generator, device under test and sink: g0 – d0 | d1 – s0.
-struct Wires {
-    generator: Netns,
-    device: Netns,
-    sink: Netns,
-    /// One test at a time.
-    _lock: File,
-}
-
-impl Wires {
-    fn new() -> Result<Self> {
-        let wires = Wires {
-            _lock: testbed::exclusive()?,
-            generator: Netns::new("gen")?,
-            device: Netns::new("dut")?,
-            sink: Netns::new("sink")?,
-        };
-        wires.device.ip(&format!(
-            "link add d0 type veth peer name g0 netns {}\n\
-             link add d1 type veth peer name s0 netns {}\n\
-             link set d0 up\nlink set d1 up",
-            wires.generator.name(),
-            wires.sink.name()
-        ))?;
-        wires.generator.ip("link set g0 up")?;
-        wires.sink.ip("link set s0 up")?;
-        Ok(wires)
-    }
-}
-
-fn load() -> IpLoad {
-    IpLoad {
-        source_mac: [2, 0, 0, 0, 0, 1],
-        destination_mac: [2, 0, 0, 0, 0, 2],
-        source: Ipv4Addr::new(10, 1, 0, 1).into(),
-        destination: Ipv4Addr::new(10, 2, 0, 1).into(),
-        size: Size::Fixed(100),
-        flows: 4,
-        first_flow: 0,
-        alternate_class: true,
-    }
-}
 
 fn outer() -> Outer {
     Outer {
@@ -123,14 +73,6 @@ fn expect(load: &Load) -> Expect {
         },
     }
 }
-
-/// A machine that others use too.
-const SHARED: Limits = Limits {
-    rate: 0.02,
-    surplus: 0.001,
-    steal: f64::INFINITY,
-    other: f64::INFINITY,
-};
 
 #[test]
 fn every_forwarder_is_accepted_by_the_verifier_and_attaches() -> Result<()> {

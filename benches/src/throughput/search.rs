@@ -60,6 +60,13 @@ pub struct SearchResult {
 const REPEATS: u32 = 2;
 /// Rates below this are not looked for, packets per second.
 const FLOOR: f64 = 100.0;
+/// The allowed loss must be this many packets of a trial, or chance decides. Trials at low rates last
+/// longer for it, but not longer than [`LONGEST`] or what was planned.
+const LOST_PACKETS: f64 = 5.0;
+/// Without an allowed loss, packets of a trial.
+const PACKETS_WITHOUT_LOSS: f64 = 1000.0;
+/// Longest trial, if longer ones are not planned.
+const LONGEST: Duration = Duration::from_secs(1);
 /// A generator that sends less than this share of the rate is too slow.
 const TOO_SLOW: f64 = 0.98;
 
@@ -249,7 +256,7 @@ impl Search<'_> {
         // The lower end: a device that fails everywhere must not look like one that passes there.
         let mut low = self.plan.start_rate.min(high / 2.0);
         let mut best = loop {
-            if low < FLOOR {
+            if low < self.floor() {
                 self.notes.push(format!(
                     "none: more than {:.2} % is lost even at {:.0} packets per second",
                     (1.0 - self.least) * 100.0,
@@ -290,7 +297,7 @@ impl Search<'_> {
                 Verdict::Failed(_) | Verdict::OutOfReach => {
                     high = low;
                     low -= self.resolution(high);
-                    if low < FLOOR {
+                    if low < self.floor() {
                         self.notes.push("none: no rate passed again".into());
                         return Ok(Outcome::Nothing);
                     }
@@ -323,6 +330,33 @@ impl Search<'_> {
         (high * self.plan.resolution_percent / 100.0).max(1.0)
     }
 
+    /// Packets that a trial needs.
+    fn packets(&self) -> f64 {
+        let loss = 1.0 - self.least;
+        if loss > 0.0 {
+            LOST_PACKETS / loss
+        } else {
+            PACKETS_WITHOUT_LOSS
+        }
+    }
+
+    /// The length of a trial at `rate`.
+    fn length(&self, rate: Rate) -> Duration {
+        match rate {
+            Rate::Max => self.plan.length,
+            Rate::PacketsPerSecond(rate) => {
+                let enough = Duration::from_secs_f64((self.packets() / rate).min(1e6));
+                enough.min(LONGEST).max(self.plan.length)
+            }
+        }
+    }
+
+    /// The lowest rate that can be judged.
+    fn floor(&self) -> f64 {
+        let longest = LONGEST.max(self.plan.length);
+        FLOOR.max(self.packets() / longest.as_secs_f64())
+    }
+
     /// Tests again what was found, if the plan wants it.
     fn confirm(&mut self, rate: f64) -> Result<Verdict> {
         let mut verdict = Verdict::Passed(f64::INFINITY);
@@ -344,7 +378,7 @@ impl Search<'_> {
         let needed = self.plan.votes.max(1) / 2 + 1;
         let (mut passed, mut failed) = (0, 0);
         loop {
-            let trial = match self.tester.trial(rate, self.plan.length * times)? {
+            let trial = match self.tester.trial(rate, self.length(rate) * times)? {
                 Ok(trial) => trial,
                 Err(failure) if failure.too_slow => return Ok(Verdict::OutOfReach),
                 Err(failure) => {

@@ -39,14 +39,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The packets bypass the device's own queueing discipline. If the device is a veth, its peer must
 /// have an XDP program, or GRO switched on.
 pub struct LiveFrames {
-    setup: Array<MapData, Setup>,
+    pub(super) setup: Array<MapData, Setup>,
     progress: Array<MapData, Progress>,
     // Not used again, but the program names them.
     _maps: (Array<MapData, Template>, DevMap<MapData>),
-    ebpf: Arc<Ebpf>,
+    pub(super) ebpf: Arc<Ebpf>,
     /// What the pages hold at first.
-    page: Vec<u8>,
-    plan: Setup,
+    pub(super) page: Vec<u8>,
+    pub(super) plan: Setup,
     cpu: Option<usize>,
     run: Option<Run>,
 }
@@ -78,11 +78,7 @@ impl LiveFrames {
         let setup = programs::map(&mut ebpf, "SETUP")?;
         let mut progress: Array<_, Progress> = programs::map(&mut ebpf, "PROGRESS")?;
         progress.set(0, pace::fresh(), 0)?;
-        let program: &mut Xdp = ebpf
-            .program_mut("generate")
-            .context("the BPF object has no program generate")?
-            .try_into()?;
-        program.load().context("cannot load generate")?;
+        programs::load_xdp(&mut ebpf, "generate")?;
         let longest = templates.longest().context("a load of no frames")?;
         Ok(LiveFrames {
             setup,

@@ -13,6 +13,8 @@ pub mod run;
 mod sender;
 mod sink;
 mod template;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 pub use live_frames::LiveFrames;

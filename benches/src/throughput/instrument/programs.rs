@@ -186,20 +186,28 @@ fn attach_xdp(netns: &Netns, ebpf: &mut Ebpf, name: &str, device: &str) -> Resul
     xdp_link(netns, ebpf, name, device).map(Link::Xdp)
 }
 
-/// Loads an XDP program and attaches it, in the driver.
+/// Puts an XDP program into the kernel.
+pub(super) fn load_xdp<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp> {
+    let program: &mut Xdp = ebpf
+        .program_mut(name)
+        .with_context(|| format!("the BPF object has no program {name}"))?
+        .try_into()?;
+    if program.fd().is_err() {
+        program
+            .load()
+            .with_context(|| format!("cannot load {name}"))?;
+    }
+    Ok(program)
+}
+
+/// Attaches an XDP program to a device, in the driver.
 pub(super) fn xdp_link(
     netns: &Netns,
     ebpf: &mut Ebpf,
     name: &str,
     device: &str,
 ) -> Result<XdpLink> {
-    let program: &mut Xdp = ebpf
-        .program_mut(name)
-        .with_context(|| format!("the BPF object has no program {name}"))?
-        .try_into()?;
-    program
-        .load()
-        .with_context(|| format!("cannot load {name}"))?;
+    let program = load_xdp(ebpf, name)?;
     netns
         .run(|| {
             let id = program.attach(device, XdpMode::Driver)?;

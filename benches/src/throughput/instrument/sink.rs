@@ -26,8 +26,8 @@ const PRIORITY: i32 = 10;
 /// them. Everything else goes to the kernel.
 pub struct Sink {
     // The link before the rest: the program leaves the device before its maps go.
-    _link: XdpLink,
-    _ebpf: Ebpf,
+    link: Option<XdpLink>,
+    pub(super) ebpf: Ebpf,
     expected: Array<MapData, Expected>,
     totals: PerCpuArray<MapData, Totals>,
     latency: PerCpuArray<MapData, u64>,
@@ -68,6 +68,16 @@ impl Sink {
         expect: &Expect,
         threaded: Option<usize>,
     ) -> Result<Sink> {
+        let mut sink = Sink::load(expect)?;
+        sink.link = Some(programs::xdp_link(netns, &mut sink.ebpf, "sink", device)?);
+        if let Some(cpu) = threaded {
+            receive_on(netns, device, cpu)?;
+        }
+        Ok(sink)
+    }
+
+    /// The program and its maps, not on a device yet.
+    pub(super) fn load(expect: &Expect) -> Result<Sink> {
         let (kind, at, packet_len) = match *expect {
             Expect::Any => (kind::ANY, 0, 0),
             Expect::Ip { at } => (kind::IP, at, 0),
@@ -82,16 +92,13 @@ impl Sink {
         };
         let mut ebpf = programs::load()?;
         programs::set(&mut ebpf, "EXPECTED", settings)?;
-        let link = programs::xdp_link(netns, &mut ebpf, "sink", device)?;
-        if let Some(cpu) = threaded {
-            receive_on(netns, device, cpu)?;
-        }
+        programs::load_xdp(&mut ebpf, "sink")?;
         let mut sink = Sink {
-            _link: link,
+            link: None,
             expected: programs::map(&mut ebpf, "EXPECTED")?,
             totals: programs::map(&mut ebpf, "TOTALS")?,
             latency: programs::map(&mut ebpf, "LATENCY")?,
-            _ebpf: ebpf,
+            ebpf,
             settings,
             before: Totals::default(),
             latency_before: Vec::new(),
