@@ -102,3 +102,26 @@ pub struct Case {
     /// On which CPUs.
     pub cpus: Cpus,
 }
+
+impl fmt::Display for Case {
+    /// The size, and what differs from the usual.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.size.fmt(f)?;
+        if self.family == Family::Ipv6 {
+            f.write_str(", IPv6")?;
+        }
+        if self.flows != 1 {
+            write!(f, ", {} flows", self.flows)?;
+        }
+        if self.packed {
+            f.write_str(", packed")?;
+        }
+        if self.workers != 1 {
+            write!(f, ", {} workers", self.workers)?;
+        }
+        if self.layout == Layout::SingleCore {
+            f.write_str(", single core")?;
+        }
+        Ok(())
+    }
+}

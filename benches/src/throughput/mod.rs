@@ -12,11 +12,20 @@
 
 pub mod binary;
 pub mod chain;
+pub mod cli;
 pub mod experiment;
 pub mod instrument;
 pub mod lab;
+pub mod machine;
+pub mod measure;
+pub mod progress;
+pub mod pure;
 pub mod record;
+pub mod report;
+pub mod run;
 pub mod scenario;
 pub mod search;
 pub mod subject;
+pub mod targets;
 pub mod trial;
+pub mod workbench;

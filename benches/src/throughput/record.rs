@@ -1,8 +1,15 @@
 //! What a run leaves: one JSON line per record.
 
+use std::{fmt, fs, path::Path};
+
+use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{experiment::Case, subject::Subject, trial::Trial};
+use super::{
+    experiment::{Case, Experiment},
+    subject::Subject,
+    trial::Trial,
+};
 
 /// A line of the results file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,9 +36,35 @@ pub enum Record {
         experiment: String,
         /// What was not measured.
         subject: Subject,
+        /// In which case.
+        case: Case,
         /// Why.
         reason: String,
+        /// Whether it should have worked; if not, the machine lacks something, or it makes no sense.
+        failed: bool,
     },
+}
+
+/// Reads a results file. A last line that was not written to its end, as an interrupted run may leave
+/// it, is passed over.
+///
+/// # Errors
+///
+/// The file cannot be read, or another line is no record.
+pub fn read(path: &Path) -> Result<Vec<Record>> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut records = Vec::new();
+    let mut lines = text.split_inclusive('\n').enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        match serde_json::from_str(line) {
+            Ok(record) => records.push(record),
+            Err(_) if lines.peek().is_none() && !line.ends_with('\n') => {}
+            Err(_) if line.trim().is_empty() => {}
+            Err(error) => bail!("{}:{}: {error}", path.display(), number + 1),
+        }
+    }
+    Ok(records)
 }
 
 /// Machine, program and configuration of a run.
@@ -53,6 +86,9 @@ pub struct Run {
     pub quick: bool,
     /// Experiment files and what was overridden on the command line.
     pub experiments: Vec<String>,
+    /// What was to be measured.
+    #[serde(default)]
+    pub plan: Vec<Experiment>,
     /// Hash of the configuration (all experiments).
     pub configuration: String,
     /// Facts worth knowing: drivers, offloads, other load on the machine.
@@ -70,6 +106,14 @@ pub struct Key {
     pub case: Case,
     /// What was found out.
     pub metric: Metric,
+}
+
+impl fmt::Display for Key {
+    /// `EXPERIMENT SUBJECT SIZE … METRIC`, with what differs from the usual.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.experiment, self.subject, self.case)?;
+        write!(f, " {}", self.metric.name())
+    }
 }
 
 /// What can be found out.
@@ -128,7 +172,84 @@ pub enum Metric {
     Outage,
 }
 
+/// What a metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets per second.
+    PacketsPerSecond,
+    /// Packets per second of CPU time.
+    PacketsPerCpuSecond,
+    /// Share of one.
+    Ratio,
+    /// Percent.
+    Percent,
+    /// Microseconds.
+    Microseconds,
+    /// Seconds.
+    Seconds,
+    /// CPU seconds per million packets.
+    CpuSecondsPerMillion,
+    /// Bits per second.
+    BitsPerSecond,
+}
+
 impl Metric {
+    /// What it is, for the reader of a report.
+    pub fn title(self) -> &'static str {
+        use Metric::*;
+        match self {
+            Pdr => "highest rate with tolerated loss",
+            Ndr => "highest rate without loss",
+            Mrr => "rate received under the highest load",
+            DeliveryRatio => "delivery ratio",
+            PerCpuSecond => "packets per second of CPU time",
+            LatencyP50 => "latency, median",
+            LatencyP99 => "latency, 99 %",
+            LatencyP999 => "latency, 99.9 %",
+            LatencyMin => "latency, shortest",
+            LatencyMax => "latency, longest",
+            RttIdle => "round trip of single pings",
+            FloodRttMin => "flood ping, shortest round trip",
+            FloodRttAvg => "flood ping, average round trip",
+            FloodRttMax => "flood ping, longest round trip",
+            FloodLoss => "flood ping, loss",
+            FloodRate => "flood ping, replies",
+            TcpForward => "TCP, A to B",
+            TcpReverse => "TCP, B to A",
+            UdpForward => "UDP received, A to B",
+            UdpReverse => "UDP received, B to A",
+            UdpLoss => "UDP, loss",
+            CpuProcess => "CPU time of the gateway processes",
+            CpuSoftirq => "CPU time of softirqs",
+            CpuTotal => "CPU time of processes and softirqs",
+            Outage => "time without delivery",
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> Unit {
+        use Metric::*;
+        match self {
+            Pdr | Ndr | Mrr | FloodRate => Unit::PacketsPerSecond,
+            PerCpuSecond => Unit::PacketsPerCpuSecond,
+            DeliveryRatio => Unit::Ratio,
+            FloodLoss | UdpLoss => Unit::Percent,
+            LatencyP50 | LatencyP99 | LatencyP999 | LatencyMin | LatencyMax | RttIdle
+            | FloodRttMin | FloodRttAvg | FloodRttMax => Unit::Microseconds,
+            TcpForward | TcpReverse | UdpForward | UdpReverse => Unit::BitsPerSecond,
+            CpuProcess | CpuSoftirq | CpuTotal => Unit::CpuSecondsPerMillion,
+            Outage => Unit::Seconds,
+        }
+    }
+
+    /// The name in records, such as `flood_rtt_avg`.
+    pub fn name(self) -> String {
+        serde_json::to_value(self)
+            .ok()
+            .and_then(|name| name.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    }
+
     /// Whether more is better; if not, less is.
     pub fn more_is_better(self) -> bool {
         use Metric::*;

@@ -94,6 +94,15 @@ impl Subject {
         )
     }
 
+    /// Whether the program `sig` takes part.
+    pub fn runs_gateway(self) -> bool {
+        use Subject::*;
+        matches!(
+            self,
+            Encapsulate | Decapsulate | DecapsulateHelper | ChainMixed | ChainSig
+        )
+    }
+
     /// Whether [`Case::workers`] means anything to it.
     pub fn has_workers(self) -> bool {
         use Subject::*;

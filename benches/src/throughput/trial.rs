@@ -94,6 +94,13 @@ impl Trial {
         }
     }
 
+    /// CPU seconds of the device under test: of its workers, or else its process, and of its receive side
+    /// where that has threads of its own.
+    pub fn device_cpu(&self) -> f64 {
+        let of = |name: &str| self.cpu.get(name).copied();
+        of("workers").or(of("process")).unwrap_or_default() + of("napi").unwrap_or_default()
+    }
+
     /// Whether it counts.
     pub fn is_valid(&self) -> bool {
         self.validity == Validity::Valid

@@ -6,7 +6,7 @@ use super::{Case, Cpus, Family, Layout, Size};
 use crate::throughput::subject::Subject;
 
 /// One experiment: subjects that are measured side by side, in every combination of the lists.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// Short, unique within a run: letters, digits, `-`.
     pub name: String,
@@ -32,20 +32,22 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// How often everything is measured.
     pub repeats: u32,
-    /// Measured time of a trial.
+    /// Measured time of a trial; a fifth of it is spent under load before.
     pub seconds: f64,
-    /// Time under load before it.
-    pub warm_up: f64,
     /// Where searches start, packets per second: the least that anything is expected to do.
     pub start_rate: f64,
     /// Highest rate of searches, packets per second; none: what the generator can.
     pub max_rate: Option<f64>,
     /// Searches end when the interval is this share of the rate, percent.
     pub resolution_percent: f64,
+    /// Trials at each rate of a search, of which more than half must pass.
+    pub votes: u32,
+    /// How often the result of a search must pass again, in trials three times as long.
+    pub confirmations: u32,
 }
 
 /// How something is measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// Highest rate with at most this loss.
@@ -73,7 +75,7 @@ pub enum Algorithm {
 }
 
 /// The load under which latency is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyLoad {
     /// Packets per second.
@@ -83,7 +85,7 @@ pub enum LatencyLoad {
 }
 
 /// Scenarios over the chain of two sites.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scenario {
     /// Single pings.
@@ -178,9 +180,11 @@ impl Experiment {
 
     /// Roughly how long one repeat of one subject and case takes, seconds: for the display of progress.
     pub fn estimate(&self) -> f64 {
-        let trial = self.seconds + self.warm_up + 0.5;
+        let trial = 1.2 * self.seconds + 0.5;
         match &self.algorithm {
-            Algorithm::Pdr { .. } | Algorithm::Ndr => 8.0 * trial,
+            Algorithm::Pdr { .. } | Algorithm::Ndr => {
+                (8.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial
+            }
             Algorithm::Mrr | Algorithm::PerCpuSecond => trial,
             Algorithm::Sweep { rates } => rates.len() as f64 * trial,
             Algorithm::Latency(LatencyLoad::Rate(_)) => trial,

@@ -40,10 +40,11 @@ struct Written {
     cpus: Option<Cpus>,
     repeats: Option<u32>,
     seconds: Option<f64>,
-    warm_up: Option<f64>,
     start_rate: Option<f64>,
     max_rate: Option<f64>,
     resolution_percent: Option<f64>,
+    votes: Option<u32>,
+    confirmations: Option<u32>,
 }
 
 /// Reads the text of an experiment file; `file` is its name for messages.
@@ -203,6 +204,13 @@ impl Check {
         if cpus.tester == cpus.device {
             self.refuse("cpus", "tester and device need CPUs of their own");
         }
+        let votes = self.within("votes", written.votes, 1, 1..=9);
+        if votes.is_multiple_of(2) {
+            self.refuse(
+                "votes",
+                format!("{votes} may be a tie; write an odd number"),
+            );
+        }
         Experiment {
             title: written.title.unwrap_or_else(|| written.name.clone()),
             name: written.name,
@@ -217,7 +225,6 @@ impl Check {
             cpus,
             repeats: self.within("repeats", written.repeats, 3, 1..=1000),
             seconds: self.within("seconds", written.seconds, 2.0, 0.1..=3600.0),
-            warm_up: self.within("warm_up", written.warm_up, 0.5, 0.0..=60.0),
             start_rate,
             max_rate: written.max_rate,
             resolution_percent: self.within(
@@ -226,6 +233,8 @@ impl Check {
                 5.0,
                 0.1..=50.0,
             ),
+            votes,
+            confirmations: self.within("confirmations", written.confirmations, 0, 0..=10),
         }
     }
 

@@ -58,10 +58,11 @@ layouts = ["split", "single-core"]
 cpus = { tester = 2, device = 3 }
 repeats = 10
 seconds = 10
-warm_up = 1
 start_rate = 10_000
 max_rate = 1e6
 resolution_percent = 1
+votes = 3
+confirmations = 2
 
 [[experiment]]
 name = "latency"
@@ -179,6 +180,7 @@ fn mistakes_are_refused_with_file_line_and_key() {
             "cpus = { tester = 1, device = 1 }",
             "experiment[0].cpus: tester and device",
         ),
+        ("votes = 2", "experiment[0].votes: 2 may be a tie"),
         (
             "loss_percent = 1",
             "experiment[0].loss_percent: means nothing to this algorithm",

@@ -1,0 +1,132 @@
+//! From an experiment's algorithm to values: one repeat of one device.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::{
+    experiment::{Algorithm, Experiment, LatencyLoad},
+    record::Metric,
+    scenario::Outcome,
+    search::{self, SearchPlan, SearchResult},
+    subject::Device,
+    trial::{Rate, Trial},
+};
+
+/// The metric under which the trials of an algorithm are recorded.
+pub fn main_metric(algorithm: &Algorithm) -> Metric {
+    match algorithm {
+        Algorithm::Pdr { .. } => Metric::Pdr,
+        Algorithm::Ndr => Metric::Ndr,
+        Algorithm::Mrr | Algorithm::Pipeline => Metric::Mrr,
+        Algorithm::Sweep { .. } => Metric::DeliveryRatio,
+        Algorithm::Latency(_) => Metric::LatencyP50,
+        Algorithm::PerCpuSecond => Metric::PerCpuSecond,
+        Algorithm::Scenario(_) => Metric::CpuTotal,
+    }
+}
+
+/// Measures one repeat; `on_trial` sees every trial, also those that do not count.
+///
+/// # Errors
+///
+/// Something broke. That nothing could be found out is no error: then notes say why.
+pub fn measure(
+    device: &mut dyn Device,
+    experiment: &Experiment,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<Outcome> {
+    let plan = SearchPlan {
+        start_rate: experiment.start_rate,
+        max_rate: experiment.max_rate,
+        resolution_percent: experiment.resolution_percent,
+        length: Duration::from_secs_f64(experiment.seconds),
+        votes: experiment.votes,
+        confirmations: experiment.confirmations,
+    };
+    match &experiment.algorithm {
+        Algorithm::Pdr { loss_percent } => {
+            let found = search::pdr(device, &plan, *loss_percent, on_trial)?;
+            Ok(outcome(Metric::Pdr, found))
+        }
+        Algorithm::Ndr => Ok(outcome(Metric::Ndr, search::ndr(device, &plan, on_trial)?)),
+        Algorithm::Mrr | Algorithm::Pipeline => {
+            Ok(outcome(Metric::Mrr, search::mrr(device, &plan, on_trial)?))
+        }
+        Algorithm::PerCpuSecond => per_cpu_second(device, &plan, on_trial),
+        Algorithm::Sweep { rates } => {
+            // The trials are the result.
+            search::sweep(device, &plan, rates, on_trial)?;
+            Ok(Outcome::default())
+        }
+        Algorithm::Latency(load) => latency(device, &plan, *load, on_trial),
+        Algorithm::Scenario(_) => bail!("a scenario is no matter of trials"),
+    }
+}
+
+fn outcome(metric: Metric, found: SearchResult) -> Outcome {
+    Outcome {
+        values: found.rate.map(|rate| (metric, rate)).into_iter().collect(),
+        notes: found.notes,
+    }
+}
+
+fn per_cpu_second(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<Outcome> {
+    let mut value = None;
+    let found = search::mrr(device, plan, &mut |trial| {
+        on_trial(trial);
+        if trial.is_valid() && trial.device_cpu() > 0.0 {
+            value = Some(trial.received as f64 / trial.device_cpu());
+        }
+    })?;
+    let mut outcome = outcome(Metric::PerCpuSecond, found);
+    if value.is_none() && !outcome.values.is_empty() {
+        outcome
+            .notes
+            .push("the time of its threads is not known".into());
+    }
+    outcome.values = value
+        .map(|value| (Metric::PerCpuSecond, value))
+        .into_iter()
+        .collect();
+    Ok(outcome)
+}
+
+fn latency(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    load: LatencyLoad,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<Outcome> {
+    let rate = match load {
+        LatencyLoad::Rate(rate) => rate,
+        LatencyLoad::ShareOfMrr(share) => {
+            let highest = search::mrr(device, plan, on_trial)?;
+            match highest.rate {
+                Some(highest) => share * highest,
+                None => return Ok(outcome(Metric::Mrr, highest)),
+            }
+        }
+    };
+    let Some(latency) = search::latency(device, plan, Rate::PacketsPerSecond(rate), on_trial)?
+    else {
+        return Ok(Outcome {
+            values: Vec::new(),
+            notes: vec!["no trial that counts, or no packet arrived".into()],
+        });
+    };
+    Ok(Outcome {
+        values: vec![
+            (Metric::LatencyMin, latency.min),
+            (Metric::LatencyP50, latency.p50),
+            (Metric::LatencyP99, latency.p99),
+            (Metric::LatencyP999, latency.p999),
+            (Metric::LatencyMax, latency.max),
+        ],
+        notes: Vec::new(),
+    })
+}

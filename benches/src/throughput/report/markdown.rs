@@ -1,0 +1,215 @@
+//! The report as Markdown tables.
+
+use std::fmt::Write as _;
+
+use super::{
+    number,
+    view::{Chart, Shown, View},
+};
+use crate::throughput::{
+    experiment::{Algorithm, Experiment, LatencyLoad, Scenario},
+    record::Run,
+    targets,
+};
+
+/// How measurements are made, a sentence each.
+pub const METHOD: [&str; 7] = [
+    "Rates and counts are inner IP packets, also where several share a SIG frame. Lengths are those of the inner IP packets; an Ethernet frame has 18 bytes more.",
+    "Packets are counted by the generator when it sends them and by the sink when they arrive. The sink checks sequence numbers: lost, duplicated and reordered packets are told apart.",
+    "A trial does not count if the generator missed its rate by more than 2 %, if more arrived than was sent, or if the hypervisor took the processor away. Such trials are repeated, and never become a result.",
+    "The highest rate with tolerated loss is found by bisection. Both ends of the interval are tried: what loses packets at the lowest rate has no result, what loses none at the highest is limited by the tester.",
+    "Subjects of an experiment are measured in turns, repeat by repeat, so that what changes on the machine over time hits all of them alike.",
+    "Layout \"split\": the receive side of the device (driver, XDP) runs in the generator's soft interrupt, the forwarding thread has a CPU of its own. Layout \"single core\": both on the device's CPU.",
+    "Bars and points are medians of the repeats, whiskers one standard deviation to both sides.",
+];
+
+/// The text.
+pub fn text(view: &View) -> String {
+    let mut text = String::from("# sig: measured throughput\n");
+    if let Some(run) = &view.run {
+        text += "\n| | |\n|---|---|\n";
+        for (what, value) in facts(run) {
+            row(&mut text, [what.to_owned(), value]);
+        }
+    }
+    text += "\n## Targets\n\n| what | ratio | target | |\n|---|--:|--:|---|\n";
+    for target in &view.targets {
+        let state = match (target.is_reached(), &target.reason) {
+            (Some(true), _) => "reached".to_owned(),
+            (Some(false), _) => "missed".to_owned(),
+            (None, reason) => format!("not run: {}", reason.as_deref().unwrap_or_default()),
+        };
+        let ratio = target.ratio.map_or("–".to_owned(), targets::show);
+        row(
+            &mut text,
+            [
+                target.name.to_owned(),
+                ratio,
+                format!("≥ {}", target.target),
+                state,
+            ],
+        );
+    }
+    for experiment in &view.experiments {
+        section(&mut text, experiment);
+    }
+    text += "\n## Method\n\n";
+    for sentence in METHOD {
+        text += &format!("- {sentence}\n");
+    }
+    text
+}
+
+fn section(text: &mut String, experiment: &Shown) {
+    let _ = writeln!(text, "\n## {}\n", experiment.title);
+    match &experiment.plan {
+        Some(plan) => {
+            let _ = writeln!(text, "`{}`: {}", experiment.name, describe(plan));
+        }
+        None => {
+            let _ = writeln!(text, "`{}`", experiment.name);
+        }
+    }
+    for chart in &experiment.charts {
+        table(text, chart);
+    }
+    let mut list = |heading: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "\n{heading}\n");
+            for line in lines {
+                let _ = writeln!(text, "- {}", line.replace('\n', " "));
+            }
+        }
+    };
+    list("Remarks:", &notes(experiment));
+    list("Not run:", &experiment.not_run);
+    let invalid: Vec<String> = experiment
+        .invalid
+        .iter()
+        .map(|(reason, count)| format!("{count} × {reason}"))
+        .collect();
+    list(
+        &format!("Invalid, of {} trials:", experiment.trials),
+        &invalid,
+    );
+}
+
+fn table(text: &mut String, chart: &Chart) {
+    let places = chart.places();
+    let mut head = vec![chart.title.clone()];
+    head.extend(places.iter().map(|place| place.label()));
+    text.push('\n');
+    row(text, head);
+    *text += &format!("|---|{}\n", "--:|".repeat(places.len()));
+    for (n, series) in chart.series.iter().enumerate() {
+        let mut cells = vec![series.label.clone()];
+        for place in &places {
+            cells.push(series.at(*place).map_or("–".to_owned(), |point| {
+                let mut cell = format!(
+                    "{} ± {}",
+                    number::with_unit(point.median, chart.unit),
+                    number::with_unit(point.deviation, chart.unit)
+                );
+                if let Some(ratio) = chart.of_limit(n, *place) {
+                    cell += &format!(" ({} ×)", targets::show(ratio));
+                }
+                cell
+            }));
+        }
+        row(text, cells);
+    }
+}
+
+fn row(text: &mut String, cells: impl IntoIterator<Item = String>) {
+    for cell in cells {
+        *text += "| ";
+        *text += &cell.replace('|', "\\|").replace('\n', " ");
+        text.push(' ');
+    }
+    *text += "|\n";
+}
+
+/// Remarks about single values.
+pub(super) fn notes(experiment: &Shown) -> Vec<String> {
+    let mut notes = Vec::new();
+    for chart in &experiment.charts {
+        for series in &chart.series {
+            for point in &series.points {
+                for note in &point.notes {
+                    let note = format!("{}, {}: {note}", series.label, point.x.label());
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
+            }
+        }
+    }
+    notes
+}
+
+/// Facts about machine and configuration.
+pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("started", run.started.clone()),
+        ("sig", format!("{}, commit {}", run.version, run.commit)),
+        ("kernel", run.kernel.clone()),
+        ("processor", format!("{}, {} CPUs", run.cpu, run.cpus)),
+        ("experiments", run.experiments.join(", ")),
+        ("configuration", run.configuration.clone()),
+    ];
+    facts.extend(run.notes.iter().map(|note| ("note", note.clone())));
+    facts
+}
+
+/// What an experiment measures, and how, in a sentence.
+pub(super) fn describe(plan: &Experiment) -> String {
+    let seconds = plan.seconds;
+    let how = match &plan.algorithm {
+        Algorithm::Pdr { loss_percent } => format!(
+            "highest rate with at most {loss_percent} % loss, to {} %, trials of {seconds} s",
+            plan.resolution_percent
+        ),
+        Algorithm::Ndr => format!(
+            "highest rate without loss, to {} %, trials of {seconds} s",
+            plan.resolution_percent
+        ),
+        Algorithm::Mrr => format!("rate received under the highest load, {seconds} s"),
+        Algorithm::Sweep { rates } => {
+            format!(
+                "delivery ratio at {} rates, trials of {seconds} s",
+                rates.len()
+            )
+        }
+        Algorithm::Latency(LatencyLoad::Rate(rate)) => {
+            format!("latency at {}pps, {seconds} s", number::si(*rate))
+        }
+        Algorithm::Latency(LatencyLoad::ShareOfMrr(share)) => format!(
+            "latency at {} % of the rate received under the highest load, {seconds} s",
+            number::digits(100.0 * share)
+        ),
+        Algorithm::PerCpuSecond => {
+            format!("packets per second of CPU time under the highest load, {seconds} s")
+        }
+        Algorithm::Pipeline => format!("in memory, {seconds} s of the worker's own time"),
+        Algorithm::Scenario(Scenario::RttIdle { packets }) => format!("{packets} single pings"),
+        Algorithm::Scenario(Scenario::FloodPing { packets }) => {
+            format!("flood ping, {packets} packets, 65 outstanding")
+        }
+        Algorithm::Scenario(Scenario::Tcp) => {
+            format!("iperf3, one TCP stream, {seconds} s each way")
+        }
+        Algorithm::Scenario(Scenario::Udp) => {
+            format!("iperf3, UDP both ways at once, as fast as possible, {seconds} s")
+        }
+        Algorithm::Scenario(Scenario::Cpu { rate }) => {
+            format!("CPU time at {}pps, {seconds} s", number::si(*rate))
+        }
+        Algorithm::Scenario(Scenario::Restart { rate }) => {
+            format!(
+                "one gateway is killed and started again under {}pps",
+                number::si(*rate)
+            )
+        }
+    };
+    format!("{how}; {} repeats", plan.repeats)
+}

@@ -1,0 +1,328 @@
+//! Runs experiments: opens subjects, interleaves repeats, records everything at once.
+
+use std::{collections::BTreeMap, io::Write, time::Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    experiment::{Algorithm, Case, Experiment, Scenario},
+    measure,
+    progress::Progress,
+    record::{Figure, Key, Metric, Record, Run},
+    report::number,
+    scenario::Outcome,
+    subject::{Device, Refusal, Subject},
+};
+
+/// Where subjects come from.
+pub trait Workbench {
+    /// What is measured next: whatever stands and is not needed for it may go.
+    fn prepare(&mut self, _experiment: &Experiment) {}
+
+    /// Sets a subject up, with generator and sink.
+    ///
+    /// # Errors
+    ///
+    /// See [`Refusal`].
+    fn open(&mut self, subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal>;
+
+    /// Plays a scenario over a chain of two sites, `seconds` long where that is not given by something
+    /// else.
+    ///
+    /// # Errors
+    ///
+    /// See [`Refusal`].
+    fn play(
+        &mut self,
+        subject: Subject,
+        case: &Case,
+        scenario: Scenario,
+        seconds: f64,
+    ) -> Result<Outcome, Refusal>;
+}
+
+/// One subject in one case.
+struct Column {
+    subject: Subject,
+    case: Case,
+    device: Option<Box<dyn Device>>,
+    /// Repeats come to an end when something breaks.
+    alive: bool,
+    values: BTreeMap<Metric, Vec<f64>>,
+    notes: Vec<String>,
+}
+
+/// A run.
+pub struct Runner<'a> {
+    workbench: &'a mut dyn Workbench,
+    out: &'a mut dyn Write,
+    progress: Progress,
+    started: Instant,
+    records: Vec<Record>,
+}
+
+/// Estimated seconds of experiments.
+pub fn estimate(experiments: &[Experiment]) -> f64 {
+    experiments.iter().map(experiment_estimate).sum()
+}
+
+fn experiment_estimate(experiment: &Experiment) -> f64 {
+    let columns: usize = experiment.groups().iter().map(Vec::len).sum();
+    f64::from(experiment.repeats) * columns as f64 * experiment.estimate()
+}
+
+/// Runs experiments and writes every record to `out` as soon as it is there. Returns all records.
+///
+/// What cannot be measured is recorded as not run, with its reason, and the rest goes on.
+///
+/// # Errors
+///
+/// `out` cannot be written.
+pub fn run(
+    description: Run,
+    experiments: &[Experiment],
+    workbench: &mut dyn Workbench,
+    out: &mut dyn Write,
+    progress: Progress,
+) -> Result<Vec<Record>> {
+    let mut runner = Runner {
+        workbench,
+        out,
+        progress,
+        started: Instant::now(),
+        records: Vec::new(),
+    };
+    runner.record(Record::Run(description))?;
+    for experiment in experiments {
+        runner
+            .progress
+            .line(&format!("{}: {}", experiment.name, experiment.title));
+        runner.workbench.prepare(experiment);
+        for group in experiment.groups() {
+            runner.group(experiment, group)?;
+        }
+    }
+    runner.progress.finish();
+    Ok(runner.records)
+}
+
+impl Runner<'_> {
+    fn record(&mut self, record: Record) -> Result<()> {
+        let mut line = serde_json::to_string(&record)?;
+        line.push('\n');
+        self.out
+            .write_all(line.as_bytes())
+            .and_then(|()| self.out.flush())
+            .context("cannot write the results")?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Measures what belongs together, in turns.
+    fn group(&mut self, experiment: &Experiment, group: Vec<(Subject, Case)>) -> Result<()> {
+        let mut columns = Vec::new();
+        for (subject, case) in group {
+            columns.push(self.column(experiment, subject, case)?);
+        }
+        for repeat in 0..experiment.repeats {
+            for column in &mut columns {
+                if column.alive {
+                    self.repeat(experiment, column, repeat)?;
+                }
+                self.progress.done(experiment.estimate());
+            }
+        }
+        for column in columns {
+            let is_sweep = matches!(experiment.algorithm, Algorithm::Sweep { .. });
+            if column.alive && column.values.is_empty() && !is_sweep {
+                let reason = column.notes.join("; ");
+                self.not_run(experiment, &column, reason, false)?;
+            }
+            for (metric, values) in column.values {
+                let key = Key {
+                    experiment: experiment.name.clone(),
+                    subject: column.subject,
+                    case: column.case.clone(),
+                    metric,
+                };
+                let mut notes = column.notes.clone();
+                if values.len() < experiment.repeats as usize {
+                    notes.push(format!(
+                        "{} of {} repeats",
+                        values.len(),
+                        experiment.repeats
+                    ));
+                }
+                let figure = Figure { key, values, notes };
+                self.show(&figure);
+                self.record(Record::Figure(figure))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, experiment: &Experiment, subject: Subject, case: Case) -> Result<Column> {
+        let mut column = Column {
+            subject,
+            case,
+            device: None,
+            alive: true,
+            values: BTreeMap::new(),
+            notes: Vec::new(),
+        };
+        if !matches!(experiment.algorithm, Algorithm::Scenario(_)) {
+            self.progress.step(format!(
+                "{}: setting up {subject}, {}",
+                experiment.name, column.case
+            ));
+            match self.workbench.open(subject, &column.case) {
+                Ok(device) => column.device = Some(device),
+                Err(refusal) => self.refused(experiment, &mut column, refusal)?,
+            }
+        }
+        Ok(column)
+    }
+
+    fn refused(
+        &mut self,
+        experiment: &Experiment,
+        column: &mut Column,
+        refusal: Refusal,
+    ) -> Result<()> {
+        let (failed, reason) = match refusal {
+            Refusal::NotHere(reason) => (false, reason),
+            Refusal::Failed(error) => (true, format!("{error:#}")),
+        };
+        column.alive = false;
+        column.device = None;
+        column.notes.push(reason.clone());
+        self.not_run(experiment, column, reason, failed)
+    }
+
+    fn not_run(
+        &mut self,
+        experiment: &Experiment,
+        column: &Column,
+        reason: String,
+        failed: bool,
+    ) -> Result<()> {
+        let word = if failed { "FAILED" } else { "not run" };
+        self.progress.line(&format!(
+            "  {} {}: {word}: {reason}",
+            column.subject, column.case
+        ));
+        self.record(Record::NotRun {
+            experiment: experiment.name.clone(),
+            subject: column.subject,
+            case: column.case.clone(),
+            reason,
+            failed,
+        })
+    }
+
+    fn repeat(&mut self, experiment: &Experiment, column: &mut Column, repeat: u32) -> Result<()> {
+        self.progress.step(format!(
+            "{}: {}, {}, repeat {} of {}",
+            experiment.name,
+            column.subject,
+            column.case,
+            repeat + 1,
+            experiment.repeats
+        ));
+        let found = match (&experiment.algorithm, column.device.take()) {
+            (Algorithm::Scenario(scenario), _) => {
+                let (subject, case) = (column.subject, &column.case);
+                self.workbench
+                    .play(subject, case, *scenario, experiment.seconds)
+            }
+            (_, Some(mut device)) => {
+                let found = self.measure(experiment, column, device.as_mut(), repeat)?;
+                column.device = Some(device);
+                found.map_err(Refusal::Failed)
+            }
+            (_, None) => return Ok(()),
+        };
+        match found {
+            Ok(found) => {
+                for (metric, value) in found.values {
+                    column.values.entry(metric).or_default().push(value);
+                }
+                for note in found.notes {
+                    if !column.notes.contains(&note) {
+                        column.notes.push(note);
+                    }
+                }
+                Ok(())
+            }
+            Err(refusal) => self.refused(experiment, column, refusal),
+        }
+    }
+
+    /// The outer error is that of writing records.
+    fn measure(
+        &mut self,
+        experiment: &Experiment,
+        column: &Column,
+        device: &mut dyn Device,
+        repeat: u32,
+    ) -> Result<Result<Outcome>> {
+        let key = Key {
+            experiment: experiment.name.clone(),
+            subject: column.subject,
+            case: column.case.clone(),
+            metric: measure::main_metric(&experiment.algorithm),
+        };
+        let mut written = Ok(());
+        let mut number = 0;
+        let found = measure::measure(device, experiment, &mut |trial| {
+            number += 1;
+            self.progress.trial(number, trial);
+            let record = Record::Trial {
+                key: key.clone(),
+                repeat,
+                at: self.started.elapsed().as_secs_f64(),
+                trial: trial.clone(),
+            };
+            if written.is_ok() {
+                written = self.record(record);
+            }
+        });
+        written.map(|()| found)
+    }
+
+    fn show(&self, figure: &Figure) {
+        let Some(median) = figure.median() else {
+            return;
+        };
+        let unit = figure.key.metric.unit();
+        let deviation = figure.deviation().unwrap_or_default();
+        let notes = if figure.notes.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", figure.notes.join("; "))
+        };
+        self.progress.line(&format!(
+            "  {} {}: {} {} ± {}{notes}",
+            figure.key.subject,
+            figure.key.case,
+            figure.key.metric.name(),
+            number::with_unit(median, unit),
+            number::with_unit(deviation, unit),
+        ));
+    }
+}
+
+/// What failed that should have worked.
+pub fn failures(records: &[Record]) -> Vec<String> {
+    let failed = |record: &Record| match record {
+        Record::NotRun {
+            experiment,
+            subject,
+            case,
+            reason,
+            failed: true,
+        } => Some(format!("{experiment}: {subject} {case}: {reason}")),
+        _ => None,
+    };
+    records.iter().filter_map(failed).collect()
+}

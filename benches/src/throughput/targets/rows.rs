@@ -1,0 +1,184 @@
+//! What the rows are made of.
+
+use crate::throughput::{record::Metric, subject::Subject};
+
+/// What a row is made of.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) target: f64,
+    pub(super) ratio: Ratio,
+}
+
+/// One side of a ratio.
+#[derive(Clone, Copy)]
+pub(super) struct Side {
+    pub(super) subject: Subject,
+    pub(super) workers: u16,
+}
+
+/// How figures become a ratio; medians of one experiment and one case.
+pub(super) enum Ratio {
+    /// Of one over another, where more is better; the other way round where less is.
+    Of(Metric, Cell, Side, Side),
+    /// The same times a factor.
+    Times(f64, Metric, Cell, Side, Side),
+    /// What plain IP takes over what the gateways add to it.
+    Added(Metric, Cell, Side, Side),
+    /// Of one over a fixed value.
+    Over(Metric, Cell, Side, f64),
+}
+
+/// Which case.
+#[derive(Clone, Copy)]
+pub(super) struct Cell {
+    /// None: any.
+    pub(super) size: Option<u16>,
+    pub(super) packed: bool,
+}
+
+const fn side(subject: Subject) -> Side {
+    Side {
+        subject,
+        workers: 1,
+    }
+}
+
+const fn cell(size: u16) -> Cell {
+    Cell {
+        size: Some(size),
+        packed: false,
+    }
+}
+
+const ANY: Cell = Cell {
+    size: None,
+    packed: false,
+};
+
+const PACKED: Cell = Cell {
+    size: Some(100),
+    packed: true,
+};
+
+/// The table of the project.
+pub(super) fn rows() -> Vec<Row> {
+    use Metric::*;
+    use Ratio::*;
+    use Subject::*;
+    let row = |name, target, ratio| Row {
+        name,
+        target,
+        ratio,
+    };
+    let [limit, encapsulate, decapsulate, helper] =
+        [AfXdpForward, Encapsulate, Decapsulate, DecapsulateHelper].map(side);
+    let [ip, sig, reference, tuned] =
+        [ChainIp, ChainSig, ChainReference, ChainReferenceTuned].map(side);
+    let two = Side {
+        workers: 2,
+        ..encapsulate
+    };
+    vec![
+        row(
+            "encapsulate 100 B / AF_XDP forward",
+            0.9,
+            Of(Mrr, cell(100), encapsulate, limit),
+        ),
+        row(
+            "encapsulate 1300 B / AF_XDP forward",
+            0.9,
+            Of(Mrr, cell(1300), encapsulate, limit),
+        ),
+        row(
+            "encapsulate 100 B packed / AF_XDP forward",
+            2.5,
+            Of(Mrr, PACKED, encapsulate, limit),
+        ),
+        row(
+            "decapsulate 100 B / AF_XDP forward",
+            0.8,
+            Of(Mrr, cell(100), decapsulate, limit),
+        ),
+        row(
+            "decapsulate 1300 B / AF_XDP forward",
+            0.8,
+            Of(Mrr, cell(1300), decapsulate, limit),
+        ),
+        row(
+            "decapsulate 100 B through the TC helper / AF_XDP forward",
+            0.5,
+            Of(Mrr, cell(100), helper, limit),
+        ),
+        row(
+            "decapsulate 1300 B through the TC helper / AF_XDP forward",
+            0.5,
+            Of(Mrr, cell(1300), helper, limit),
+        ),
+        row(
+            "decapsulate 100 B packed / AF_XDP forward",
+            1.0,
+            Of(Mrr, PACKED, decapsulate, limit),
+        ),
+        row(
+            "two workers / one worker, per core spent",
+            1.8,
+            Times(2.0, PerCpuSecond, cell(100), two, encapsulate),
+        ),
+        row(
+            "chain PDR 100 B / reference default",
+            30.0,
+            Of(Pdr, cell(100), sig, reference),
+        ),
+        row(
+            "chain PDR 1300 B / reference default",
+            30.0,
+            Of(Pdr, cell(1300), sig, reference),
+        ),
+        row(
+            "chain PDR 100 B / reference tuned",
+            15.0,
+            Of(Pdr, cell(100), sig, tuned),
+        ),
+        row(
+            "chain PDR 1300 B / reference tuned",
+            15.0,
+            Of(Pdr, cell(1300), sig, tuned),
+        ),
+        row(
+            "chain TCP / reference default",
+            10.0,
+            Of(TcpForward, ANY, sig, reference),
+        ),
+        row("chain TCP / plain IP", 0.5, Of(TcpForward, ANY, sig, ip)),
+        row(
+            "CPU time per million packets, reference default / sig",
+            20.0,
+            Of(CpuTotal, cell(100), sig, reference),
+        ),
+        row(
+            "idle RTT, plain IP / added by both gateways",
+            1.0,
+            Added(RttIdle, cell(100), sig, ip),
+        ),
+        row(
+            "flood ping average RTT, reference default / sig",
+            10.0,
+            Of(FloodRttAvg, cell(100), sig, reference),
+        ),
+        row(
+            "restart outage, reference default / sig",
+            5.0,
+            Of(Outage, ANY, sig, reference),
+        ),
+        row(
+            "pipeline encapsulate 100 B / 10 Mpps",
+            1.0,
+            Over(Mrr, cell(100), side(PipelineEncapsulate), 10e6),
+        ),
+        row(
+            "pipeline decapsulate 100 B / 10 Mpps",
+            1.0,
+            Over(Mrr, cell(100), side(PipelineDecapsulate), 10e6),
+        ),
+    ]
+}

@@ -1,0 +1,401 @@
+//! The orchestrator and the command line, with subjects that are only pretended.
+
+use std::{cell::RefCell, fs, path::PathBuf, rc::Rc, time::Duration};
+
+use anyhow::{Result, anyhow};
+use benches::throughput::{
+    cli::{self, Arguments},
+    experiment::{Case, Scenario, read::read},
+    progress::Progress,
+    record::{self, Figure, Metric, Record, Run},
+    run::{Workbench, failures, run},
+    scenario::Outcome,
+    subject::{Device, Refusal, Subject},
+    trial::{Rate, Trial, Validity},
+};
+use clap::Parser as _;
+
+/// Subjects that receive what they are said to, and a list of what was done.
+#[derive(Default)]
+struct Pretended {
+    done: Rc<RefCell<Vec<String>>>,
+}
+
+struct Forwarder {
+    subject: Subject,
+    done: Rc<RefCell<Vec<String>>>,
+    trials: u64,
+}
+
+impl Device for Forwarder {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        self.done.borrow_mut().push(self.subject.name());
+        self.trials += 1;
+        if self.subject == Subject::KernelVxlan && self.trials == 2 {
+            return Err(anyhow!("it has ended"));
+        }
+        let rate = match rate {
+            Rate::Max => 1e6,
+            Rate::PacketsPerSecond(rate) => rate,
+        };
+        let sent = (rate * length.as_secs_f64()) as u64;
+        let mut trial = Trial {
+            seconds: length.as_secs_f64(),
+            sent,
+            received: sent / 2,
+            ..Trial::default()
+        };
+        trial.cpu.insert("workers".into(), 0.3);
+        trial.cpu.insert("process".into(), 0.4);
+        trial.cpu.insert("napi".into(), 0.2);
+        trial.cpu.insert("softirq".into(), 0.4);
+        // Every other trial of this one, or every one of that one, does not count.
+        if self.subject == Subject::XdpRedirect && self.trials % 2 == 1
+            || self.subject == Subject::TcRedirect
+        {
+            trial.validity = Validity::Invalid("the generator missed its rate".into());
+            trial.received = sent * 9;
+        }
+        Ok(trial)
+    }
+}
+
+impl Workbench for Pretended {
+    fn open(&mut self, subject: Subject, _case: &Case) -> Result<Box<dyn Device>, Refusal> {
+        match subject {
+            Subject::ChainReference => Err(Refusal::NotHere("REF_BIN is not set".into())),
+            Subject::AfXdpForward => Err(Refusal::Failed(anyhow!("no socket"))),
+            _ => Ok(Box::new(Forwarder {
+                subject,
+                done: self.done.clone(),
+                trials: 0,
+            })),
+        }
+    }
+
+    fn play(
+        &mut self,
+        subject: Subject,
+        _case: &Case,
+        _scenario: Scenario,
+        _seconds: f64,
+    ) -> Result<Outcome, Refusal> {
+        self.done.borrow_mut().push(subject.name());
+        if subject == Subject::ChainReference {
+            return Err(Refusal::NotHere("REF_BIN is not set".into()));
+        }
+        Ok(Outcome {
+            values: vec![(Metric::TcpForward, 1e9), (Metric::TcpReverse, 2e9)],
+            notes: vec!["a remark".into()],
+        })
+    }
+}
+
+fn experiment(subjects: &str, algorithm: &str) -> String {
+    format!(
+        "[[experiment]]\nname = \"{algorithm}\"\nsubjects = [{subjects}]\n\
+         algorithm = \"{algorithm}\"\nrepeats = 3\nseconds = 1\n"
+    )
+}
+
+fn records(text: &str) -> (Vec<Record>, Vec<String>) {
+    let experiments = read("my.toml", text).expect("accepted");
+    let mut workbench = Pretended::default();
+    let mut out = Vec::new();
+    let progress = Progress::hidden();
+    let records = run(
+        Run::default(),
+        &experiments,
+        &mut workbench,
+        &mut out,
+        progress,
+    )
+    .expect("it ends");
+    let file = crate::support::File::with("run.jsonl", str::from_utf8(&out).expect("text"));
+    assert!(
+        record::read(&file.0).expect("records") == records,
+        "all is written"
+    );
+    (records, workbench.done.take())
+}
+
+fn figures(records: &[Record]) -> Vec<&Figure> {
+    let figures = records.iter().filter_map(|record| match record {
+        Record::Figure(figure) => Some(figure),
+        _ => None,
+    });
+    figures.collect()
+}
+
+#[test]
+fn repeats_take_turns() {
+    let text = experiment("\"xdp-drop\", \"kernel-forward\"", "mrr");
+    let (records, done) = records(&text);
+    let turn = ["xdp-drop", "kernel-forward"];
+    assert_eq!(done, [turn, turn, turn].concat());
+    let figures = figures(&records);
+    assert_eq!(figures.len(), 2);
+    for figure in figures {
+        assert_eq!(figure.values, [5e5; 3]);
+        assert_eq!(figure.key.metric, Metric::Mrr);
+    }
+    let trials = records
+        .iter()
+        .filter(|record| matches!(record, Record::Trial { .. }));
+    assert_eq!(trials.count(), 6);
+}
+
+#[test]
+fn what_is_not_here_is_recorded_and_the_rest_goes_on() {
+    let text = experiment("\"chain-reference\", \"chain-sig\"", "mrr");
+    let (records, _) = records(&text);
+    let [figure] = figures(&records)[..] else {
+        panic!("one figure");
+    };
+    assert_eq!(figure.key.subject, Subject::ChainSig);
+    assert!(records.iter().any(|record| matches!(record, Record::NotRun { subject: Subject::ChainReference, failed: false, reason, .. } if reason == "REF_BIN is not set")));
+    assert!(
+        failures(&records).is_empty(),
+        "a machine without it is no failure"
+    );
+}
+
+#[test]
+fn what_breaks_is_a_failure_and_keeps_its_values() {
+    let text = experiment("\"af-xdp-forward\", \"kernel-vxlan\", \"xdp-drop\"", "mrr");
+    let (records, _) = records(&text);
+    let failures = failures(&records);
+    assert_eq!(failures.len(), 2, "{failures:?}");
+    assert!(failures[0].contains("af-xdp-forward 100 B: no socket"));
+    assert!(failures[1].contains("kernel-vxlan 100 B: it has ended"));
+    let figures = figures(&records);
+    let vxlan = figures
+        .iter()
+        .find(|figure| figure.key.subject == Subject::KernelVxlan);
+    let vxlan = vxlan.expect("what was measured before");
+    assert_eq!(vxlan.values.len(), 1);
+    assert!(
+        vxlan.notes.iter().any(|note| note == "1 of 3 repeats"),
+        "{:?}",
+        vxlan.notes
+    );
+    assert_eq!(figures.last().map(|figure| figure.values.len()), Some(3));
+}
+
+#[test]
+fn a_trial_that_does_not_count_is_never_a_result() {
+    let (records, _) = records(&experiment("\"xdp-redirect\", \"tc-redirect\"", "mrr"));
+    let figures = figures(&records);
+    assert_eq!(figures[0].values, [5e5; 3], "tried again until it counts");
+    assert_eq!(figures.len(), 1);
+    let why = records.iter().find_map(|record| match record {
+        Record::NotRun {
+            subject: Subject::TcRedirect,
+            reason,
+            ..
+        } => Some(reason.as_str()),
+        _ => None,
+    });
+    assert!(
+        why.is_some_and(|why| why.contains("missed its rate")),
+        "{why:?}"
+    );
+}
+
+#[test]
+fn only_workers_and_the_receive_side_are_the_devices_time() {
+    let (records, _) = records(&experiment("\"encapsulate\"", "per-cpu-second"));
+    assert_eq!(figures(&records)[0].values, [1e6; 3]);
+}
+
+#[test]
+fn scenarios_yield_several_metrics() {
+    let (records, done) = records(&experiment(
+        "\"chain-ip\", \"chain-reference\", \"chain-sig\"",
+        "tcp",
+    ));
+    assert_eq!(figures(&records).len(), 4);
+    assert_eq!(
+        done.iter()
+            .filter(|name| *name == "chain-reference")
+            .count(),
+        1
+    );
+    assert_eq!(figures(&records)[0].notes, ["a remark"]);
+}
+
+#[test]
+fn sweeps_leave_trials() {
+    let text = experiment("\"xdp-drop\"", "sweep") + "rates = [1000, 2000]\n";
+    let (records, _) = records(&text);
+    let trials = records.iter().filter(
+        |record| matches!(record, Record::Trial { key, .. } if key.metric == Metric::DeliveryRatio),
+    );
+    assert_eq!(trials.count(), 6);
+}
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("sig-benches-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(arguments: &[&str]) -> Result<()> {
+    let arguments = Arguments::try_parse_from(["throughput", "--bench"].iter().chain(arguments))?;
+    cli::run(&arguments, || Ok(Pretended::default()))
+}
+
+#[test]
+fn a_run_leaves_results_and_reports() {
+    let folder = Folder::new("run");
+    let file = folder.file("my.toml");
+    fs::write(&file, experiment("\"xdp-drop\"", "mrr")).expect("written");
+    let (out, json, plots) = (
+        folder.file("out"),
+        folder.file("t.json"),
+        folder.file("plots"),
+    );
+    command(&[
+        "--experiment",
+        &file,
+        "--output",
+        &out,
+        "--json",
+        &json,
+        "--plots",
+        &plots,
+        "--repeats",
+        "2",
+    ])
+    .expect("a run");
+    let results = folder.file("out/results.jsonl");
+    let records = record::read(results.as_ref()).expect("results");
+    let Some(Record::Run(run)) = records.first() else {
+        panic!("the first line tells where it ran");
+    };
+    assert!(!run.kernel.is_empty() && !run.commit.is_empty() && run.cpus > 0);
+    assert_eq!(run.plan[0].repeats, 2, "{:?}", run.plan);
+    assert_eq!(
+        run.experiments.last().map(String::as_str),
+        Some("2 repeats")
+    );
+    assert!(
+        fs::read_to_string(folder.file("out/report.html"))
+            .expect("a page")
+            .contains("XDP drop")
+    );
+    assert!(fs::metadata(folder.file("out/report.md")).is_ok());
+    assert!(fs::metadata(folder.file("plots/mrr-mrr.svg")).is_ok());
+    let json = fs::read_to_string(json).expect("targets");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let targets = json["targets"].as_array().expect("a list");
+    assert!(targets.len() > 15);
+    for target in targets {
+        assert!(
+            target["name"].is_string() && target["target"].is_number(),
+            "{target}"
+        );
+        assert!(
+            target["ratio"].is_null() && target["reason"].is_string(),
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn failures_end_with_an_error_after_the_reports() {
+    let folder = Folder::new("failing");
+    let file = folder.file("my.toml");
+    fs::write(&file, experiment("\"af-xdp-forward\"", "mrr")).expect("written");
+    let out = folder.file("out");
+    let error = command(&["--experiment", &file, "--output", &out]).expect_err("a failure");
+    assert!(error.to_string().contains("1 failures"), "{error}");
+    assert!(fs::metadata(folder.file("out/report.html")).is_ok());
+}
+
+#[test]
+fn comparison_fails_below_the_ratio() {
+    let folder = Folder::new("compare");
+    let with = |name: &str, rate: f64| {
+        let record = crate::support::figure(
+            "a",
+            Subject::XdpDrop,
+            crate::support::case(100),
+            Metric::Mrr,
+            &[rate],
+        );
+        let file = folder.file(name);
+        fs::write(&file, serde_json::to_string(&record).expect("JSON") + "\n").expect("written");
+        file
+    };
+    let (old, new) = (with("old.jsonl", 1e6), with("new.jsonl", 0.7e6));
+    let compare = |at_least: &[&str]| {
+        let arguments = ["--render", &new, "--compare", &old];
+        command(&[&arguments[..], at_least].concat())
+    };
+    assert!(compare(&[]).is_err(), "0.7 is below 0.8");
+    compare(&["--at-least", "0.6"]).expect("0.7 is enough");
+    assert!(compare(&["--at-least", "0.71"]).is_err());
+    assert!(compare(&["--at-least", "nan"]).is_err());
+    let missing = folder.file("none.jsonl");
+    assert!(command(&["--render", &new, "--compare", &missing]).is_err());
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_found_before_anything_is_measured() {
+    let measures = |arguments: &[&str]| {
+        let arguments = Arguments::try_parse_from(["throughput"].iter().chain(arguments))?;
+        cli::run(&arguments, || -> Result<Pretended> {
+            panic!("nothing is measured")
+        })
+    };
+    for (arguments, expected) in [
+        (&["--experiment", "none.toml"][..], "there is no such file"),
+        (
+            &["--quick", "--only", "none"],
+            "there is no such experiment; there are quick-",
+        ),
+        (
+            &["--quick", "--experiment", "limits"],
+            "cannot be used with",
+        ),
+        (&["--quick", "--compare", "none.jsonl"], "cannot read"),
+        (
+            &["--experiment", "limits", "--experiment", "limits.toml"],
+            "another file has",
+        ),
+        (&["--repeats", "0"], "0 is not in 1..=1000"),
+    ] {
+        let error = measures(arguments).expect_err("a refusal");
+        assert!(
+            format!("{error:#}").contains(expected),
+            "{arguments:?}: {error:#}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_line() {
+    let folder = Folder::new("wrong");
+    let file = folder.file("my.toml");
+    fs::write(&file, experiment("\"xdp-drop\"", "mrr") + "repeat = 1\n").expect("written");
+    let error = command(&["--experiment", &file]).expect_err("a refusal");
+    let text = error.to_string();
+    assert!(text.contains("my.toml:7: experiment[0].repeat: "), "{text}");
+}

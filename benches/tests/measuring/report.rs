@@ -1,0 +1,327 @@
+//! Targets, comparison and reports from records that were made up.
+
+use crate::support::{case, figure, not_run, records};
+use benches::throughput::{
+    experiment::{Case, Size},
+    record::{Metric, Record},
+    report::{compare::compare, html, markdown, plot, view::View},
+    subject::Subject,
+    targets::{Target, targets},
+};
+
+fn row<'a>(targets: &'a [Target], name: &str) -> &'a Target {
+    targets
+        .iter()
+        .find(|target| target.name == name)
+        .expect(name)
+}
+
+fn near(value: Option<f64>, expected: f64) -> bool {
+    value.is_some_and(|value| (value - expected).abs() < 1e-9 * expected.abs().max(1.0))
+}
+
+#[test]
+fn ratios_are_of_medians_and_more_is_better() {
+    let records = records();
+    let targets = targets(&records);
+    let of = |name: &str| row(&targets, name).ratio;
+    assert!(near(of("encapsulate 100 B / AF_XDP forward"), 0.95));
+    assert!(near(of("encapsulate 100 B packed / AF_XDP forward"), 3.0));
+    assert!(near(of("two workers / one worker, per core spent"), 1.9));
+    assert!(near(of("chain PDR 100 B / reference default"), 40.0));
+    assert!(near(of("chain TCP / plain IP"), 0.6));
+    // Less is better: inverted.
+    assert!(near(
+        of("CPU time per million packets, reference default / sig"),
+        25.0
+    ));
+    assert!(near(
+        of("flood ping average RTT, reference default / sig"),
+        8.0
+    ));
+    assert!(near(of("restart outage, reference default / sig"), 20.0));
+    // 50 µs with plain IP, 90 with both gateways.
+    assert!(near(
+        of("idle RTT, plain IP / added by both gateways"),
+        1.25
+    ));
+    assert!(near(of("pipeline encapsulate 100 B / 10 Mpps"), 1.4));
+    let flood = row(&targets, "flood ping average RTT, reference default / sig");
+    assert_eq!(flood.is_reached(), Some(false));
+    assert!(
+        flood.how.contains("chain-reference / chain-sig"),
+        "{}",
+        flood.how
+    );
+}
+
+#[test]
+fn what_could_not_be_measured_has_no_ratio_but_a_reason() {
+    let mut records = records();
+    records.push(not_run(
+        "chain",
+        Subject::ChainReferenceTuned,
+        "REF_BIN is not set",
+    ));
+    let targets = targets(&records);
+    let tuned = row(&targets, "chain PDR 100 B / reference tuned");
+    assert_eq!((tuned.ratio, tuned.is_reached()), (None, None));
+    let reason = tuned.reason.as_deref().expect("a reason");
+    assert_eq!(reason, "chain-reference-tuned: REF_BIN is not set");
+    let absent = row(&targets, "encapsulate 1300 B / AF_XDP forward");
+    assert_eq!(absent.ratio, None);
+    assert!(
+        absent
+            .reason
+            .as_deref()
+            .is_some_and(|reason| reason.contains("not part"))
+    );
+    let json = serde_json::to_value(tuned).expect("JSON");
+    assert!(json["ratio"].is_null(), "{json}");
+    assert_eq!(json["target"], 15.0);
+}
+
+#[test]
+fn nothing_is_compared_across_experiments_or_cases() {
+    let mut records = vec![
+        figure("one", Subject::Encapsulate, case(100), Metric::Mrr, &[1e6]),
+        figure("two", Subject::AfXdpForward, case(100), Metric::Mrr, &[1e6]),
+    ];
+    let name = "encapsulate 100 B / AF_XDP forward";
+    assert_eq!(row(&targets(&records), name).ratio, None);
+    let other = Case {
+        flows: 64,
+        ..case(100)
+    };
+    records.push(figure(
+        "one",
+        Subject::AfXdpForward,
+        other,
+        Metric::Mrr,
+        &[1e6],
+    ));
+    assert_eq!(row(&targets(&records), name).ratio, None);
+    records.push(figure(
+        "one",
+        Subject::AfXdpForward,
+        case(100),
+        Metric::Mrr,
+        &[2e6],
+    ));
+    assert!(near(row(&targets(&records), name).ratio, 0.5));
+}
+
+#[test]
+fn a_figure_without_values_is_no_zero() {
+    let records = [
+        figure("one", Subject::Encapsulate, case(100), Metric::Mrr, &[]),
+        figure("one", Subject::AfXdpForward, case(100), Metric::Mrr, &[1e6]),
+    ];
+    let targets = targets(&records);
+    assert_eq!(
+        row(&targets, "encapsulate 100 B / AF_XDP forward").ratio,
+        None
+    );
+}
+
+#[test]
+fn gateways_that_add_nothing_measurable_have_a_finite_ratio() {
+    let records = [
+        figure(
+            "rtt",
+            Subject::ChainSig,
+            case(100),
+            Metric::RttIdle,
+            &[49.0],
+        ),
+        figure("rtt", Subject::ChainIp, case(100), Metric::RttIdle, &[50.0]),
+    ];
+    let targets = targets(&records);
+    let rtt = row(&targets, "idle RTT, plain IP / added by both gateways");
+    assert!(near(rtt.ratio, 100.0), "{:?}", rtt.ratio);
+}
+
+#[test]
+fn comparison_tells_better_from_worse() {
+    let with = |rate: f64, outage: f64, loss: f64| {
+        vec![
+            figure("a", Subject::Encapsulate, case(100), Metric::Mrr, &[rate]),
+            figure("a", Subject::ChainSig, case(100), Metric::Outage, &[outage]),
+            figure(
+                "a",
+                Subject::ChainSig,
+                case(100),
+                Metric::FloodLoss,
+                &[loss],
+            ),
+        ]
+    };
+    let (old, new) = (with(1e6, 1.0, 0.0), with(1.1e6, 2.0, 1.0));
+    let comparison = compare(&old, &new).expect("figures in common");
+    let ratios: Vec<f64> = comparison.rows.iter().map(|row| row.ratio).collect();
+    assert!(
+        near(Some(ratios[0]), 1.1) && near(Some(ratios[1]), 0.5) && near(Some(ratios[2]), 0.99)
+    );
+    let worse = comparison.worse_than(0.8);
+    assert_eq!(worse.len(), 1);
+    assert_eq!(worse[0].key.metric, Metric::Outage);
+    assert!(comparison.worse_than(0.5).is_empty());
+    assert!(comparison.to_string().contains("a encapsulate 100 B mrr"));
+    let other = [figure(
+        "b",
+        Subject::Encapsulate,
+        case(100),
+        Metric::Mrr,
+        &[1.0],
+    )];
+    assert!(
+        compare(&old, &other).is_err(),
+        "nothing in common is no success"
+    );
+}
+
+#[test]
+fn the_page_is_well_formed_and_needs_nothing_else() {
+    let page = html::page(&View::of(&records()));
+    // All other elements are closed, so that what is left is XML.
+    let xml = page
+        .replace("<!DOCTYPE html>", "")
+        .replace("<meta charset=\"utf-8\">", "");
+    let document = roxmltree::Document::parse(&xml).expect("well-formed");
+    for node in document.descendants().filter(|node| node.is_element()) {
+        for attribute in node.attributes() {
+            let names = ["src", "href", "action", "data", "srcset"];
+            assert!(!names.contains(&attribute.name()), "{attribute:?}");
+        }
+        let name = node.tag_name().name();
+        assert!(
+            !["script", "link", "img", "iframe"].contains(&name),
+            "{name}"
+        );
+    }
+    assert!(!page.contains("url("), "no external resources");
+    let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!elsewhere.contains("://"), "no external addresses");
+    for expected in [
+        "Linux 6.18",
+        "0.95",
+        "2 packets &lt;lost&gt;",
+        "5.00 Mpps",
+        "REF_BIN is not set",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn plots_are_complete_svg_files() {
+    let view = View::of(&records());
+    let mut count = 0;
+    for chart in view
+        .experiments
+        .iter()
+        .flat_map(|experiment| &experiment.charts)
+    {
+        let svg = plot::svg(chart).into_string();
+        let document = roxmltree::Document::parse(&svg).expect("well-formed");
+        assert_eq!(document.root_element().tag_name().name(), "svg");
+        assert!(
+            !svg.contains("NaN") && !svg.contains("inf"),
+            "{}: {svg}",
+            chart.name
+        );
+        let elements = |name: &str| {
+            let all = document.descendants();
+            all.filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", name)))
+                .count()
+        };
+        let points: usize = chart.series.iter().map(|series| series.points.len()).sum();
+        assert!(
+            elements("circle") + elements("rect") > points,
+            "one mark each: {}",
+            chart.name
+        );
+        count += 1;
+    }
+    assert!(count >= 8);
+}
+
+#[test]
+fn the_markdown_tables_have_as_many_cells_in_every_row() {
+    let text = markdown::text(&View::of(&records()));
+    let mut width = None;
+    let mut rows = 0;
+    for line in text.lines() {
+        if !line.starts_with('|') {
+            width = None;
+            continue;
+        }
+        let cells = line.replace("\\|", "").matches('|').count();
+        assert_eq!(*width.get_or_insert(cells), cells, "{line}");
+        rows += 1;
+    }
+    assert!(rows > 30, "{text}");
+    assert!(text.contains("| encapsulate 100 B / AF_XDP forward | 0.95 | ≥ 0.9 | reached |"));
+    assert!(text.contains("REF_BIN is not set"));
+    assert!(text.contains("5.00 Mpps ± 0.00 pps"));
+}
+
+#[test]
+fn sweeps_are_shown_over_rates() {
+    let view = View::of(&records());
+    let sweep = view
+        .experiments
+        .iter()
+        .find(|e| e.name == "sweep")
+        .expect("a sweep");
+    let [chart] = &sweep.charts[..] else {
+        panic!("one chart");
+    };
+    let places: Vec<_> = chart.places().iter().filter_map(|x| x.position()).collect();
+    assert_eq!(places, [1e5, 2e5, 4e5]);
+    assert_eq!(sweep.trials, 5);
+    assert_eq!(
+        sweep.invalid.values().sum::<usize>(),
+        1,
+        "not shown, but counted"
+    );
+    assert!(
+        chart.series[0]
+            .points
+            .iter()
+            .all(|point| point.median <= 1.0)
+    );
+}
+
+#[test]
+fn records_survive_a_file_and_an_interrupted_line() {
+    let records = records();
+    let mut text: String = records
+        .iter()
+        .map(|record| serde_json::to_string(record).expect("JSON") + "\n")
+        .collect();
+    text += "{\"record\":\"figure\",\"key\"";
+    let file = crate::support::File::with("results.jsonl", &text);
+    let read = benches::throughput::record::read(&file.0).expect("readable");
+    assert!(read == records, "the same records");
+    let file = crate::support::File::with("broken.jsonl", "{\"record\":\n{}\n");
+    let error = benches::throughput::record::read(&file.0).expect_err("broken");
+    assert!(error.to_string().contains(":1: "), "{error}");
+}
+
+#[test]
+fn mixes_have_a_place_in_tables_but_not_on_the_scale() {
+    let imix = Case {
+        size: Size::Mix(benches::throughput::experiment::Mix::Imix),
+        ..case(100)
+    };
+    let records: Vec<Record> = [case(64), case(512), case(1500), imix]
+        .into_iter()
+        .map(|case| figure("x", Subject::XdpDrop, case, Metric::Mrr, &[1e6]))
+        .collect();
+    let view = View::of(&records);
+    let chart = &view.experiments[0].charts[0];
+    assert_eq!(chart.places().len(), 4);
+    assert_eq!(plot::svg(chart).into_string().matches("<circle").count(), 3);
+    assert!(markdown::text(&view).contains("IMIX"));
+}

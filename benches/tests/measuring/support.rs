@@ -1,0 +1,183 @@
+//! Records that were made up.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use benches::throughput::{
+    experiment::{Case, Cpus, Family, Layout, Size},
+    record::{Figure, Key, Metric, Record, Run},
+    subject::Subject,
+    trial::{Trial, Validity},
+};
+
+pub(crate) fn case(size: u16) -> Case {
+    Case {
+        size: Size::Fixed(size),
+        family: Family::Ipv4,
+        flows: 1,
+        packed: false,
+        workers: 1,
+        layout: Layout::Split,
+        cpus: Cpus::default(),
+    }
+}
+
+fn key(experiment: &str, subject: Subject, case: Case, metric: Metric) -> Key {
+    Key {
+        experiment: experiment.into(),
+        subject,
+        case,
+        metric,
+    }
+}
+
+pub(crate) fn figure(
+    experiment: &str,
+    subject: Subject,
+    case: Case,
+    metric: Metric,
+    values: &[f64],
+) -> Record {
+    Record::Figure(Figure {
+        key: key(experiment, subject, case, metric),
+        values: values.to_vec(),
+        notes: Vec::new(),
+    })
+}
+
+pub(crate) fn not_run(experiment: &str, subject: Subject, reason: &str) -> Record {
+    Record::NotRun {
+        experiment: experiment.into(),
+        subject,
+        case: case(100),
+        reason: reason.into(),
+        failed: false,
+    }
+}
+
+/// A run with something of everything.
+pub(crate) fn records() -> Vec<Record> {
+    use Metric::*;
+    use Subject::*;
+    let mut records = vec![Record::Run(Run {
+        started: "2026-01-02T03:04:05Z".into(),
+        version: "0.1.0".into(),
+        commit: "0123456789ab+".into(),
+        kernel: "6.18".into(),
+        cpu: "A <fast> processor & more".into(),
+        cpus: 2,
+        quick: true,
+        experiments: vec!["quick.toml".into()],
+        notes: vec!["2 packets <lost>".into()],
+        ..Run::default()
+    })];
+    let packed = Case {
+        packed: true,
+        ..case(100)
+    };
+    let two = Case {
+        workers: 2,
+        ..case(100)
+    };
+    let mut add = |experiment: &str, subject, case: Case, metric, values: &[f64]| {
+        records.push(figure(experiment, subject, case, metric, values));
+    };
+    add("lab", AfXdpForward, case(100), Mrr, &[1.2e6, 1e6, 0.9e6]);
+    add("lab", Encapsulate, case(100), Mrr, &[0.95e6, 0.2e6, 0.96e6]);
+    add("lab", Decapsulate, case(100), Mrr, &[0.8e6, 0.7e6, 0.9e6]);
+    add("packed", AfXdpForward, packed.clone(), Mrr, &[1e6]);
+    add("packed", Encapsulate, packed, Mrr, &[3e6]);
+    add("workers", Encapsulate, case(100), PerCpuSecond, &[1e6]);
+    add("workers", Encapsulate, two, PerCpuSecond, &[0.95e6]);
+    add("chain", ChainSig, case(100), Pdr, &[400e3, 410e3, 390e3]);
+    add("chain", ChainReference, case(100), Pdr, &[10e3, 11e3, 9e3]);
+    add("tcp", ChainIp, case(1300), TcpForward, &[2e9]);
+    add("tcp", ChainSig, case(1300), TcpForward, &[1.2e9]);
+    add("cpu", ChainSig, case(100), CpuTotal, &[8.0]);
+    add("cpu", ChainReference, case(100), CpuTotal, &[200.0]);
+    add("rtt", ChainIp, case(100), RttIdle, &[50.0, 51.0, 49.0]);
+    add("rtt", ChainSig, case(100), RttIdle, &[90.0]);
+    for size in (100..=1300).step_by(100) {
+        let slower = f64::from(size) / 10.0;
+        let around = |value: f64| [value * 0.9, value, value * 1.1];
+        add(
+            "flood",
+            ChainSig,
+            case(size),
+            FloodRttAvg,
+            &around(990.0 + slower),
+        );
+        add(
+            "flood",
+            ChainReference,
+            case(size),
+            FloodRttAvg,
+            &around(7990.0 + slower),
+        );
+        add(
+            "flood",
+            ChainIp,
+            case(size),
+            FloodRttAvg,
+            &around(690.0 + slower),
+        );
+    }
+    add("restart", ChainSig, case(100), Outage, &[0.5]);
+    add("restart", ChainReference, case(100), Outage, &[10.0]);
+    add("memory", PipelineEncapsulate, case(100), Mrr, &[14e6]);
+    add("memory", PipelineDecapsulate, case(100), Mrr, &[5e6]);
+    for (rate, received) in [(1e5, 1e5), (1e5, 9.9e4), (2e5, 1.9e5), (4e5, 2e5)] {
+        records.push(sweep(rate, received as u64, Validity::Valid));
+    }
+    records.push(sweep(
+        8e5,
+        900_000,
+        Validity::Invalid("more arrived than was sent".into()),
+    ));
+    records.push(not_run("chain", ChainMixed, "REF_BIN is not set"));
+    records
+}
+
+fn sweep(rate: f64, received: u64, validity: Validity) -> Record {
+    Record::Trial {
+        key: key(
+            "sweep",
+            Subject::Encapsulate,
+            case(100),
+            Metric::DeliveryRatio,
+        ),
+        repeat: 0,
+        at: 1.0,
+        trial: Trial {
+            target: Some(rate),
+            seconds: 1.0,
+            sent: rate as u64,
+            received,
+            validity,
+            ..Trial::default()
+        },
+    }
+}
+
+/// A file that is removed at the end.
+pub(crate) struct File(pub(crate) PathBuf);
+
+impl File {
+    pub(crate) fn with(name: &str, contents: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sig-benches-{}-{count}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, contents).expect("a temporary file");
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // A left-over file is no reason to fail.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
