@@ -1,5 +1,6 @@
 //! Project tasks, run as `cargo xtask TASK`. One file per task.
 
+mod bench;
 mod bpf_build;
 mod build_ebpf;
 mod demo;
@@ -25,6 +26,8 @@ enum Task {
     BuildEbpf(build_ebpf::Arguments),
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
+    /// Measure sig against the limits of the machine and against what people use
+    Bench(bench::Arguments),
     /// Run all tests; as root also those over real network devices
     Test(test::Arguments),
 }
@@ -34,6 +37,7 @@ fn main() -> std::process::ExitCode {
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
+        Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match result {
