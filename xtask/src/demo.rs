@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     progress.step("web and measurement servers");
     let page = page::serve(&network.b.client)?;
     let log = network.folder().join("iperf3.log");
-    let _server = iperf::serve(&network.b.client, iperf::PORT, &log)?;
+    let _server = iperf::serve(&network.b.client, &log)?;
     let mut results = Results::default();
     for family in Family::ALL {
         let measured = measure(&network, family, arguments.seconds, &page, &mut progress)?;
@@ -206,7 +206,7 @@ fn measure(
     let page_bytes = page.fetch(from, to)?;
     let mut throughput = |protocol, direction| {
         progress.step(&format!("{name}: iperf3 {protocol}, {direction}"));
-        iperf::measure(from, to, iperf::PORT, protocol, direction, seconds)
+        iperf::measure(from, to, protocol, direction, seconds)
     };
     let tcp = throughput(TCP, Direction::Forward)?;
     let tcp_reverse = throughput(TCP, Direction::Reverse)?;

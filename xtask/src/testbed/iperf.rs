@@ -7,9 +7,6 @@ use serde::Deserialize;
 
 use super::{Netns, Process};
 
-/// The port on which iperf3 listens if it is not told another.
-pub const PORT: u16 = 5201;
-
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -65,15 +62,13 @@ pub struct Throughput {
     pub loss_percent: f64,
 }
 
-/// Starts a server, which measures with one client at a time. `log` is the file for what it prints.
+/// Starts a server on the usual port, which measures with one client at a time. `log` is the file for what it prints.
 ///
 /// # Errors
 /// It does not start, or the port is taken.
-pub fn serve(host: &Netns, port: u16, log: &Path) -> Result<Process> {
+pub fn serve(host: &Netns, log: &Path) -> Result<Process> {
     let mut command = host.command("iperf3");
-    command
-        .args(["--server", "--forceflush"])
-        .args(["--port", &port.to_string()]);
+    command.args(["--server", "--forceflush"]);
     let mut server = Process::spawn(command, log)?;
     server.wait_for("listening", Duration::from_secs(5))?;
     Ok(server)
@@ -86,17 +81,48 @@ pub fn serve(host: &Netns, port: u16, log: &Path) -> Result<Process> {
 pub fn measure(
     host: &Netns,
     server: IpAddr,
-    port: u16,
     protocol: Protocol,
     direction: Direction,
     seconds: u32,
 ) -> Result<Throughput> {
+    let option = match direction {
+        Direction::Forward => None,
+        Direction::Reverse => Some("--reverse"),
+    };
+    let end = run(host, server, protocol, option, seconds)?;
+    end.forward(protocol)
+        .with_context(|| format!("iperf3 {protocol} to {server}, {direction}"))
+}
+
+/// The same in both directions at once: forward and reverse.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_both(
+    host: &Netns,
+    server: IpAddr,
+    protocol: Protocol,
+    seconds: u32,
+) -> Result<[Throughput; 2]> {
+    // One client does both: with two, the second would have to connect against the load of the first.
+    let end = run(host, server, protocol, Some("--bidir"), seconds)?;
+    let both = || -> Result<_> { Ok([end.forward(protocol)?, end.reverse(protocol)?]) };
+    both().with_context(|| format!("iperf3 {protocol} to {server}, both ways"))
+}
+
+fn run(
+    host: &Netns,
+    server: IpAddr,
+    protocol: Protocol,
+    direction: Option<&str>,
+    seconds: u32,
+) -> Result<End> {
     let mut command = host.command("iperf3");
     command
         .args(["--json", "--connect-timeout", "5000"])
         .args(["--time", &seconds.to_string()])
         .args(["--client", &server.to_string()])
-        .args(["--port", &port.to_string()]);
+        .args(direction);
     match protocol {
         Protocol::Udp { size, rate } => {
             command
@@ -111,13 +137,10 @@ pub fn measure(
             }
         }
     }
-    if direction == Direction::Reverse {
-        command.arg("--reverse");
-    }
     let output = command.output().context("iperf3 does not start")?;
-    parse(&output.stdout, protocol).with_context(|| {
+    parse(&output.stdout).with_context(|| {
         let error = String::from_utf8_lossy(&output.stderr);
-        format!("iperf3 {protocol} to {server}, {direction}: {error}")
+        format!("iperf3 {protocol} to {server}: {error}")
     })
 }
 
@@ -127,45 +150,71 @@ struct Document {
     end: Option<End>,
 }
 
+/// Sums of all streams of a direction, as sender and receiver know them.
 #[derive(Deserialize)]
 struct End {
+    sum_sent: Option<Sum>,
     sum_received: Option<Sum>,
-    sum: Option<Sum>,
+    sum_sent_bidir_reverse: Option<Sum>,
+    sum_received_bidir_reverse: Option<Sum>,
 }
 
 #[derive(Deserialize)]
 struct Sum {
     seconds: f64,
-    bits_per_second: f64,
+    bytes: f64,
     #[serde(default)]
     packets: f64,
-    #[serde(default)]
-    lost_packets: f64,
 }
 
 /// Reads the JSON document of iperf3.
-fn parse(document: &[u8], protocol: Protocol) -> Result<Throughput> {
+fn parse(document: &[u8]) -> Result<End> {
     let document: Document = serde_json::from_slice(document)?;
     if let Some(error) = document.error {
         bail!(error);
     }
-    let end = document.end.context("no result")?;
+    document.end.context("no result")
+}
+
+impl End {
+    /// What was asked for; if that was both directions, what went from client to server.
+    fn forward(&self, protocol: Protocol) -> Result<Throughput> {
+        throughput(&self.sum_sent, &self.sum_received, protocol)
+    }
+
+    /// If both directions were asked for, what went from server to client.
+    fn reverse(&self, protocol: Protocol) -> Result<Throughput> {
+        let (sent, received) = (
+            &self.sum_sent_bidir_reverse,
+            &self.sum_received_bidir_reverse,
+        );
+        throughput(sent, received, protocol)
+    }
+}
+
+fn throughput(
+    sent: &Option<Sum>,
+    received: &Option<Sum>,
+    protocol: Protocol,
+) -> Result<Throughput> {
+    let received = received.as_ref().context("no result of the receiver")?;
+    let per_second = 1.0 / received.seconds.max(0.001);
+    let mbit_s = received.bytes * 8.0 / 1e6 * per_second;
     let Protocol::Udp { size, .. } = protocol else {
-        let sum = end.sum_received.context("no result of the receiver")?;
         return Ok(Throughput {
-            mbit_s: sum.bits_per_second / 1e6,
+            mbit_s,
             pps: 0.0,
             loss_percent: 0.0,
         });
     };
-    // `sum` counts datagrams of the sender, as the receiver knows them.
-    let sum = end.sum.context("no result")?;
-    let arrived = (sum.packets - sum.lost_packets).max(0.0);
-    let pps = arrived / sum.seconds.max(0.001);
+    let sent = sent.as_ref().context("no result of the sender")?;
+    // Not the receiver's count of lost datagrams: it does not know of those after the last one that arrived.
+    let arrived = received.bytes / f64::from(size.max(1));
+    let lost = (sent.packets - arrived).max(0.0);
     Ok(Throughput {
-        mbit_s: pps * f64::from(size) * 8.0 / 1e6,
-        pps,
-        loss_percent: sum.lost_packets * 100.0 / sum.packets.max(1.0),
+        mbit_s,
+        pps: arrived * per_second,
+        loss_percent: lost * 100.0 / sent.packets.max(1.0),
     })
 }
 
@@ -174,31 +223,39 @@ mod tests {
     use super::*;
 
     const TCP: Protocol = Protocol::Tcp { segment: None };
+    const UDP: Protocol = Protocol::Udp {
+        size: 1000,
+        rate: 0,
+    };
 
     #[test]
     fn datagrams_that_arrived_count() {
-        let document = br#"{"end": {"sum": {"seconds": 2, "bits_per_second": 1e9, "packets": 1000, "lost_packets": 250}}}"#;
-        let udp = Protocol::Udp {
-            size: 1000,
-            rate: 0,
-        };
-        let throughput = parse(document, udp).unwrap();
-        assert_eq!((throughput.pps, throughput.loss_percent), (375.0, 25.0));
-        assert_eq!(throughput.mbit_s, 3.0);
+        let document = br#"{"end": {
+            "sum_sent": {"seconds": 2, "bytes": 1000000, "packets": 1000},
+            "sum_received": {"seconds": 2, "bytes": 750000, "packets": 990},
+            "sum_sent_bidir_reverse": {"seconds": 2, "bytes": 100000, "packets": 100},
+            "sum_received_bidir_reverse": {"seconds": 2, "bytes": 100000, "packets": 100}}}"#;
+        let end = parse(document).unwrap();
+        let forward = end.forward(UDP).unwrap();
+        assert_eq!((forward.pps, forward.loss_percent), (375.0, 25.0));
+        assert_eq!(forward.mbit_s, 3.0);
+        assert_eq!(end.reverse(UDP).unwrap().loss_percent, 0.0);
     }
 
     #[test]
     fn bytes_that_the_receiver_got_count() {
-        let document = br#"{"end": {"sum_sent": {"seconds": 2, "bits_per_second": 9e9},
-                            "sum_received": {"seconds": 2, "bits_per_second": 5e6}}}"#;
-        assert_eq!(parse(document, TCP).unwrap().mbit_s, 5.0);
+        let document = br#"{"end": {"sum_sent": {"seconds": 2, "bytes": 9e9},
+                            "sum_received": {"seconds": 2, "bytes": 1250000}}}"#;
+        let end = parse(document).unwrap();
+        assert_eq!(end.forward(TCP).unwrap().mbit_s, 5.0);
+        assert!(end.reverse(TCP).is_err());
     }
 
     #[test]
     fn an_error_of_iperf3_is_told() {
         let document = br#"{"start": {}, "error": "unable to connect"}"#;
-        let error = parse(document, TCP).unwrap_err();
+        let error = parse(document).err().unwrap();
         assert_eq!(error.to_string(), "unable to connect");
-        assert!(parse(b"", TCP).is_err());
+        assert!(parse(b"").is_err());
     }
 }

@@ -31,10 +31,7 @@ impl Ip {
 
 /// Makes the gateway and the router of a site forward.
 fn forward(network: &Network, end: End) -> Result<()> {
-    let other = match end {
-        End::A => End::B,
-        End::B => End::A,
-    };
+    let other = end.other();
     let (own, far) = (end.site(network), other.site(network));
     own.router.set_sysctls(&[
         ("net/ipv4/ip_forward", "1"),

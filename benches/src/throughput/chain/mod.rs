@@ -9,6 +9,7 @@
 
 mod ip;
 mod links;
+mod reference;
 mod sig;
 
 use std::{net::IpAddr, path::Path, time::Duration};
@@ -33,6 +34,14 @@ pub enum End {
 impl End {
     /// Both.
     pub const ALL: [Self; 2] = [Self::A, Self::B];
+
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
 
     fn site(self, network: &Network) -> &Site {
         match self {
@@ -171,6 +180,9 @@ pub trait Chain {
 pub fn build(subject: Subject, case: &Case) -> Result<Box<dyn Chain>, Refusal> {
     match subject {
         Subject::ChainIp => Ok(Box::new(ip::Ip::build()?)),
+        Subject::ChainScion => Ok(Box::new(reference::Scion::build()?)),
+        Subject::ChainReference => Ok(Box::new(reference::Reference::build(case, false)?)),
+        Subject::ChainReferenceTuned => Ok(Box::new(reference::Reference::build(case, true)?)),
         Subject::ChainSig => Ok(Box::new(sig::Sig::build(case)?)),
         Subject::ChainMixed => Err(Refusal::NotHere(
             "sig does not do yet what a reference gateway at the other end needs: being found by it (gateway discovery), \

@@ -33,7 +33,7 @@ pub(super) fn measure(
     rate: f64,
     seconds: f64,
 ) -> Result<Outcome, Refusal> {
-    let stream = Stream::start(chain, family, size, rate)?;
+    let stream = Stream::start(chain, End::A, family, size, rate)?;
     thread::sleep(WARM_UP);
     let gateways = chain.gateways();
     let read = || -> Result<_> {

@@ -1,7 +1,5 @@
 //! iperf3 between the clients.
 
-use std::thread;
-
 use testbed::iperf::{self, Direction, Protocol, Throughput};
 
 use super::Outcome;
@@ -33,19 +31,12 @@ pub(super) fn tcp(
     }
     let (a, b) = (chain.client(End::A, family)?, chain.client(End::B, family)?);
     let log = chain.folder().join("iperf3.log");
-    let _server = iperf::serve(b.netns, iperf::PORT, &log)?;
+    let _server = iperf::serve(b.netns, &log)?;
     let run = |direction| {
         let tcp = Protocol::Tcp {
             segment: Some(segment),
         };
-        iperf::measure(
-            a.netns,
-            b.address,
-            iperf::PORT,
-            tcp,
-            direction,
-            whole(seconds),
-        )
+        iperf::measure(a.netns, b.address, tcp, direction, whole(seconds))
     };
     let forward = run(Direction::Forward)?;
     let reverse = run(Direction::Reverse)?;
@@ -77,28 +68,9 @@ pub(super) fn udp(
         rate: 0,
     };
     let (a, b) = (chain.client(End::A, family)?, chain.client(End::B, family)?);
-    // Two servers: one measures with one client at a time.
-    let ways = [
-        (Direction::Forward, iperf::PORT),
-        (Direction::Reverse, iperf::PORT + 1),
-    ];
-    let mut servers = Vec::new();
-    for (_, port) in ways {
-        let log = chain.folder().join(format!("iperf3-{port}.log"));
-        servers.push(iperf::serve(b.netns, port, &log)?);
-    }
-    let run = |(direction, port)| {
-        iperf::measure(a.netns, b.address, port, udp, direction, whole(seconds))
-    };
-    let [forward, reverse] = thread::scope(|scope| {
-        let running = ways.map(|way| scope.spawn(move || run(way)));
-        running.map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    });
-    let (forward, reverse) = (forward?, reverse?);
+    let log = chain.folder().join("iperf3.log");
+    let _server = iperf::serve(b.netns, &log)?;
+    let [forward, reverse] = iperf::measure_both(a.netns, b.address, udp, whole(seconds))?;
     Ok(Outcome {
         values: vec![
             (Metric::UdpForward, forward.mbit_s * 1e6),

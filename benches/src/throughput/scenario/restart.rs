@@ -1,6 +1,9 @@
 //! The outage when a gateway is killed and started again under traffic.
 
-use std::time::Duration;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use testbed::wait_until;
@@ -17,44 +20,56 @@ use crate::throughput::{
 const BEFORE: Duration = Duration::from_millis(500);
 /// Traffic without an outage after which the chain is taken as recovered. What a gateway notices only later counts too.
 const AFTER: Duration = Duration::from_secs(2);
+/// Silence of a direction that is no outage.
+const NO_SILENCE: Duration = Duration::from_millis(500);
 /// How long an outage may last.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Kills the gateway that receives and starts it at once, under `rate` packets a second from client A to client B. The
-/// outage is the longest time between two packets that arrive.
+/// Kills gateway B and starts it at once, under `rate` packets a second both ways. The outage is the longest time between
+/// two packets that arrive, in the direction that suffers more: hosts that talk with each other need both.
 pub(super) fn measure(
     chain: &mut dyn Chain,
     family: Family,
     size: u16,
     rate: f64,
 ) -> Result<Outcome, Refusal> {
-    let stream = Stream::start(chain, family, size, rate)?;
+    let streams = [
+        Stream::start(chain, End::A, family, size, rate)?,
+        Stream::start(chain, End::B, family, size, rate)?,
+    ];
+    let progress = || streams.each_ref().map(Stream::progress);
     wait_until("traffic before the restart", PATIENCE, || {
-        Ok(stream.progress().received > 0)
+        Ok(progress().iter().all(|stream| stream.received > 0))
     })?;
-    std::thread::sleep(BEFORE);
-    stream.forget_gaps();
-    let before = stream.progress();
+    thread::sleep(BEFORE);
+    streams.iter().for_each(Stream::forget_gaps);
+    let before = progress();
     chain.restart(End::B)?;
     let mut seen = before;
-    let mut since = std::time::Instant::now();
+    let mut since = Instant::now();
     wait_until("traffic after the restart", PATIENCE, || {
-        let now = stream.progress();
-        // A new longest gap, or nothing for a while: not recovered yet.
-        if now.longest_gap > seen.longest_gap || now.silence > AFTER / 4 {
-            since = std::time::Instant::now();
+        let now = progress();
+        let suffers = now
+            .iter()
+            .zip(&seen)
+            .any(|(now, seen)| now.longest_gap > seen.longest_gap || now.silence > NO_SILENCE);
+        if suffers {
+            since = Instant::now();
         }
         seen = now;
-        Ok(now.received > before.received && since.elapsed() > AFTER)
+        Ok(since.elapsed() > AFTER)
     })
     .context("the chain does not recover from the restart of a gateway")?;
-    let after = stream.progress();
-    drop(stream);
-    let lost = (after.sent - before.sent).saturating_sub(after.received - before.received);
+    drop(streams);
+    let [forward, reverse] = seen.map(|stream| stream.longest_gap.as_secs_f64());
+    let lost = seen.iter().zip(&before).map(|(after, before)| {
+        (after.sent - before.sent).saturating_sub(after.received - before.received)
+    });
     Ok(Outcome {
-        values: vec![(Metric::Outage, after.longest_gap.as_secs_f64())],
+        values: vec![(Metric::Outage, forward.max(reverse))],
         notes: vec![format!(
-            "{lost} packets did not arrive, at {rate} packets a second"
+            "outage {forward:.3} s towards the gateway that was restarted, {reverse:.3} s from it; {} packets lost",
+            lost.sum::<u64>()
         )],
     })
 }

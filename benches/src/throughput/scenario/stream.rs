@@ -1,4 +1,4 @@
-//! A stream of UDP packets from client A to client B at a steady rate, slow enough for ordinary sockets.
+//! A stream of UDP packets from one client to the other at a steady rate, slow enough for ordinary sockets.
 
 use std::{
     io,
@@ -57,9 +57,10 @@ struct Shared {
 }
 
 impl Stream {
-    /// Starts sending IP packets of `size` bytes, `rate` a second.
+    /// Starts sending IP packets of `size` bytes from one client to the other, `rate` a second.
     pub(super) fn start(
         chain: &dyn Chain,
+        from: End,
         family: Family,
         size: u16,
         rate: f64,
@@ -69,21 +70,26 @@ impl Stream {
             Family::Ipv6 => 48,
         };
         let payload = usize::from(size).saturating_sub(headers);
-        let (a, b) = (chain.client(End::A, family)?, chain.client(End::B, family)?);
+        let (a, b) = (
+            chain.client(from, family)?,
+            chain.client(from.other(), family)?,
+        );
         let bind = |address: IpAddr| UdpSocket::bind(SocketAddr::new(address, 0));
         let sender = a
             .netns
             .run(|| bind(a.address))?
-            .context("a socket of client A")?;
+            .context("a socket of the sender")?;
         let receiver = b
             .netns
             .run(|| bind(b.address))?
-            .context("a socket of client B")?;
-        enlarge(&receiver).context("the receive buffer of client B")?;
+            .context("a socket of the receiver")?;
+        enlarge(&receiver).context("the receive buffer")?;
         receiver
             .set_read_timeout(Some(NOTICE))
             .context("a time limit for receiving")?;
-        let to = receiver.local_addr().context("the address of client B")?;
+        let to = receiver
+            .local_addr()
+            .context("the address of the receiver")?;
         let shared = Arc::new(Shared {
             start: Instant::now(),
             stop: AtomicBool::new(false),
