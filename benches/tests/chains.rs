@@ -4,11 +4,12 @@ use std::{fs::File, time::Duration};
 
 use benches::throughput::{
     binary,
-    chain::{self, Chain, Pace, Pings},
+    chain::{self, Chain, Chains, Pace, Pings},
     experiment::{Case, Cpus, Family, Layout, Scenario, Size},
     record::Metric,
     scenario::{self, Outcome},
     subject::{Refusal, Subject},
+    trial::Rate,
 };
 use testbed::TimeLimit;
 
@@ -145,6 +146,76 @@ fn the_kernel_forwards_on_the_same_links() {
         1.0,
     );
     assert!(why_not(restart).contains("no gateway"));
+}
+
+#[test]
+fn generator_and_sink_measure_chains_that_stand() {
+    if !root_or_skip() {
+        return;
+    }
+    let _lock = testbed::exclusive().expect("a lock file in the folder for temporary files");
+    let _limit = testbed::time_limit("the test of chains as devices", LIMIT);
+    testbed::sweep();
+    binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
+    let mut chains = Chains::default();
+    for subject in [Subject::ChainIp, Subject::ChainSig] {
+        for family in [Family::Ipv4, Family::Ipv6] {
+            let case = Case {
+                family,
+                ..case(1300)
+            };
+            let mut device = chains
+                .open(subject, &case)
+                .unwrap_or_else(|e| panic!("{subject}: {e:#}"));
+            let rate = Rate::PacketsPerSecond(1000.0);
+            let trial = device.trial(rate, Duration::from_millis(500)).unwrap();
+            assert!(trial.sent > 0 && trial.received > 0, "{subject}: {trial:?}");
+            assert!(trial.received <= trial.sent, "{subject}: {trial:?}");
+            assert_eq!(trial.duplicates, 0, "{subject}: {trial:?}");
+        }
+        // What was on the clients' devices has gone: the same chain carries ordinary traffic.
+        let idle = Scenario::RttIdle { packets: 5 };
+        let outcome = chains.play(subject, &case(100), idle, 1.0);
+        assert!(value(&outcome.unwrap(), Metric::RttIdle) > 0.0);
+    }
+    let names = testbed::left_by(std::process::id()).unwrap();
+    assert_eq!(names.len(), 2 * 6, "one chain of each kind: {names:?}");
+    chains.close_all();
+    assert_eq!(
+        testbed::left_by(std::process::id()).unwrap(),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn the_reference_is_measured_if_it_is_there() {
+    if !root_or_skip() {
+        return;
+    }
+    if std::env::var_os("REF_BIN").is_none() {
+        for subject in [
+            Subject::ChainReference,
+            Subject::ChainReferenceTuned,
+            Subject::ChainScion,
+        ] {
+            match chain::build(subject, &case(100)) {
+                Err(Refusal::NotHere(reason)) => assert!(reason.contains("REF_BIN"), "{reason}"),
+                Err(error) => panic!("{error:#}"),
+                Ok(_) => panic!("{subject} is there without programs"),
+            }
+        }
+        return;
+    }
+    let mut bed = bed(Subject::ChainReference);
+    all_but_restart(&mut bed);
+    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &case(100));
+    assert!(value(&restart, Metric::Outage) > 0.001);
+    drop(bed);
+    let mut bed = self::bed(Subject::ChainScion);
+    let idle = measure(&mut bed, Scenario::RttIdle { packets: 5 }, &case(100));
+    assert!(value(&idle, Metric::RttIdle) > 0.0);
+    let udp = scenario::measure(Scenario::Udp, &mut *bed.chain, &case(100), 1.0);
+    assert!(why_not(udp).contains("do not speak IP"));
 }
 
 #[test]

@@ -7,6 +7,9 @@ use serde::Deserialize;
 
 use super::{Netns, Process};
 
+/// The option for both directions.
+const BOTH: &str = "--bidir";
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -105,7 +108,7 @@ pub fn measure_both(
     seconds: u32,
 ) -> Result<[Throughput; 2]> {
     // One client does both: with two, the second would have to connect against the load of the first.
-    let end = run(host, server, protocol, Some("--bidir"), seconds)?;
+    let end = run(host, server, protocol, Some(BOTH), seconds)?;
     let both = || -> Result<_> { Ok([end.forward(protocol)?, end.reverse(protocol)?]) };
     both().with_context(|| format!("iperf3 {protocol} to {server}, both ways"))
 }
@@ -125,8 +128,14 @@ fn run(
         .args(direction);
     match protocol {
         Protocol::Udp { size, rate } => {
+            let rate = match (rate, direction) {
+                // Without a rate it sends ten datagrams for each turn in which it receives one, and loses the rest
+                // of what the other end sends. Now they take turns, at a rate that it never reaches.
+                (0, Some(BOTH)) => "100G/1".into(),
+                (rate, _) => rate.to_string(),
+            };
             command
-                .args(["--udp", "--bitrate", &rate.to_string()])
+                .args(["--udp", "--bitrate", &rate])
                 .args(["--length", &size.to_string()])
                 // For when the receiver gets no processor: what it loses itself is not to be measured.
                 .args(["--window", "2M"]);

@@ -5,7 +5,7 @@ use std::{net::Ipv6Addr, time::Duration};
 use anyhow::Result;
 use testbed::{Family, Netns, Network, Options};
 
-use super::{Chain, End, Gateway, links, wait_loss_free};
+use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
 use crate::throughput::subject::Refusal;
 
 /// Time from the last command until packets cross.
@@ -24,7 +24,7 @@ impl Ip {
             forward(&network, end)?;
         }
         let chain = Self { network };
-        wait_loss_free(&chain, READY)?;
+        chain.wait_loss_free(READY)?;
         Ok(chain)
     }
 }
@@ -85,6 +85,10 @@ fn link_address(site: u16, host: u16) -> Ipv6Addr {
 impl Chain for Ip {
     fn network(&self) -> &Network {
         &self.network
+    }
+
+    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
+        wait_for_pings(self, &BOTH_FAMILIES, limit)
     }
 
     fn gateways(&self) -> Vec<Gateway> {

@@ -7,12 +7,15 @@
 //! Namespaces, links, MAC and IP addresses are the same whatever stands in for gateways and routers ([`testbed::Network`]),
 //! and so are the settings of all devices ([`links`]).
 
+mod clock;
+mod device;
 mod ip;
 mod links;
 mod reference;
 mod sig;
+mod store;
 
-use std::{net::IpAddr, path::Path, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use testbed::{Netns, Network, Ping, Site, wait_until};
@@ -21,6 +24,9 @@ use super::{
     experiment::{Case, Family},
     subject::{Refusal, Subject},
 };
+
+pub use clock::process_time;
+pub use store::Chains;
 
 /// One of the two sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +172,22 @@ pub trait Chain {
         })
     }
 
+    /// Waits until packets cross both ways without loss.
+    ///
+    /// # Errors
+    ///
+    /// They do not within `limit`.
+    fn wait_loss_free(&self, limit: Duration) -> Result<()>;
+
+    /// What the gateways count, ever rising while they run.
+    ///
+    /// # Errors
+    ///
+    /// One does not answer.
+    fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        Ok(BTreeMap::new())
+    }
+
     /// Folder for logs.
     fn folder(&self) -> &Path {
         self.network().folder()
@@ -193,11 +215,11 @@ pub fn build(subject: Subject, case: &Case) -> Result<Box<dyn Chain>, Refusal> {
     }
 }
 
-/// Waits until both families cross both ways without loss.
-fn wait_loss_free(chain: &dyn Chain, limit: Duration) -> Result<()> {
+/// Waits until packets of these families cross both ways without loss.
+fn wait_for_pings(chain: &dyn Chain, families: &[Family], limit: Duration) -> Result<()> {
     /// Pings in a row that must be answered.
     const CLEAN: u32 = 10;
-    for family in [Family::Ipv4, Family::Ipv6] {
+    for &family in families {
         let pings = |count| Pings {
             size: 100,
             family,
@@ -215,6 +237,9 @@ fn wait_loss_free(chain: &dyn Chain, limit: Duration) -> Result<()> {
     }
     Ok(())
 }
+
+/// What IP hosts use.
+const BOTH_FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// The testbed's name of a family.
 fn of(family: Family) -> testbed::Family {

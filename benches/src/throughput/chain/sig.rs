@@ -1,11 +1,11 @@
 //! sig at both ends. The routers are its XDP program `relay`, which only exchanges underlay addresses.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
 use testbed::{Network, Options};
 
-use super::{Chain, End, Gateway, links, wait_loss_free};
+use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
 use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refusal};
 
 /// Time from the gateways' word that they are ready until packets cross.
@@ -34,7 +34,7 @@ impl Sig {
         }
         network.start_gateways()?;
         let chain = Self { network, cpus };
-        wait_loss_free(&chain, READY)?;
+        chain.wait_loss_free(READY)?;
         Ok(chain)
     }
 }
@@ -42,6 +42,10 @@ impl Sig {
 impl Chain for Sig {
     fn network(&self) -> &Network {
         &self.network
+    }
+
+    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
+        wait_for_pings(self, &BOTH_FAMILIES, limit)
     }
 
     fn gateways(&self) -> Vec<Gateway> {
@@ -61,5 +65,29 @@ impl Chain for Sig {
         let site = end.site_mut(&mut self.network);
         site.kill_gateway()?;
         Ok(site.spawn_gateway()?)
+    }
+
+    fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        let mut counters = BTreeMap::new();
+        for (name, end) in [("a", End::A), ("b", End::B)] {
+            let status = end.site(&self.network).status()?;
+            let of = status.counters;
+            for (what, count) in [
+                ("packets sent", of.packets_sent),
+                ("frames sent", of.frames_sent),
+                ("frames received", of.frames_received),
+                ("packets received", of.packets_received),
+                ("gaps", of.gaps),
+            ] {
+                counters.insert(format!("gateway {name} {what}"), count);
+            }
+            for drop in &status.drops {
+                // A reason may be counted in the kernel and in the engine.
+                *counters
+                    .entry(format!("gateway {name} dropped {}", drop.reason))
+                    .or_default() += drop.count;
+            }
+        }
+        Ok(counters)
     }
 }

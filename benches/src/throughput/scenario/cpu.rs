@@ -8,13 +8,13 @@
 //! A kernel without `CONFIG_IRQ_TIME_ACCOUNTING` charges softirqs to the process on top of which they run as well, which
 //! on veth is most of them: there the total is an upper bound, for every chain alike.
 
-use std::{fs, io, thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::{Outcome, stream::Stream};
 use crate::throughput::{
-    chain::{Chain, End},
+    chain::{Chain, End, process_time},
     experiment::Family,
     record::Metric,
     subject::Refusal,
@@ -80,28 +80,6 @@ pub(super) fn measure(
     })
 }
 
-/// CPU time that a process has used, with all its threads, also those that have ended.
-fn process_time(pid: u32) -> Result<Duration> {
-    let pid = libc::pid_t::try_from(pid)?;
-    let mut clock: libc::clockid_t = 0;
-    // SAFETY: writes one clock id to a live variable.
-    let error = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
-    if error != 0 {
-        bail!(
-            "process {pid} does not run: {}",
-            io::Error::from_raw_os_error(error)
-        );
-    }
-    // SAFETY: all-zero bytes are a valid value of this struct of two integers.
-    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one timespec to a live variable.
-    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
-        let error = io::Error::last_os_error();
-        bail!("CPU time of process {pid}: {error}");
-    }
-    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-}
-
 /// Time of all CPUs in softirqs.
 fn softirq_time() -> Result<Duration> {
     let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
@@ -128,17 +106,6 @@ mod tests {
         let stat = "cpu  1 2 3 4 5 6 77 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5\n";
         assert_eq!(softirq_ticks(stat), Some(77));
         assert_eq!(softirq_ticks("cpu0 1 2 3\n"), None);
-    }
-
-    #[test]
-    fn the_time_of_a_process_grows_when_it_works() {
-        let own = std::process::id();
-        let before = process_time(own).unwrap();
-        let mut x = 1u64;
-        while process_time(own).unwrap() < before + Duration::from_millis(5) {
-            x = std::hint::black_box(x.wrapping_mul(3));
-        }
-        assert!(process_time(u32::MAX / 2).is_err());
         assert!(softirq_time().is_ok());
     }
 }

@@ -9,7 +9,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context as _, Result, bail};
 use testbed::{Netns, Network, Options, Process, wait_until};
 
-use super::{Chain, End, Gateway, links, wait_loss_free};
+use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
 use crate::throughput::{experiment::Case, subject::Refusal};
 use programs::Programs;
 
@@ -118,7 +118,7 @@ impl Reference {
             gateways: [Some(a), Some(b)],
             base,
         };
-        if let Err(error) = wait_loss_free(&chain, READY) {
+        if let Err(error) = chain.wait_loss_free(READY) {
             // That one of them has ended says more.
             alive(chain.gateways.iter_mut().flatten())?;
             alive(&mut chain.base.processes)?;
@@ -131,6 +131,10 @@ impl Reference {
 impl Chain for Reference {
     fn network(&self) -> &Network {
         &self.base.network
+    }
+
+    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
+        wait_for_pings(self, &BOTH_FAMILIES, limit)
     }
 
     fn gateways(&self) -> Vec<Gateway> {

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use testbed::{Network, Ping};
 
-use super::{Base, DAEMON};
+use super::{Base, DAEMON, READY};
 use crate::throughput::{
-    chain::{Chain, End, Gateway, Host, Pace, Pings},
+    chain::{Chain, End, Gateway, Host, Pace, Pings, wait_for_pings},
     experiment::Family,
     subject::Refusal,
 };
@@ -23,17 +23,7 @@ impl Scion {
         let chain = Self {
             base: Base::build(None)?,
         };
-        let ping = chain.ping(&Pings {
-            size: 100,
-            family: Family::Ipv4,
-            count: 3,
-            pace: Pace::Every(Duration::from_millis(10)),
-        })?;
-        if ping.received == 0 {
-            return Err(
-                anyhow::anyhow!("SCION hosts of the reference do not answer `scion ping`").into(),
-            );
-        }
+        chain.wait_loss_free(READY)?;
         Ok(chain)
     }
 }
@@ -47,6 +37,10 @@ impl Chain for Scion {
         Err(Refusal::NotHere(
             "SCION hosts do not speak IP, and of the tools of the reference only `scion ping` measures something".into(),
         ))
+    }
+
+    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
+        wait_for_pings(self, &[Family::Ipv4], limit)
     }
 
     fn gateways(&self) -> Vec<Gateway> {
@@ -103,23 +97,44 @@ struct Document {
 struct Statistics {
     sent: u32,
     received: u32,
+    time: f64,
     min_rtt: f64,
     avg_rtt: f64,
     max_rtt: f64,
 }
 
 fn parse(document: &[u8]) -> Result<Ping> {
-    eprintln!("{}", String::from_utf8_lossy(document));
     let Document { statistics } = serde_json::from_slice(document)?;
+    let duration = |milliseconds: f64| Duration::try_from_secs_f64(milliseconds / 1000.0);
     let time = |milliseconds: f64| {
-        (statistics.received > 0).then(|| Duration::from_secs_f64(milliseconds / 1000.0))
+        let time = duration(milliseconds).ok()?;
+        (statistics.received > 0).then_some(time)
     };
     Ok(Ping {
         sent: statistics.sent,
         received: statistics.received,
-        duration: Duration::ZERO,
+        duration: duration(statistics.time)?,
         rtt: time(statistics.avg_rtt),
         rtt_min: time(statistics.min_rtt),
         rtt_max: time(statistics.max_rtt),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statistics_of_scion_ping_are_read() {
+        let document = br#"{"path": {"hops": []}, "replies": [{"round_trip_time": 0.5}],
+            "statistics": {"sent": 4, "received": 3, "packet_loss": 25, "time": 1001.5,
+                           "min_rtt": 0.25, "avg_rtt": 0.5, "max_rtt": 2.0, "mdev_rtt": 0.6}}"#;
+        let ping = parse(document).unwrap();
+        assert_eq!((ping.sent, ping.received), (4, 3));
+        assert_eq!(ping.duration, Duration::from_micros(1_001_500));
+        assert_eq!(ping.rtt_min, Some(Duration::from_micros(250)));
+        assert_eq!(ping.rtt, Some(Duration::from_micros(500)));
+        assert_eq!(ping.rtt_max, Some(Duration::from_millis(2)));
+        assert!(parse(b"").is_err());
+    }
 }

@@ -1,0 +1,105 @@
+//! Chains that stand, because some take long to come up.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use anyhow::anyhow;
+
+use super::{
+    build,
+    device::{ChainDevice, Shared},
+};
+use crate::throughput::{
+    experiment::{Case, Cpus, Scenario},
+    scenario::{self, Outcome},
+    subject::{Device, Refusal, Subject},
+};
+
+/// How long a chain may take to carry packets again after something failed over it.
+const RECOVERY: Duration = Duration::from_secs(3);
+
+/// Chains by what they are. One that stands serves every case that needs no other one.
+#[derive(Default)]
+pub struct Chains {
+    standing: Vec<(Kind, Result<Shared, String>)>,
+}
+
+/// What makes a chain another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kind {
+    subject: Subject,
+    workers: u16,
+    cpus: Cpus,
+}
+
+impl Kind {
+    fn of(subject: Subject, case: &Case) -> Self {
+        Self {
+            subject,
+            workers: if subject.has_workers() {
+                case.workers
+            } else {
+                1
+            },
+            cpus: case.cpus,
+        }
+    }
+}
+
+impl Chains {
+    /// The chain with a generator in client A and a sink in client B. Only one device of a chain can be open at a time,
+    /// and none while a scenario is measured over it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotHere`]: this machine lacks something, or the combination makes no sense. [`Refusal::Failed`]:
+    /// the chain did not come up, or the kernel refuses generator or sink.
+    pub fn open(&mut self, subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
+        let chain = self.get(subject, case)?;
+        Ok(Box::new(ChainDevice::new(&chain, case)?))
+    }
+
+    /// Measures a scenario once.
+    ///
+    /// # Errors
+    ///
+    /// As [`scenario::measure`], and if the chain did not come up. A chain that does not recover from what failed
+    /// over it is taken down and set up again the next time.
+    pub fn play(
+        &mut self,
+        subject: Subject,
+        case: &Case,
+        scenario: Scenario,
+        seconds: f64,
+    ) -> Result<Outcome, Refusal> {
+        let chain = self.get(subject, case)?;
+        let mut chain = chain.borrow_mut();
+        let outcome = scenario::measure(scenario, &mut **chain, case, seconds);
+        if matches!(outcome, Err(Refusal::Failed(_))) && chain.wait_loss_free(RECOVERY).is_err() {
+            let kind = Kind::of(subject, case);
+            self.standing.retain(|(standing, _)| *standing != kind);
+        }
+        outcome
+    }
+
+    /// Takes all chains down: their processes use some CPU time also without traffic. Chains with an open device go
+    /// with that.
+    pub fn close_all(&mut self) {
+        self.standing.clear();
+    }
+
+    fn get(&mut self, subject: Subject, case: &Case) -> Result<Shared, Refusal> {
+        let kind = Kind::of(subject, case);
+        let standing = self.standing.iter().find(|(standing, _)| *standing == kind);
+        if let Some((_, chain)) = standing {
+            return chain.clone().map_err(|error| anyhow!(error).into());
+        }
+        let chain = match build(subject, case) {
+            Ok(chain) => Ok(Rc::new(RefCell::new(chain))),
+            // It would fail again, after a long wait each time.
+            Err(Refusal::Failed(error)) => Err(format!("{error:#}")),
+            Err(refusal) => return Err(refusal),
+        };
+        self.standing.push((kind, chain.clone()));
+        chain.map_err(|error| anyhow!(error).into())
+    }
+}
