@@ -179,3 +179,27 @@ fn a_replayed_capture_arrives() -> Result<()> {
     short_trial(&wires, &mut generator, &Expect::Any)?;
     Ok(())
 }
+
+#[test]
+fn a_sink_with_a_thread_can_be_attached_again() -> Result<()> {
+    if !root_or_skip() {
+        return Ok(());
+    }
+    let wires = Wires::new()?;
+    let mut generator = Paced::new(&wires.generator, "g0", &Load::Ip(load()), None)?;
+    let _forwarder = programs::redirect(&wires.device, "d0", "d1", None)?;
+    for _ in 0..3 {
+        let mut sink = Sink::attach(&wires.sink, "s0", &Expect::Ip { at: 14 }, Some(0))?;
+        let trial = trial_within(
+            &SHARED,
+            &mut generator,
+            &mut sink,
+            Rate::PacketsPerSecond(5000.0),
+            Duration::from_millis(100),
+            &mut || Ok(Snapshot::default()),
+        )?;
+        assert_eq!(trial.received, trial.sent, "{trial:?}");
+        assert!(trial.sent > 0, "{trial:?}");
+    }
+    Ok(())
+}

@@ -69,10 +69,11 @@ impl Sink {
         threaded: Option<usize>,
     ) -> Result<Sink> {
         let mut sink = Sink::load(expect)?;
-        sink.link = Some(programs::xdp_link(netns, &mut sink.ebpf, "sink", device)?);
-        if let Some(cpu) = threaded {
-            receive_on(netns, device, cpu)?;
-        }
+        let mut attach = || programs::xdp_link(netns, &mut sink.ebpf, "sink", device);
+        sink.link = Some(match threaded {
+            Some(cpu) => receive_on(netns, device, cpu, attach)?,
+            None => attach()?,
+        });
         Ok(sink)
     }
 
@@ -207,27 +208,47 @@ impl Sink {
     }
 }
 
-/// Lets a kernel thread on `cpu` receive the packets of a device.
-fn receive_on(netns: &Netns, device: &str, cpu: usize) -> Result<()> {
+/// Does `attach`, and lets a kernel thread on `cpu` receive the packets of the device.
+fn receive_on<T>(
+    netns: &Netns,
+    device: &str,
+    cpu: usize,
+    attach: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    // Devices of one name in several namespaces cannot be told apart by their threads' names, so the new
+    // ones are looked for. A device that had one before must give it up first; that it cannot is no matter.
+    let _ = switch_threads(netns, device, false);
     let before = receivers(device)?;
+    let attached = attach()?;
+    // Possible only now: without a program a veth does not receive by itself.
+    switch_threads(netns, device, true)?;
+    let all = receivers(device)?;
+    let mut found: Vec<i32> = all.difference(&before).copied().collect();
+    if found.is_empty() {
+        // Before Linux 6.17 threads stay.
+        found.extend(all);
+    }
+    ensure!(
+        !found.is_empty(),
+        "the kernel made no thread that receives from {device}"
+    );
+    for id in found {
+        thread::pin(id, cpu).with_context(|| format!("cannot bind the receiver of {device}"))?;
+        thread::make_realtime(id, PRIORITY)?;
+    }
+    Ok(attached)
+}
+
+fn switch_threads(netns: &Netns, device: &str, on: bool) -> Result<()> {
+    let value = u8::from(on);
     // In a namespace only `ip netns exec` shows its devices in /sys.
-    let switch = format!("echo 1 > /sys/class/net/{device}/threaded");
+    let switch = format!("echo {value} > /sys/class/net/{device}/threaded");
     let output = netns.command("sh").args(["-c", &switch]).output()?;
     ensure!(
         output.status.success(),
         "cannot receive from {device} by a thread: {}",
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    // Devices of one name in several namespaces cannot be told apart, so only new threads are taken.
-    let new: Vec<i32> = receivers(device)?.difference(&before).copied().collect();
-    ensure!(
-        !new.is_empty(),
-        "the kernel made no thread that receives from {device}"
-    );
-    for id in new {
-        thread::pin(id, cpu).with_context(|| format!("cannot bind the receiver of {device}"))?;
-        thread::make_realtime(id, PRIORITY)?;
-    }
     Ok(())
 }
 
