@@ -141,21 +141,15 @@ fn sig_frames(load: &IpLoad, outer: &Outer, per_frame: u16) -> Result<Vec<Templa
     while packets.peek().is_some() {
         let mut frame = vec![0; headers.len()];
         let mut inner = Vec::new();
-        let mut turns = 0;
         // Packets of one length fill the frame; those of a mix go once around.
-        while inner.len() < most {
-            let Some(len) = packets
-                .peek()
-                .copied()
-                .or_else(|| (lengths.len() == 1 && turns < most).then(|| lengths[0]))
-            else {
-                break;
-            };
+        let more = (lengths.len() == 1).then(|| lengths[0]);
+        while inner.len() < most
+            && let Some(len) = packets.peek().copied().or(more)
+        {
             if !inner.is_empty() && frame.len() + usize::from(len) > PACKED_FRAME {
                 break;
             }
             packets.next();
-            turns += 1;
             inner.push(append(&mut frame, load, len, CLASSES[0])?);
         }
         let fields = FrameFields {
