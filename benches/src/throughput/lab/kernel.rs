@@ -27,7 +27,7 @@ impl Kernel {
         // What the generator sends without the kernel's stack arrives only where NAPI runs.
         let left = &network.left.device;
         network.device.exec(&format!("ethtool -K {left} gro on"))?;
-        let napi = napi::run_in_threads(&network.device, left, case.cpus.device)?;
+        let napi = napi::run_first_in_threads(&network.device, left, case.cpus.device)?;
         Ok(Kernel { napi })
     }
 

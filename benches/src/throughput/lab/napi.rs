@@ -33,6 +33,20 @@ pub(super) fn run_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Ve
     Ok(threads)
 }
 
+/// The same for a device whose receive side is all that is under test: its threads go before ordinary ones, as the
+/// threads of subjects that have some do.
+///
+/// # Errors
+///
+/// As for [`run_in_threads`].
+pub(super) fn run_first_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Vec<u32>> {
+    let threads = run_in_threads(netns, device, cpu)?;
+    for thread in &threads {
+        go_first(*thread)?;
+    }
+    Ok(threads)
+}
+
 /// The NAPI threads of a device.
 fn threads_of(device: &str) -> Result<Vec<u32>> {
     let prefix = format!("napi/{device}-");

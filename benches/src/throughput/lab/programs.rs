@@ -56,7 +56,7 @@ impl Program {
 
     fn start(network: &Network, case: &Case, program: Attached, drops: bool) -> Result<Self> {
         let left = &network.left.device;
-        let napi = napi::run_in_threads(&network.device, left, case.cpus.device)?;
+        let napi = napi::run_first_in_threads(&network.device, left, case.cpus.device)?;
         Ok(Program {
             program,
             drops,
