@@ -6,28 +6,21 @@ use anyhow::Result;
 
 use super::{
     binary,
-    chain::{self, Chain},
-    experiment::{Case, Cpus, Experiment, Scenario},
+    chain::Chains,
+    experiment::{Case, Experiment, Scenario},
     lab, pure,
     run::Workbench,
-    scenario::{self, Outcome},
+    scenario::Outcome,
     subject::{Device, Refusal, Subject},
 };
 
 /// The workbench of this machine. Others that measure over networks of ours wait until it is dropped.
 pub struct Bench {
-    _alone: File,
     is_built: bool,
     /// Chains take seconds to set up, so they stand for as long as the next experiment needs them too.
-    chains: Vec<Standing>,
-}
-
-/// A chain that stands, or why it does not.
-struct Standing {
-    subject: Subject,
-    workers: u16,
-    cpus: Cpus,
-    chain: Result<Box<dyn Chain>, String>,
+    chains: Chains,
+    /// Last, so that others begin when everything is gone.
+    _alone: File,
 }
 
 impl Bench {
@@ -40,41 +33,10 @@ impl Bench {
         let alone = testbed::exclusive()?;
         testbed::sweep();
         Ok(Bench {
-            _alone: alone,
             is_built: false,
-            chains: Vec::new(),
+            chains: Chains::default(),
+            _alone: alone,
         })
-    }
-
-    /// The chain of a subject, which is set up unless it stands.
-    fn chain(&mut self, subject: Subject, case: &Case) -> Result<&mut dyn Chain, Refusal> {
-        let same = |standing: &Standing| {
-            standing.subject == subject
-                && standing.workers == case.workers
-                && standing.cpus == case.cpus
-        };
-        let place = match self.chains.iter().position(same) {
-            Some(place) => place,
-            None => {
-                let chain = match chain::build(subject, case) {
-                    Ok(chain) => Ok(chain),
-                    // The reason will be the same for all cases.
-                    Err(Refusal::NotHere(reason)) => Err(reason),
-                    Err(failed) => return Err(failed),
-                };
-                self.chains.push(Standing {
-                    subject,
-                    workers: case.workers,
-                    cpus: case.cpus,
-                    chain,
-                });
-                self.chains.len() - 1
-            }
-        };
-        match &mut self.chains[place].chain {
-            Ok(chain) => Ok(chain.as_mut()),
-            Err(reason) => Err(Refusal::NotHere(reason.clone())),
-        }
     }
 }
 
@@ -87,15 +49,14 @@ impl Workbench for Bench {
             let _ = binary::gateway_binary();
             self.is_built = true;
         }
-        self.chains
-            .retain(|standing| subjects.contains(&standing.subject));
+        self.chains.keep(subjects);
     }
 
     fn open(&mut self, subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
         if subject.is_pipeline() {
             pure::open(subject, case)
         } else if subject.is_chain() {
-            Err(Refusal::NotHere("chains have no generator yet".into()))
+            self.chains.open(subject, case)
         } else {
             lab::open(subject, case)
         }
@@ -108,6 +69,6 @@ impl Workbench for Bench {
         scenario: Scenario,
         seconds: f64,
     ) -> Result<Outcome, Refusal> {
-        scenario::measure(scenario, self.chain(subject, case)?, case, seconds)
+        self.chains.play(subject, case, scenario, seconds)
     }
 }

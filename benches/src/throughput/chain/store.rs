@@ -81,6 +81,12 @@ impl Chains {
         outcome
     }
 
+    /// Takes down all chains but those of `subjects`.
+    pub fn keep(&mut self, subjects: &[Subject]) {
+        self.standing
+            .retain(|(kind, _)| subjects.contains(&kind.subject));
+    }
+
     /// Takes all chains down: their processes use some CPU time also without traffic. Chains with an open device go
     /// with that.
     pub fn close_all(&mut self) {
