@@ -21,7 +21,7 @@ pub fn main_metric(algorithm: &Algorithm) -> Metric {
         Algorithm::Mrr | Algorithm::Pipeline => Metric::Mrr,
         Algorithm::Sweep { .. } => Metric::DeliveryRatio,
         Algorithm::Latency(_) => Metric::LatencyP50,
-        Algorithm::PerCpuSecond => Metric::PerCpuSecond,
+        Algorithm::PerCpuSecond { .. } => Metric::PerCpuSecond,
         Algorithm::Scenario(_) => Metric::CpuTotal,
     }
 }
@@ -53,7 +53,7 @@ pub fn measure(
         Algorithm::Mrr | Algorithm::Pipeline => {
             Ok(outcome(Metric::Mrr, search::mrr(device, &plan, on_trial)?))
         }
-        Algorithm::PerCpuSecond => per_cpu_second(device, &plan, on_trial),
+        Algorithm::PerCpuSecond { rate } => per_cpu_second(device, &plan, *rate, on_trial),
         Algorithm::Sweep { rates } => {
             // The trials are the result.
             search::sweep(device, &plan, rates, on_trial)?;
@@ -71,29 +71,35 @@ fn outcome(metric: Metric, found: SearchResult) -> Outcome {
     }
 }
 
+/// The more packets wait, the less each of them costs: what is to be compared should be under the same load.
 fn per_cpu_second(
     device: &mut dyn Device,
     plan: &SearchPlan,
+    rate: Option<f64>,
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<Outcome> {
     let mut value = None;
-    let found = search::mrr(device, plan, &mut |trial| {
+    let mut on_trial = |trial: &Trial| {
         on_trial(trial);
         if trial.is_valid() && trial.device_cpu() > 0.0 {
             value = Some(trial.received as f64 / trial.device_cpu());
         }
-    })?;
-    let mut outcome = outcome(Metric::PerCpuSecond, found);
-    if value.is_none() && !outcome.values.is_empty() {
-        outcome
-            .notes
-            .push("the time of its threads is not known".into());
+    };
+    let mut notes = match rate {
+        Some(rate) => {
+            search::sweep(device, plan, &[rate], &mut on_trial)?;
+            Vec::new()
+        }
+        None => search::mrr(device, plan, &mut on_trial)?.notes,
+    };
+    if value.is_none() && notes.is_empty() {
+        notes.push("no trial that counts, or the time of its threads is not known".into());
     }
-    outcome.values = value
-        .map(|value| (Metric::PerCpuSecond, value))
-        .into_iter()
-        .collect();
-    Ok(outcome)
+    let values = value.map(|value| (Metric::PerCpuSecond, value));
+    Ok(Outcome {
+        values: values.into_iter().collect(),
+        notes,
+    })
 }
 
 fn latency(

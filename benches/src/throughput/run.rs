@@ -138,6 +138,7 @@ impl Runner<'_> {
                 let reason = column.notes.join("; ");
                 self.not_run(experiment, &column, reason, false)?;
             }
+            let mut is_first = true;
             for (metric, values) in column.values {
                 let key = Key {
                     experiment: experiment.name.clone(),
@@ -154,7 +155,8 @@ impl Runner<'_> {
                     ));
                 }
                 let figure = Figure { key, values, notes };
-                self.show(&figure);
+                self.show(&figure, is_first);
+                is_first = false;
                 self.record(Record::Figure(figure))?;
             }
         }
@@ -290,13 +292,14 @@ impl Runner<'_> {
         written.map(|()| found)
     }
 
-    fn show(&self, figure: &Figure) {
+    /// Notes are those of the column, and so shown only once.
+    fn show(&self, figure: &Figure, with_notes: bool) {
         let Some(median) = figure.median() else {
             return;
         };
         let unit = figure.key.metric.unit();
         let deviation = figure.deviation().unwrap_or_default();
-        let notes = if figure.notes.is_empty() {
+        let notes = if figure.notes.is_empty() || !with_notes {
             String::new()
         } else {
             format!(" ({})", figure.notes.join("; "))

@@ -66,8 +66,11 @@ pub enum Algorithm {
     },
     /// Latency under load.
     Latency(LatencyLoad),
-    /// Packets per second of the device's CPU time, under the highest load.
-    PerCpuSecond,
+    /// Packets per second of the device's CPU time.
+    PerCpuSecond {
+        /// Load, packets per second; none: as much as possible.
+        rate: Option<f64>,
+    },
     /// The worker alone, in memory.
     Pipeline,
     /// Over the chain of two sites.
@@ -185,7 +188,7 @@ impl Experiment {
             Algorithm::Pdr { .. } | Algorithm::Ndr => {
                 (8.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial
             }
-            Algorithm::Mrr | Algorithm::PerCpuSecond => trial,
+            Algorithm::Mrr | Algorithm::PerCpuSecond { .. } => trial,
             Algorithm::Sweep { rates } => rates.len() as f64 * trial,
             Algorithm::Latency(LatencyLoad::Rate(_)) => trial,
             Algorithm::Latency(LatencyLoad::ShareOfMrr(_)) => 2.0 * trial,

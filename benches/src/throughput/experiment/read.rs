@@ -244,7 +244,11 @@ impl Check {
         let of_others: [(&str, bool, &[Name]); 5] = [
             ("loss_percent", written.loss_percent.is_some(), &[Pdr]),
             ("rates", written.rates.is_some(), &[Sweep]),
-            ("rate", written.rate.is_some(), &[Latency, Cpu, Restart]),
+            (
+                "rate",
+                written.rate.is_some(),
+                &[Latency, PerCpuSecond, Cpu, Restart],
+            ),
             ("share_of_mrr", written.share_of_mrr.is_some(), &[Latency]),
             ("packets", written.packets.is_some(), &[RttIdle, FloodPing]),
         ];
@@ -272,7 +276,9 @@ impl Check {
                     LatencyLoad::ShareOfMrr(self.within("share_of_mrr", share, 0.5, 0.01..=1.0))
                 }
             }),
-            PerCpuSecond => Algorithm::PerCpuSecond,
+            PerCpuSecond => Algorithm::PerCpuSecond {
+                rate: written.rate.map(|rate| self.rate(Some(rate), rate)),
+            },
             Pipeline => Algorithm::Pipeline,
             RttIdle => Algorithm::Scenario(Scenario::RttIdle {
                 packets: self.within("packets", written.packets, 200, 10..=100_000),

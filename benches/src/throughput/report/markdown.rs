@@ -187,8 +187,11 @@ pub(super) fn describe(plan: &Experiment) -> String {
             "latency at {} % of the rate received under the highest load, {seconds} s",
             number::digits(100.0 * share)
         ),
-        Algorithm::PerCpuSecond => {
-            format!("packets per second of CPU time under the highest load, {seconds} s")
+        Algorithm::PerCpuSecond { rate } => {
+            let load = rate.map_or("the highest load".to_owned(), |rate| {
+                format!("{}pps", number::si(rate))
+            });
+            format!("packets per second of CPU time under {load}, {seconds} s")
         }
         Algorithm::Pipeline => format!("in memory, {seconds} s of the worker's own time"),
         Algorithm::Scenario(Scenario::RttIdle { packets }) => format!("{packets} single pings"),
