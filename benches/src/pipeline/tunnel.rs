@@ -12,7 +12,7 @@ use sig::{
     framing::Limits,
     port::{
         BATCH,
-        umem::{Area, Frame, FreeList, HEADROOM},
+        umem::{Area, Frame, FreeList, HEADROOM, Pool},
     },
     scion::{Endpoints, NextHop},
 };
@@ -37,27 +37,27 @@ const PATH: [u8; 36] = [
     0, 2, 0, 0, 7, 8, 9, 10, 11, 12,
 ];
 
-/// One gateway with one worker, and the other one as its only remote.
+/// What the workers of a gateway share.
+struct Site {
+    area: Arc<Area>,
+    pool: Arc<Pool>,
+    tables: Arc<Tables>,
+}
+
+/// One worker of a gateway that has the other gateway as its only remote.
 struct Gateway {
     area: Arc<Area>,
     worker: Worker,
-    tables: Tables,
+    tables: Arc<Tables>,
     input: Input,
     output: Output,
 }
 
-impl Gateway {
+impl Site {
     /// Gateway 1 or 2, which serves 10.`number`.0.0/16 and fd00:`number`::/32, and sends frames
     /// with payloads of up to `capacity` bytes.
-    fn new(number: u8, capacity: usize, routes: &[IpNet]) -> Self {
+    fn new(number: u8, capacity: usize, routes: &[IpNet], workers: usize) -> Self {
         let (area, pool) = Area::on_heap(CHUNKS);
-        let config = WorkerConfig {
-            limits: Limits::default(),
-            verify_checksums: true,
-            partial_checksums: true,
-        };
-        let free = FreeList::new(pool, FREE_LIMIT);
-        let worker = Worker::new(0, &config, area.clone(), free).expect("valid limits");
         let (here, there) = (address(number), address(3 - number));
         let local = Local::new(isd_as(number), here.ip(), here.port(), false);
         let mut tables = Tables::empty(local);
@@ -83,8 +83,8 @@ impl Gateway {
             session: 0,
             path_mtu: HEADERS - 42 + capacity,
             link_mtu: HEADERS + capacity,
-            streams: Box::new([77]),
-            counters: Arc::new([Default::default()]),
+            streams: (77..).take(workers).collect(),
+            counters: per_worker(workers),
         })
         .expect("a usable path");
         assert_eq!(
@@ -95,17 +95,31 @@ impl Gateway {
         let mut accepted = prefixes(3 - number).to_vec();
         accepted.extend(routes);
         let source = (isd_as(3 - number), there.ip().into());
-        tables.add_remote(
-            0,
-            source,
-            &accepted,
-            vec![path],
-            Arc::new([Default::default()]),
-        );
-        Gateway {
+        tables.add_remote(0, source, &accepted, vec![path], per_worker(workers));
+        Site {
             area,
-            worker,
-            tables,
+            pool,
+            tables: Arc::new(tables),
+        }
+    }
+}
+
+fn per_worker<T: Default>(workers: usize) -> Arc<[T]> {
+    (0..workers).map(|_| T::default()).collect()
+}
+
+impl Gateway {
+    fn new(site: &Site, number: usize) -> Self {
+        let config = WorkerConfig {
+            limits: Limits::default(),
+            verify_checksums: true,
+            partial_checksums: true,
+        };
+        let free = FreeList::new(site.pool.clone(), FREE_LIMIT);
+        Gateway {
+            area: site.area.clone(),
+            worker: Worker::new(number, &config, site.area.clone(), free).expect("valid limits"),
+            tables: site.tables.clone(),
             input: Input::default(),
             output: Output::default(),
         }
@@ -199,15 +213,37 @@ impl Tunnel {
     /// If any packet does not arrive as it was sent, with one taken from its TTL.
     #[must_use]
     pub fn new(capacity: usize, routes: &[IpNet], packets: Vec<Vec<u8>>, window: usize) -> Self {
-        let mut tunnel = Tunnel {
-            near: Gateway::new(1, capacity, routes),
-            far: Gateway::new(2, capacity, routes),
-            packets,
-            window,
-            now: 0,
+        let mut tunnels = Self::side_by_side(1, capacity, routes, packets, window);
+        tunnels.pop().expect("one was asked for")
+    }
+
+    /// The same several times between two gateways: each tunnel has a worker of its own at both, and they
+    /// share what the workers of a gateway share.
+    ///
+    /// # Panics
+    ///
+    /// As [`Tunnel::new`].
+    #[must_use]
+    pub fn side_by_side(
+        workers: usize,
+        capacity: usize,
+        routes: &[IpNet],
+        packets: Vec<Vec<u8>>,
+        window: usize,
+    ) -> Vec<Self> {
+        let [near, far] = [1, 2].map(|number| Site::new(number, capacity, routes, workers));
+        let tunnel = |worker| {
+            let mut tunnel = Tunnel {
+                near: Gateway::new(&near, worker),
+                far: Gateway::new(&far, worker),
+                packets: packets.clone(),
+                window,
+                now: 0,
+            };
+            tunnel.verify();
+            tunnel
         };
-        tunnel.verify();
-        tunnel
+        (0..workers).map(tunnel).collect()
     }
 
     /// The packets of one iteration.

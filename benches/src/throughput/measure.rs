@@ -51,9 +51,32 @@ pub fn measure(
         }
         Algorithm::Ndr => Ok(outcome(Metric::Ndr, search::ndr(device, &plan, on_trial)?)),
         Algorithm::Mrr | Algorithm::Pipeline => {
-            Ok(outcome(Metric::Mrr, search::mrr(device, &plan, on_trial)?))
+            let mut per_cpu_second = PerCpuSecond::default();
+            let found = search::mrr(device, &plan, &mut per_cpu_second.watch(on_trial))?;
+            let mut outcome = outcome(Metric::Mrr, found);
+            outcome.values.extend(per_cpu_second.value());
+            Ok(outcome)
         }
-        Algorithm::PerCpuSecond { rate } => per_cpu_second(device, &plan, *rate, on_trial),
+        Algorithm::PerCpuSecond { rate } => {
+            let mut per_cpu_second = PerCpuSecond::default();
+            let mut on_trial = per_cpu_second.watch(on_trial);
+            match rate {
+                Some(rate) => drop(search::sweep(device, &plan, &[*rate], &mut on_trial)?),
+                None => drop(search::mrr(device, &plan, &mut on_trial)?),
+            }
+            drop(on_trial);
+            let value = per_cpu_second.value();
+            let notes = match value {
+                Some(_) => Vec::new(),
+                None => {
+                    vec!["no trial that counts, or the time of its threads is not known".into()]
+                }
+            };
+            Ok(Outcome {
+                values: value.into_iter().collect(),
+                notes,
+            })
+        }
         Algorithm::Sweep { rates } => {
             // The trials are the result.
             search::sweep(device, &plan, rates, on_trial)?;
@@ -71,35 +94,24 @@ fn outcome(metric: Metric, found: SearchResult) -> Outcome {
     }
 }
 
-/// The more packets wait, the less each of them costs: what is to be compared should be under the same load.
-fn per_cpu_second(
-    device: &mut dyn Device,
-    plan: &SearchPlan,
-    rate: Option<f64>,
-    on_trial: &mut dyn FnMut(&Trial),
-) -> Result<Outcome> {
-    let mut value = None;
-    let mut on_trial = |trial: &Trial| {
-        on_trial(trial);
-        if trial.is_valid() && trial.device_cpu() > 0.0 {
-            value = Some(trial.received as f64 / trial.device_cpu());
+/// Packets per second of the device's own CPU time, from the last trial that counts.
+#[derive(Default)]
+struct PerCpuSecond(Option<f64>);
+
+impl PerCpuSecond {
+    /// Looks at the trials on their way to `on_trial`.
+    fn watch(&mut self, on_trial: &mut dyn FnMut(&Trial)) -> impl FnMut(&Trial) {
+        |trial| {
+            on_trial(trial);
+            if trial.is_valid() && trial.device_cpu() > 0.0 {
+                self.0 = Some(trial.received as f64 / trial.device_cpu());
+            }
         }
-    };
-    let mut notes = match rate {
-        Some(rate) => {
-            search::sweep(device, plan, &[rate], &mut on_trial)?;
-            Vec::new()
-        }
-        None => search::mrr(device, plan, &mut on_trial)?.notes,
-    };
-    if value.is_none() && notes.is_empty() {
-        notes.push("no trial that counts, or the time of its threads is not known".into());
     }
-    let values = value.map(|value| (Metric::PerCpuSecond, value));
-    Ok(Outcome {
-        values: values.into_iter().collect(),
-        notes,
-    })
+
+    fn value(&self) -> Option<(Metric, f64)> {
+        self.0.map(|value| (Metric::PerCpuSecond, value))
+    }
 }
 
 fn latency(

@@ -1,11 +1,12 @@
-//! The worker alone, in memory: the pipeline's tunnel as a device.
+//! Workers alone, in memory: the pipeline's tunnels as a device.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{collections::BTreeMap, sync::Barrier, thread, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use super::{
-    experiment::{Case, Family, Size},
+    experiment::{Case, Cpus, Family, Size},
+    instrument::thread::pin,
     subject::{Device, Refusal, Subject},
     trial::{Rate, Trial, Validity},
 };
@@ -22,9 +23,10 @@ const BATCH: usize = 64;
 
 /// `Worker::process` between packets in memory.
 struct Pure {
-    tunnel: Tunnel,
+    /// One per worker.
+    tunnels: Vec<Tunnel>,
     subject: Subject,
-    cpu: u16,
+    cpus: Cpus,
 }
 
 /// Sets the pipeline up; all packets are carried once and compared.
@@ -33,8 +35,11 @@ struct Pure {
 ///
 /// The case makes no sense in memory.
 pub fn open(subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
-    if case.workers != 1 {
-        return Err(Refusal::NotHere("in memory there is one worker".into()));
+    if case.workers > 2 {
+        return Err(Refusal::NotHere(
+            "in memory there are at most two workers: on the device's CPU and on the tester's"
+                .into(),
+        ));
     }
     let sizes = match case.size {
         Size::Fixed(bytes) => Sizes::Fixed(bytes.into()),
@@ -59,9 +64,15 @@ pub fn open(subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
         _ => BATCH,
     };
     Ok(Box::new(Pure {
-        tunnel: Tunnel::new(shape.capacity(sizes), &[], traffic.packets(PACKETS), window),
+        tunnels: Tunnel::side_by_side(
+            case.workers.into(),
+            shape.capacity(sizes),
+            &[],
+            traffic.packets(PACKETS),
+            window,
+        ),
         subject,
-        cpu: case.cpus.device,
+        cpus: case.cpus,
     }))
 }
 
@@ -70,26 +81,46 @@ impl Device for Pure {
         if rate != Rate::Max {
             bail!("in memory nothing paces packets: only the highest rate can be measured");
         }
-        let (tunnel, subject, cpu) = (&mut self.tunnel, self.subject, self.cpu);
-        let measured = thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                pin(cpu)?;
-                // Caches and predictors are warm after a moment.
-                process(tunnel, subject, length / 5);
-                Ok::<_, anyhow::Error>(process(tunnel, subject, length))
-            });
-            thread.join()
+        let start = Barrier::new(self.tunnels.len());
+        let subject = self.subject;
+        let measured: Vec<_> = thread::scope(|scope| {
+            let cpus = [self.cpus.device, self.cpus.tester];
+            let threads: Vec<_> = self
+                .tunnels
+                .iter_mut()
+                .zip(cpus)
+                .map(|(tunnel, cpu)| {
+                    let start = &start;
+                    scope.spawn(move || {
+                        let pinned = pin(0, cpu.into());
+                        start.wait();
+                        pinned?;
+                        // Caches and predictors are warm after a moment.
+                        process(tunnel, subject, length / 5);
+                        Ok::<_, anyhow::Error>(process(tunnel, subject, length))
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join()).collect()
         });
-        let Ok(measured) = measured else {
-            bail!("packets were lost in memory");
-        };
-        let (packets, time) = measured?;
+        let (mut rate, mut workers) = (0.0, 0.0);
+        for measured in measured {
+            let Ok(measured) = measured else {
+                bail!("packets were lost in memory");
+            };
+            let (packets, time) = measured?;
+            rate += packets as f64 / time.as_secs_f64();
+            workers += time.as_secs_f64();
+        }
+        // Each worker's clock stands still while packets are made for it, so that their times differ a little.
+        let seconds = workers / self.tunnels.len() as f64;
+        let packets = (rate * seconds) as u64;
         Ok(Trial {
             target: None,
-            seconds: time.as_secs_f64(),
+            seconds,
             sent: packets,
             received: packets,
-            cpu: BTreeMap::from([("workers".to_owned(), time.as_secs_f64())]),
+            cpu: BTreeMap::from([("workers".to_owned(), workers)]),
             validity: Validity::Valid,
             ..Trial::default()
         })
@@ -107,20 +138,4 @@ fn process(tunnel: &mut Tunnel, subject: Subject, length: Duration) -> (u64, Dur
         packets += PACKETS as u64;
     }
     (packets, time)
-}
-
-/// Binds the calling thread to a CPU.
-fn pin(cpu: u16) -> Result<()> {
-    // SAFETY: a zeroed cpu_set_t is the empty set; CPU_SET checks its bound; the set outlives the call.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu.into(), &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error())
-            .with_context(|| format!("CPU {cpu} is not there, or not ours to use"))
-    }
 }

@@ -115,6 +115,8 @@ impl Subject {
                 | DecapsulateHelper
                 | ChainMixed
                 | ChainSig
+                | PipelineEncapsulate
+                | PipelineDecapsulate
         )
     }
 

@@ -27,7 +27,10 @@ fn ratios_are_of_medians_and_more_is_better() {
     let of = |name: &str| row(&targets, name).ratio;
     assert!(near(of("encapsulate 100 B / AF_XDP forward"), 0.95));
     assert!(near(of("encapsulate 100 B packed / AF_XDP forward"), 3.0));
-    assert!(near(of("two workers / one worker, per core spent"), 1.9));
+    assert!(near(
+        of("two workers / one worker, a core each, in memory"),
+        1.9
+    ));
     assert!(near(of("chain PDR 100 B / reference default"), 40.0));
     assert!(near(of("chain TCP / plain IP"), 0.6));
     // Less is better: inverted.

@@ -201,7 +201,7 @@ impl Check {
             self.within("max_rate", Some(max_rate), 0.0, start_rate..=1e9);
         }
         let cpus = written.cpus.unwrap_or_default();
-        if cpus.tester == cpus.device {
+        if cpus.tester == cpus.device && !matches!(algorithm, Algorithm::Scenario(_)) {
             self.refuse("cpus", "tester and device need CPUs of their own");
         }
         let votes = self.within("votes", written.votes, 1, 1..=9);

@@ -15,7 +15,7 @@ mod sink;
 mod template;
 #[cfg(test)]
 mod tests;
-mod thread;
+pub(super) mod thread;
 
 pub use live_frames::LiveFrames;
 pub use paced::Paced;

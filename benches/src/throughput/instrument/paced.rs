@@ -15,7 +15,7 @@ use crate::throughput::trial::Rate;
 /// Sends through a device with AF_XDP.
 ///
 /// The packets bypass the device's own queueing discipline; its peer needs nothing. At low rates it
-/// leaves the CPU to others between bursts of at most 100 µs and 32 packets.
+/// leaves the CPU to others between bursts of at most 50 µs and 64 packets.
 pub struct Paced(Sender<Frames>);
 
 impl Paced {

@@ -16,7 +16,11 @@ pub(super) fn now() -> u64 {
 }
 
 /// Binds a thread to a CPU; 0 is the calling one.
-pub(super) fn pin(thread: i32, cpu: usize) -> Result<()> {
+///
+/// # Errors
+///
+/// There is no such CPU, or it is not ours to use.
+pub(in crate::throughput) fn pin(thread: i32, cpu: usize) -> Result<()> {
     // SAFETY: all bits zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     if cpu >= libc::CPU_SETSIZE as usize {
@@ -24,12 +28,41 @@ pub(super) fn pin(thread: i32, cpu: usize) -> Result<()> {
     }
     // SAFETY: the number is below that of the set's bits.
     unsafe { libc::CPU_SET(cpu, &mut set) };
+    set_affinity(thread, &set).with_context(|| format!("cannot use CPU {cpu}"))
+}
+
+fn set_affinity(thread: i32, set: &libc::cpu_set_t) -> io::Result<()> {
     // SAFETY: pointer and length are of the set.
-    let result = unsafe { libc::sched_setaffinity(thread, mem::size_of_val(&set), &set) };
-    if result != 0 {
-        return Err(io::Error::last_os_error()).with_context(|| format!("cannot use CPU {cpu}"));
+    match unsafe { libc::sched_setaffinity(thread, mem::size_of_val(set), set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
-    Ok(())
+}
+
+/// Binds the calling thread, and what it starts, to a CPU until this is dropped.
+pub(in crate::throughput) struct Pinned(libc::cpu_set_t);
+
+impl Pinned {
+    /// # Errors
+    ///
+    /// As [`pin`].
+    pub(in crate::throughput) fn to(cpu: usize) -> Result<Self> {
+        // SAFETY: all bits zero is the empty set.
+        let mut before: libc::cpu_set_t = unsafe { mem::zeroed() };
+        // SAFETY: pointer and length are of the set; 0 is the calling thread.
+        if unsafe { libc::sched_getaffinity(0, mem::size_of_val(&before), &mut before) } != 0 {
+            return Err(io::Error::last_os_error()).context("cannot tell which CPUs may be used");
+        }
+        pin(0, cpu)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // It was allowed before.
+        let _ = set_affinity(0, &self.0);
+    }
 }
 
 /// Makes a thread run before all ordinary ones.

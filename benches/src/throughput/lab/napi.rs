@@ -5,6 +5,8 @@ use std::fs;
 use anyhow::{Context as _, Result, bail};
 use testbed::Netns;
 
+use crate::throughput::instrument::thread;
+
 /// Makes the receive side of `device` run in kernel threads, one per queue, on `cpu`. Returns the threads.
 ///
 /// The device must have a receive side of its own: an XDP program, or GRO. Its name must be unique on the
@@ -28,7 +30,7 @@ pub(super) fn run_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Ve
         bail!("{device} has no NAPI thread although it was switched on");
     }
     for thread in &threads {
-        pin(*thread, cpu)?;
+        thread::pin(*thread as i32, cpu.into())?;
     }
     Ok(threads)
 }
@@ -62,25 +64,6 @@ fn threads_of(device: &str) -> Result<Vec<u32>> {
         }
     }
     Ok(threads)
-}
-
-/// Ties a thread to a CPU; 0 is the calling one.
-///
-/// # Errors
-///
-/// There is no such CPU, or it is not ours to use.
-pub(super) fn pin(thread: u32, cpu: u16) -> Result<()> {
-    // SAFETY: a zeroed cpu_set_t is the empty set; CPU_SET checks its bound; the set lives through the call.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu.into(), &mut set);
-        libc::sched_setaffinity(thread as libc::pid_t, size_of_val(&set), &raw const set)
-    };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error())
-            .with_context(|| format!("cannot tie thread {thread} to CPU {cpu}"));
-    }
-    Ok(())
 }
 
 /// Lets a thread go before all ordinary ones; 0 is the calling one.

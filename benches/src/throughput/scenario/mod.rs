@@ -10,6 +10,7 @@ mod stream;
 use super::{
     chain::Chain,
     experiment::{Case, Scenario, Size},
+    instrument::thread::Pinned,
     record::Metric,
     subject::Refusal,
 };
@@ -41,7 +42,11 @@ pub fn measure(
         ));
     };
     match scenario {
-        Scenario::RttIdle { packets } => ping::idle(chain, case.family, size, packets),
+        Scenario::RttIdle { packets } => {
+            // Waking another CPU takes as long as the rest of the way.
+            let _pinned = Pinned::to(case.cpus.tester.into())?;
+            ping::idle(chain, case.family, size, packets)
+        }
         Scenario::FloodPing { packets } => ping::flood(chain, case.family, size, packets),
         Scenario::Tcp => iperf::tcp(chain, case.family, size, seconds),
         Scenario::Udp => iperf::udp(chain, case.family, size, seconds),

@@ -95,21 +95,12 @@ impl<'a> Results<'a> {
                 let (a, b) = (at_least(metric, a), at_least(metric, b));
                 let name = metric.name();
                 if metric.more_is_better() {
-                    let how = format!("{name} of {} / {}", above.subject, below.subject);
+                    let how = format!("{name} of {above} / {below}");
                     Ok((divide(a, b)?, format!("{how}, {experiment}")))
                 } else {
-                    let how = format!("{name} of {} / {}", below.subject, above.subject);
+                    let how = format!("{name} of {below} / {above}");
                     Ok((divide(b, a)?, format!("{how}, {experiment}")))
                 }
-            }
-            Ratio::Times(factor, metric, cell, above, below) => {
-                let (a, b, experiment) = self.pair(metric, cell, above, below)?;
-                let name = metric.name();
-                let how = format!(
-                    "{factor} × {name} with {} workers / {}, {experiment}",
-                    above.workers, below.workers
-                );
-                Ok((factor * divide(a, b)?, how))
             }
             Ratio::Added(metric, cell, above, below) => {
                 let (with, without, experiment) = self.pair(metric, cell, above, below)?;

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use xsk_rs::FrameDesc;
 
 use super::sockets::{BATCH, Out, RING, Sockets, batch};
-use crate::throughput::lab::napi;
+use crate::throughput::{instrument::thread, lab::napi};
 
 /// What becomes of packets.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Forwarder {
             .spawn(move || {
                 // SAFETY: takes no pointer.
                 let id = unsafe { libc::gettid() } as u32;
-                let placed = napi::pin(0, cpu).and_then(|()| napi::go_first(0));
+                let placed = thread::pin(0, cpu.into()).and_then(|()| napi::go_first(0));
                 let failed = placed.is_err();
                 let _ = ready.send(placed.map(|()| id));
                 if failed {
