@@ -1,6 +1,10 @@
 //! Runs experiments: opens subjects, interleaves repeats, records everything at once.
 
-use std::{collections::BTreeMap, io::Write, time::Instant};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 
@@ -13,6 +17,9 @@ use super::{
     scenario::Outcome,
     subject::{Device, Refusal, Subject},
 };
+
+/// How long to wait before the second try of a repeat that other load on the machine spoilt.
+const LULL: Duration = Duration::from_secs(1);
 
 /// Where subjects come from.
 pub trait Workbench {
@@ -238,7 +245,11 @@ impl Runner<'_> {
                     .play(subject, case, *scenario, experiment.seconds)
             }
             (_, Some(mut device)) => {
-                let found = self.measure(experiment, column, device.as_mut(), repeat)?;
+                let mut found = self.measure(experiment, column, device.as_mut(), repeat)?;
+                if matches!(&found, Ok(nothing) if nothing.is_disturbed()) {
+                    std::thread::sleep(LULL);
+                    found = self.measure(experiment, column, device.as_mut(), repeat)?;
+                }
                 column.device = Some(device);
                 found.map_err(Refusal::Failed)
             }

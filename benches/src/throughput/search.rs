@@ -15,6 +15,9 @@ use super::{
 #[cfg(test)]
 mod tests;
 
+/// What the note begins with where no trial counted.
+pub const UNSTABLE: &str = "unstable";
+
 /// How a search goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchPlan {
@@ -198,7 +201,7 @@ impl Tester<'_> {
             too_slow &= matches!(rate, Rate::PacketsPerSecond(target)
                 if trial.offered() < TOO_SLOW * target);
         }
-        let reason = format!("unstable: no trial of {} counted: {reason}", REPEATS + 1);
+        let reason = format!("{UNSTABLE}: no trial of {} counted: {reason}", REPEATS + 1);
         Ok(Err(Failure { reason, too_slow }))
     }
 }

@@ -87,8 +87,20 @@ fn what_could_not_be_measured_has_no_ratio_but_a_reason() {
 #[test]
 fn nothing_is_compared_across_experiments_or_cases() {
     let mut records = vec![
-        figure("one", Subject::Encapsulate, case(100), Metric::Mrr, &[1e6]),
-        figure("two", Subject::AfXdpForward, case(100), Metric::Mrr, &[1e6]),
+        figure(
+            "one",
+            Subject::Encapsulate,
+            case(100),
+            Metric::PerCpuSecond,
+            &[1e6],
+        ),
+        figure(
+            "two",
+            Subject::AfXdpForward,
+            case(100),
+            Metric::PerCpuSecond,
+            &[1e6],
+        ),
     ];
     let name = "encapsulate 100 B / AF_XDP forward";
     assert_eq!(row(&targets(&records), name).ratio, None);
@@ -100,7 +112,7 @@ fn nothing_is_compared_across_experiments_or_cases() {
         "one",
         Subject::AfXdpForward,
         other,
-        Metric::Mrr,
+        Metric::PerCpuSecond,
         &[1e6],
     ));
     assert_eq!(row(&targets(&records), name).ratio, None);
@@ -108,7 +120,7 @@ fn nothing_is_compared_across_experiments_or_cases() {
         "one",
         Subject::AfXdpForward,
         case(100),
-        Metric::Mrr,
+        Metric::PerCpuSecond,
         &[2e6],
     ));
     assert!(near(row(&targets(&records), name).ratio, 0.5));
@@ -117,8 +129,20 @@ fn nothing_is_compared_across_experiments_or_cases() {
 #[test]
 fn a_figure_without_values_is_no_zero() {
     let records = [
-        figure("one", Subject::Encapsulate, case(100), Metric::Mrr, &[]),
-        figure("one", Subject::AfXdpForward, case(100), Metric::Mrr, &[1e6]),
+        figure(
+            "one",
+            Subject::Encapsulate,
+            case(100),
+            Metric::PerCpuSecond,
+            &[],
+        ),
+        figure(
+            "one",
+            Subject::AfXdpForward,
+            case(100),
+            Metric::PerCpuSecond,
+            &[1e6],
+        ),
     ];
     let targets = targets(&records);
     assert_eq!(

@@ -94,8 +94,8 @@ pub(crate) fn records() -> Vec<Record> {
     }
     add("packed", AfXdpForward, packed.clone(), PerCpuSecond, &[1e6]);
     add("packed", Encapsulate, packed, PerCpuSecond, &[3e6]);
-    add("workers", PipelineEncapsulate, case(100), Mrr, &[1e6]);
-    add("workers", PipelineEncapsulate, two, Mrr, &[1.9e6]);
+    add("workers", PipelineEncapsulate, case(100), Mrr, &[14e6]);
+    add("workers", PipelineEncapsulate, two, Mrr, &[26.6e6]);
     add("chain", ChainSig, case(100), Pdr, &[400e3, 410e3, 390e3]);
     add("chain", ChainReference, case(100), Pdr, &[10e3, 11e3, 9e3]);
     add("tcp", ChainIp, case(1300), TcpForward, &[2e9]);

@@ -12,6 +12,7 @@ use super::{
     experiment::{Case, Scenario, Size},
     instrument::thread::Pinned,
     record::Metric,
+    search::UNSTABLE,
     subject::Refusal,
 };
 
@@ -22,6 +23,13 @@ pub struct Outcome {
     pub values: Vec<(Metric, f64)>,
     /// Remarks for the reader.
     pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether nothing was found out because trials did not count, which is mostly other load on the machine.
+    pub fn is_disturbed(&self) -> bool {
+        self.values.is_empty() && self.notes.iter().any(|note| note.starts_with(UNSTABLE))
+    }
 }
 
 /// Measures a scenario once. `seconds` is the length of what is measured by time.
