@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Namespaces, links, MAC and IP addresses are the same whatever stands in for gateways and routers ([`testbed::Network`]),
-//! and so are the settings of all devices ([`links`]).
+//! and so are the settings of all devices (`links`).
 
 mod clock;
 mod device;
