@@ -1,33 +1,8 @@
 //! Where something stands in a TOML file.
 
-use std::fmt;
-
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with an experiment file: where it is and what to write.
-///
-/// Displayed as `my.toml:7: experiment[0].repeats: 0 is too small; …`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Name of the file as the user gave it.
-    pub file: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// Dotted path of the key; empty for a syntax error.
-    pub key: String,
-    /// What is wrong and what to write instead.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.file, self.line)?;
-        if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
-        }
-        f.write_str(&self.message)
-    }
-}
+pub use sig::control::config::Problem;
 
 /// Line of byte `at`, from 1.
 pub(super) fn line(text: &str, at: usize) -> usize {
