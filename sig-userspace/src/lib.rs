@@ -5,6 +5,7 @@ pub mod counter;
 pub mod dataplane;
 pub mod engine;
 pub mod framing;
+pub mod policy;
 pub mod port;
 pub mod scion;
 

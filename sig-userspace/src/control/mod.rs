@@ -7,6 +7,7 @@ pub mod config;
 mod gateway;
 #[cfg(feature = "xdp")]
 pub mod host;
+pub mod plan;
 mod planner;
 
 pub use gateway::{Builder, Gateway, StartError};

@@ -29,8 +29,11 @@ pub struct Status {
     pub ports: Vec<Port>,
     /// How packets from remotes reach the hosts.
     pub lan: Lan,
-    /// The remote gateways.
+    /// The sessions with remote gateways.
     pub remotes: Vec<Remote>,
+    /// What the control plane knows; `None` when the configuration names the remotes.
+    #[serde(default)]
+    pub control: Option<Control>,
     /// Sums over all workers.
     pub counters: Counters,
     /// Reasons for which anything was dropped; those with a count of 0 are left out.
@@ -142,7 +145,7 @@ pub struct Port {
     pub tx_packets: u64,
 }
 
-/// A remote gateway.
+/// A session with a remote gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
     /// The AS it stands in, as text.
@@ -151,6 +154,12 @@ pub struct Remote {
     pub gateway: SocketAddr,
     /// Session number in the frames sent to it.
     pub session: u8,
+    /// Number of the policy among those of the AS.
+    #[serde(default)]
+    pub policy_id: u32,
+    /// Whether the gateway answers, and what was sent to find out; `None` where nobody asks it.
+    #[serde(default)]
+    pub probing: Option<Probing>,
     /// IP prefixes behind it.
     pub prefixes: Vec<IpNet>,
     /// Ways to it.
@@ -161,11 +170,35 @@ pub struct Remote {
     pub packets_received: u64,
 }
 
+/// Whether a remote gateway answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probing {
+    /// Whether it does.
+    pub healthy: bool,
+    /// Probes sent.
+    pub probes: u64,
+    /// Answers received.
+    pub replies: u64,
+    /// Changes between answering and not.
+    pub state_changes: u64,
+    /// Changes of the paths in use.
+    pub path_changes: u64,
+    /// Paths that can be used now.
+    pub paths_alive: u64,
+    /// Paths that do not answer.
+    pub paths_timeout: u64,
+    /// Paths that the policy excludes.
+    pub paths_rejected: u64,
+}
+
 /// A path to a remote gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Path {
     /// Its name.
     pub name: String,
+    /// Fingerprint of the path, hexadecimal: the same as in [`WatchedPath::fingerprint`].
+    #[serde(default)]
+    pub fingerprint: String,
     /// Underlay address that its packets are sent to.
     pub next_hop: SocketAddr,
     /// Link-layer address of the next hop, `aa:bb:cc:dd:ee:ff`; `None` while it is not resolved.
@@ -240,6 +273,210 @@ pub struct Drop {
     pub reason: String,
     /// Where.
     pub place: DropPlace,
+    /// How often.
+    pub count: u64,
+}
+
+/// What the control plane knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    /// The SCION daemon.
+    pub daemon: Daemon,
+    /// Where remote gateways ask for prefixes.
+    pub ctrl_addr: String,
+    /// Where session probes arrive.
+    pub probe_addr: String,
+    /// Who listens on the end host port: `own`, `shared` or `none`.
+    pub endhost_port: String,
+    /// Prefixes advertised, per AS that they are advertised to or that asked for them.
+    pub advertised: Vec<Advertised>,
+    /// The IP routing policy in force, in the form of its file.
+    pub routing_policy: String,
+    /// Remote ASes.
+    pub ases: Vec<RemoteAs>,
+    /// Prefixes with the same destination and rules.
+    pub sites: Vec<Site>,
+    /// The control plane's SCION sockets.
+    pub sockets: Sockets,
+    /// Counts of refused input of peers, by reason; reasons without any are left out.
+    pub refused: Vec<Refused>,
+    /// Configuration: reloads that took effect.
+    pub reloads: u64,
+    /// Configuration: reloads refused because a file was wrong.
+    pub reloads_refused: u64,
+}
+
+/// The SCION daemon as we see it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Daemon {
+    /// Its address.
+    pub address: String,
+    /// Whether the last request was answered.
+    pub reachable: bool,
+    /// Why not.
+    pub problem: Option<String>,
+    /// Requests sent.
+    pub requests: u64,
+    /// Requests that failed.
+    pub failures: u64,
+}
+
+/// Prefixes advertised to an AS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advertised {
+    /// The AS.
+    pub isd_as: String,
+    /// The prefixes, in the order of the policy.
+    pub prefixes: Vec<IpNet>,
+    /// How often it asked.
+    pub requests: u64,
+}
+
+/// A remote AS.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteAs {
+    /// The AS, as text.
+    pub isd_as: String,
+    /// Prefixes of the traffic policy file.
+    pub static_prefixes: Vec<IpNet>,
+    /// Its gateways, as its control service lists them.
+    pub gateways: Vec<DiscoveredGateway>,
+    /// Milliseconds since the last successful discovery.
+    pub discovered_ms_ago: Option<u64>,
+    /// Why the last discovery failed.
+    pub discovery_problem: Option<String>,
+    /// Discoveries that failed.
+    pub discovery_errors: u64,
+    /// Changes of the list of gateways.
+    pub gateway_changes: u64,
+    /// Paths to it.
+    pub paths: Vec<WatchedPath>,
+    /// Path probes sent.
+    pub probes_sent: u64,
+    /// Answers to path probes.
+    pub probes_received: u64,
+    /// Path probes that could not be sent.
+    pub probe_send_errors: u64,
+    /// Why the daemon tells no paths.
+    pub paths_problem: Option<String>,
+}
+
+/// A gateway of a remote AS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiscoveredGateway {
+    /// Where it is asked for prefixes.
+    pub control: SocketAddr,
+    /// Where its frames go.
+    pub data: SocketAddr,
+    /// Where session probes go.
+    pub probe: SocketAddr,
+    /// Interfaces of its AS through which it is reached; empty: all.
+    pub allow_interfaces: Vec<u64>,
+    /// Prefixes accepted from it.
+    pub accepted: Vec<IpNet>,
+    /// How many announced prefixes yielded something accepted.
+    pub prefixes_accepted: u64,
+    /// How many announced prefixes were refused.
+    pub prefixes_rejected: u64,
+    /// Milliseconds since its last answer.
+    pub fetched_ms_ago: Option<u64>,
+    /// When that was, seconds since 1970.
+    pub fetched_at: Option<u64>,
+    /// Why the last request failed.
+    pub fetch_problem: Option<String>,
+    /// Requests that failed.
+    pub fetch_errors: u64,
+}
+
+/// A path to a remote AS under observation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedPath {
+    /// Fingerprint, hexadecimal.
+    pub fingerprint: String,
+    /// Hops, MTU and next hop as the reference prints them.
+    pub text: String,
+    /// Largest SCION packet in bytes, as announced or as found out.
+    pub mtu: u16,
+    /// When it expires, seconds since 1970.
+    pub expires_at: Option<u64>,
+    /// Whether its probes are answered.
+    pub alive: bool,
+    /// Whether an interface on it was reported down.
+    pub revoked: bool,
+    /// Mean round trip time to the last router, microseconds.
+    pub latency_us: Option<u64>,
+    /// Mean deviation of the round trip time, microseconds.
+    pub jitter_us: Option<u64>,
+    /// Probes of the last minute without an answer, parts per million.
+    pub loss_ppm: Option<u32>,
+    /// Sessions that send on it (their numbers).
+    pub used_by: Vec<u8>,
+}
+
+/// Prefixes with the same destination and rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The AS behind which they are.
+    pub isd_as: String,
+    /// The prefixes.
+    pub prefixes: Vec<IpNet>,
+    /// Whether the kernel has routes for them.
+    pub exported: bool,
+    /// Traffic classes, in the order in which they are tried.
+    pub classes: Vec<SiteClass>,
+}
+
+/// A traffic class of a site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteClass {
+    /// Number of the class of this site, the `routing_chain_id` of the metrics.
+    pub id: u32,
+    /// Its condition.
+    pub condition: String,
+    /// Sessions that may carry it, best first (their numbers).
+    pub sessions: Vec<u8>,
+    /// The one that does.
+    pub current: Option<u8>,
+    /// How many of them are up.
+    pub alive: u64,
+    /// Changes of the current session.
+    pub session_changes: u64,
+    /// Changes between having a session and having none.
+    pub state_changes: u64,
+}
+
+/// Counters of the control plane's SCION sockets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sockets {
+    /// Sockets opened.
+    pub listens: u64,
+    /// Sockets closed.
+    pub closes: u64,
+    /// QUIC connections opened.
+    pub dials: u64,
+    /// Packets received.
+    pub read_packets: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Packets sent.
+    pub written_packets: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+    /// Failures of the operating system's sockets.
+    pub underlay_errors: u64,
+    /// Packets that are no valid SCION packets.
+    pub parse_errors: u64,
+    /// SCMP error messages received.
+    pub scmp_errors: u64,
+}
+
+/// Refused input of peers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The AS it came from, as text.
+    pub isd_as: String,
+    /// Why, one word in snake case.
+    pub reason: String,
     /// How often.
     pub count: u64,
 }

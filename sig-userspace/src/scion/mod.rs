@@ -1,6 +1,7 @@
-//! What the engine needs of SCION: the header template of a path, from which every frame on that
-//! path gets its outer headers.
+//! SCION itself: paths, and the header template from which every frame on a path gets its outer headers.
 
+mod path;
 mod template;
 
+pub use path::{Fingerprint, Interface, Path};
 pub use template::{Endpoints, FrameFields, NextHop, Template, TemplateError};

@@ -20,6 +20,7 @@ fn idle() -> Status {
             helped: vec!["everything: no interface in `[dataplane] lan`".to_owned()],
         },
         remotes: vec![],
+        control: None,
         counters: Counters::default(),
         drops: vec![],
     }
@@ -58,9 +59,12 @@ fn busy() -> Status {
             isd_as: "1-ff00:0:111".to_owned(),
             gateway: "10.11.0.2:30056".parse().unwrap(),
             session: 0,
+            policy_id: 0,
+            probing: None,
             prefixes: vec!["10.2.0.0/24".parse().unwrap()],
             paths: vec![StatusPath {
                 name: "0".to_owned(),
+                fingerprint: String::new(),
                 next_hop: "10.10.0.1:30042".parse().unwrap(),
                 problem: None,
                 next_hop_mac: None,

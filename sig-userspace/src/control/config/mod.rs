@@ -25,8 +25,8 @@ use std::path::Path as FilePath;
 use toml::de::DeTable;
 
 pub use model::{
-    Config, Dataplane, Gateway, LanTransmit, Limits, Log, LogFormat, LogLevel, Path, Pin, Remote,
-    Tunnel, Wish, XdpMode,
+    Config, Control, Dataplane, EndhostPort, Gateway, LanTransmit, Limits, Log, LogFormat,
+    LogLevel, Observe, Path, PeerLimits, Pin, Remote, RpcProtocols, Tunnel, Wish, XdpMode,
 };
 pub use problem::{Errors, Problem};
 
@@ -98,6 +98,8 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
                 tunnel: tunnel.value,
                 dataplane: dataplane.value,
                 remotes,
+                control: None,
+                observe: Observe::default(),
                 warnings,
             })
         }

@@ -22,6 +22,10 @@ pub struct Config {
     pub dataplane: Dataplane,
     /// The `[[remote]]` sections, in the order of the file.
     pub remotes: Vec<Remote>,
+    /// How remotes are found; `None` when the file names them in `[[remote]]` sections.
+    pub control: Option<Control>,
+    /// Where operators and their programs look.
+    pub observe: Observe,
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -36,6 +40,99 @@ impl Config {
     pub fn path_count(&self) -> usize {
         self.remotes.iter().map(|r| r.paths.len()).sum()
     }
+}
+
+/// Finding remotes, their prefixes and paths: sections `[gateway]`, `[sciond_connection]`, `[rpc]` and
+/// `[control]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Control {
+    /// The SCION daemon's gRPC server, `host:port`. Default `127.0.0.1:30255`.
+    pub daemon: String,
+    /// Where remote gateways ask for our prefixes (QUIC). An unspecified address: to be found out with the
+    /// daemon's help.
+    pub ctrl_addr: SocketAddr,
+    /// Where session probes arrive. An unspecified address: that of `ctrl_addr`.
+    pub probe_addr: SocketAddr,
+    /// Remote ASes, their static prefixes and policies (JSON). Default `/etc/scion/traffic.policy`.
+    pub traffic_policy_file: PathBuf,
+    /// Which prefixes are advertised and accepted; `None`: none.
+    pub ip_routing_policy_file: Option<PathBuf>,
+    /// RPC variants we speak as a client. Default all.
+    pub client_protocol: RpcProtocols,
+    /// RPC variants we answer. Default all.
+    pub server_protocol: RpcProtocols,
+    /// Who listens on the end host port 30041. Default `auto`.
+    pub endhost_port: EndhostPort,
+    /// How often a path in use is probed. Default 200 ms.
+    pub probe_interval: Duration,
+    /// A path in use without an answer for this long is dead (longer if its round trip time is). Default 600 ms.
+    pub probe_timeout: Duration,
+    /// How long a better path must have been alive and better before it replaces one in use. Default 5 s.
+    pub switch_delay: Duration,
+    /// How often the daemon is asked for paths. Default 10 s; the environment variable
+    /// `SCION_EXPERIMENTAL_GATEWAY_PATH_UPDATE_INTERVAL` overrides it.
+    pub path_interval: Duration,
+    /// What peers can make us keep.
+    pub limits: PeerLimits,
+}
+
+/// Which RPC variants are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RpcProtocols {
+    /// gRPC in one QUIC stream (ALPN `SCION`).
+    Grpc,
+    /// Connect over HTTP/3 (ALPN `h3`).
+    Connect,
+    /// Both; a client tries Connect first.
+    All,
+}
+
+impl RpcProtocols {
+    /// Whether gRPC is among them.
+    pub fn grpc(self) -> bool {
+        self != Self::Connect
+    }
+
+    /// Whether Connect is among them.
+    pub fn connect(self) -> bool {
+        self != Self::Grpc
+    }
+}
+
+/// Who listens on the end host port 30041 of the gateway's address, where border routers deliver what is for
+/// ports outside of the AS's dispatched range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndhostPort {
+    /// We do, unless another program does.
+    Auto,
+    /// We do, or the gateway does not start.
+    Own,
+    /// Another program does and relays what is ours.
+    Shared,
+}
+
+/// Limits on what peers can make the control plane keep. Beyond, it is refused and counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Gateways of one AS. Default 16.
+    pub gateways_per_as: u32,
+    /// Prefixes of one gateway. Default 4096.
+    pub prefixes_per_gateway: u32,
+    /// Bytes of one RPC message. Default 1 MiB.
+    pub message_bytes: u32,
+    /// QUIC connections that we serve at the same time. Default 256.
+    pub connections: u32,
+    /// Paths to one AS that are watched. Default 64.
+    pub paths_per_as: u32,
+}
+
+/// HTTP servers: sections `[metrics]` and `[api]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Observe {
+    /// Metrics and status pages.
+    pub prometheus: Option<SocketAddr>,
+    /// Management API.
+    pub api: Option<SocketAddr>,
 }
 
 /// Console log.
@@ -89,12 +186,15 @@ pub enum LogFormat {
 pub struct Gateway {
     /// Name of this gateway in logs and file names. Default `gateway`.
     pub id: String,
-    /// The AS the gateway stands in; no wildcard.
+    /// The AS the gateway stands in; no wildcard, except that 0-0 stands for "the daemon knows" where
+    /// [`Config::control`] is set.
     pub isd_as: IsdAs,
     /// Where SIG frames arrive: address on the underlay interface and UDP/SCION port (default
-    /// 30056). Also the source address of our own frames.
+    /// 30056). Also the source address of our own frames. An unspecified address where
+    /// [`Config::control`] is set: that of [`Control::ctrl_addr`].
     pub data_addr: SocketAddr,
-    /// IP prefixes served here: packets from remotes are accepted only towards them. Canonical.
+    /// IP prefixes served here: packets from remotes are accepted only towards them. Canonical. Prefixes that
+    /// the routing policy advertises are served as well.
     pub prefixes: Vec<IpNet>,
     /// Unix socket that `sig status` asks. Default `/run/sig/<id>.sock`.
     pub status_socket: PathBuf,
@@ -107,6 +207,8 @@ pub struct Tunnel {
     pub name: String,
     /// MTU of the tunnel device in bytes. Default 1500.
     pub mtu: u16,
+    /// Routing table of the routes into the tunnel. Default 254, `main`.
+    pub table: u32,
     /// Preferred source address of the kernel's IPv4 routes into the tunnel.
     pub src_ipv4: Option<Ipv4Addr>,
     /// Preferred source address of the kernel's IPv6 routes into the tunnel.

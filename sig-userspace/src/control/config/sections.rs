@@ -233,6 +233,7 @@ pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
         value: Tunnel {
             name: name?,
             mtu: mtu?,
+            table: 254,
             src_ipv4: src_ipv4?,
             src_ipv6: src_ipv6?,
         },

@@ -57,6 +57,7 @@ pub(super) fn of(shared: &Shared) -> Status {
             .collect(),
         lan: lan(shared),
         remotes: remotes(&gateway, &hops),
+        control: None,
         counters: counters(&gateway),
         drops,
     }
@@ -181,6 +182,8 @@ fn remotes(gateway: &Gateway, hops: &Snapshot) -> Vec<Remote> {
                 isd_as: remote.isd_as.to_string(),
                 gateway: remote.gateway,
                 session: remote.session,
+                policy_id: 0,
+                probing: None,
                 prefixes: remote.prefixes.clone(),
                 paths: paths
                     .map(|path| self::path(path, &remote.paths[path.path], hops))
@@ -197,6 +200,7 @@ fn path(planned: &PlannedPath, path: &crate::control::config::Path, hops: &Snaps
     let resolved = hops.get(&path.next_hop.ip()).and_then(|hop| hop.resolved());
     Path {
         name: path.name.clone(),
+        fingerprint: String::new(),
         next_hop: path.next_hop,
         next_hop_mac: resolved.map(|hop| mac(hop.destination_mac)),
         problem: planned.problem.clone(),

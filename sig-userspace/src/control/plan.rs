@@ -1,0 +1,97 @@
+//! What the control plane wants of the data plane: gateways, sessions with their paths, and which packets
+//! go into which session.
+//!
+//! A plan is complete: what is not in it goes. What two plans have in common is not touched when the
+//! second one takes effect: streams, sequence numbers, counters, kernel routes.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+use sig_common::addr::IsdAs;
+
+use crate::{policy::class::Condition, scion};
+
+/// The plan. Indexes into its lists are valid within one plan only; keys name a thing across plans.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Inner destinations that remotes may send to; `None`: all that do not lead back into the tunnel.
+    pub served: Option<Vec<IpNet>>,
+    /// Remote gateways whose frames are accepted.
+    pub gateways: Vec<Gateway>,
+    /// Sessions with these gateways.
+    pub sessions: Vec<Session>,
+    /// Where packets go. Prefixes are in one site only; the longest that matches decides.
+    pub sites: Vec<Site>,
+}
+
+/// A remote gateway, told by its ISD-AS and host address: the source of its frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// The AS it stands in.
+    pub isd_as: IsdAs,
+    /// SCION host address of its data plane.
+    pub host: IpAddr,
+    /// Inner sources that it may send from.
+    pub accepted: Vec<IpNet>,
+}
+
+/// Names a session for as long as it exists. Never used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey(pub u64);
+
+/// Frames to one gateway under one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its name across plans.
+    pub key: SessionKey,
+    /// Place of its gateway in [`Plan::gateways`].
+    pub gateway: usize,
+    /// Where its frames go: SCION host address and UDP/SCION port of the gateway's data plane.
+    pub data_addr: SocketAddr,
+    /// Session number written into frames.
+    pub number: u8,
+    /// Number of its policy among those of the AS, for metrics.
+    pub policy_id: u32,
+    /// Paths in use; flows are spread over them. Empty: packets are dropped.
+    pub paths: Vec<SessionPath>,
+}
+
+/// A path as a session uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionPath {
+    /// Name in logs and in the status; not more than one of a session has it.
+    pub name: String,
+    /// The path. The same fingerprint and next hop in the next plan: streams go on, whatever has become
+    /// of the hop fields.
+    pub path: scion::Path,
+    /// Largest SCION packet in bytes: that of the path, or what the network has been found to carry.
+    pub mtu: u16,
+    /// Source port of the frames, in the underlay and in UDP/SCION.
+    pub source_port: u16,
+}
+
+/// Prefixes with the same destination and the same rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The AS behind which they are, for logs and status.
+    pub isd_as: IsdAs,
+    /// Inner destinations. Canonical.
+    pub prefixes: Vec<IpNet>,
+    /// The first rule whose condition holds decides; none: the packet is dropped.
+    pub rules: Vec<Rule>,
+    /// Whether the kernel and the LAN ports send packets for the prefixes to us. Not while the remote is
+    /// out of reach: other routes get their chance, and hosts an answer.
+    pub exported: bool,
+}
+
+/// Which packets go where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Which packets.
+    pub condition: Arc<Condition>,
+    /// Place of the session in [`Plan::sessions`]; `None`: they are dropped.
+    pub session: Option<usize>,
+}
