@@ -7,6 +7,7 @@ pub mod engine;
 pub mod framing;
 pub mod policy;
 pub mod port;
+pub mod problem;
 pub mod scion;
 
 #[cfg(feature = "xdp")]

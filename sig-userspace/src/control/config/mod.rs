@@ -9,7 +9,6 @@
 mod keys;
 mod model;
 mod path;
-mod problem;
 mod read;
 mod remote;
 mod sections;
@@ -24,13 +23,14 @@ use std::path::Path as FilePath;
 
 use toml::de::DeTable;
 
+pub use crate::problem::{Errors, Problem};
 pub use model::{
     Config, Control, Dataplane, EndhostPort, Gateway, LanTransmit, Limits, Log, LogFormat,
     LogLevel, Observe, Path, PeerLimits, Pin, Remote, RpcProtocols, Tunnel, Wish, XdpMode,
 };
-pub use problem::{Errors, Problem};
 
-use read::{Report, Section};
+use crate::problem::{Report, printable};
+use read::Section;
 
 /// Reads the files that a configuration names, relative to the folder of the configuration file.
 pub type ReadFile<'a> = &'a dyn Fn(&FilePath) -> io::Result<Vec<u8>>;
@@ -58,17 +58,17 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
     if text.len() > LONGEST_TEXT {
         let limit = LONGEST_TEXT >> 20;
         report.error(0, "", format!("the file is larger than {limit} MiB"));
-        return Err(Errors(report.take().0));
+        return Err(Errors::new(report.take().0));
     }
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
         let at = error.span().map_or(0, |span| span.start);
-        let message = read::printable(error.message());
+        let message = printable(error.message());
         report.error(at, "", format!("not TOML: {message}"));
     }
     // What the parser made up to go on would only add noise.
     if !syntax.is_empty() {
-        return Err(Errors(report.take().0));
+        return Err(Errors::new(report.take().0));
     }
 
     let root = Section::root(&report, document.get_ref());
@@ -103,7 +103,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
                 warnings,
             })
         }
-        _ => Err(Errors(errors)),
+        _ => Err(Errors::new(errors)),
     }
 }
 
@@ -115,7 +115,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
 pub fn load(path: &FilePath) -> Result<Config, Errors> {
     let file = path.display().to_string();
     let fail = |line, message| {
-        Err(Errors(vec![Problem {
+        Err(Errors::new(vec![Problem {
             file: file.clone(),
             line,
             key: String::new(),

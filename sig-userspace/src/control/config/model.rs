@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
-use super::problem::Problem;
+use crate::problem::Problem;
 
 /// A whole, valid configuration. Made by [`check`](super::check) or [`load`](super::load).
 #[derive(Debug, Clone, PartialEq, Eq)]

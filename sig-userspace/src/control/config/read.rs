@@ -4,71 +4,13 @@
 //! Readers return `None` when they have reported a problem (or, for optional keys, when the key is
 //! absent); the caller goes on with the other keys.
 
-use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys;
-use super::problem::Problem;
-
-/// Longest excerpt of a value that a message quotes, in characters.
-const EXCERPT: usize = 60;
-
-/// Collects errors and warnings of one file.
-pub(super) struct Report<'a> {
-    file: &'a str,
-    line_starts: Vec<usize>,
-    errors: RefCell<Vec<Problem>>,
-    warnings: RefCell<Vec<Problem>>,
-}
-
-impl<'a> Report<'a> {
-    pub(super) fn new(file: &'a str, text: &str) -> Self {
-        let after_newline = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
-        let line_starts = std::iter::once(0)
-            .chain(after_newline.map(|(i, _)| i + 1))
-            .collect();
-        Self {
-            file,
-            line_starts,
-            errors: RefCell::default(),
-            warnings: RefCell::default(),
-        }
-    }
-
-    fn problem(&self, at: usize, key: &str, message: String) -> Problem {
-        Problem {
-            file: self.file.to_owned(),
-            line: self.line_starts.partition_point(|start| *start <= at),
-            key: key.to_owned(),
-            message,
-        }
-    }
-
-    /// Reports an error at byte `at` of the text.
-    pub(super) fn error(&self, at: usize, key: &str, message: impl Into<String>) {
-        let problem = self.problem(at, key, message.into());
-        self.errors.borrow_mut().push(problem);
-    }
-
-    /// Reports something that works but deserves a look.
-    pub(super) fn warn(&self, at: usize, key: &str, message: impl Into<String>) {
-        let problem = self.problem(at, key, message.into());
-        self.warnings.borrow_mut().push(problem);
-    }
-
-    /// Errors and warnings, each in the order of lines.
-    pub(super) fn take(&self) -> (Vec<Problem>, Vec<Problem>) {
-        let sorted = |problems: &RefCell<Vec<Problem>>| {
-            let mut problems = problems.take();
-            problems.sort_by_key(|p| p.line);
-            problems
-        };
-        (sorted(&self.errors), sorted(&self.warnings))
-    }
-}
+pub(super) use crate::problem::{Report, excerpt};
 
 /// A place in the file: what messages about a key, or about its absence, point at.
 #[derive(Clone)]
@@ -97,9 +39,7 @@ impl Place<'_> {
 
     /// Line of the file, counted from 1.
     pub(super) fn line(&self) -> usize {
-        self.report
-            .line_starts
-            .partition_point(|start| *start <= self.at)
+        self.report.line(self.at)
     }
 }
 
@@ -360,21 +300,6 @@ impl<'a> Item<'a> {
         let elements = values.iter().enumerate();
         Some(elements.map(|(i, v)| self.element(i, v)).collect())
     }
-}
-
-/// `text`, shortened and without control characters, for quoting in a message.
-pub(super) fn excerpt(text: &str) -> String {
-    let short: String = text.chars().take(EXCERPT).collect();
-    let mut short = printable(&short);
-    if text.chars().nth(EXCERPT).is_some() {
-        short.push('…');
-    }
-    short
-}
-
-/// `text` without control characters.
-pub(super) fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
 
 fn join(path: &str, key: &str) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::read::excerpt;
+use crate::problem::excerpt;
 
 /// A number with one unit of `y w d h m s ms us µs ns`, as in the reference's configuration.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

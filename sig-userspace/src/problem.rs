@@ -1,0 +1,138 @@
+//! What is wrong with a file that the user wrote, and where.
+
+use std::cell::RefCell;
+use std::fmt;
+
+/// Longest excerpt of a value that a message quotes, in characters.
+const EXCERPT: usize = 60;
+
+/// One finding about a file: where it is and what to do about it.
+///
+/// Displayed as `gateway.toml:14: remote[0].prefixes[1]: "10.2.0.1/24" has host bits set; …`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Name of the file as the user gave it.
+    pub file: String,
+    /// Line, counted from 1. For a missing key: the line of the section that lacks it.
+    pub line: usize,
+    /// Dotted path of the key, for example `remote[1].path[0].raw`; empty for a syntax error.
+    pub key: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.file, self.line)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Everything that is wrong with a file, in the order of its lines. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Errors(Vec<Problem>);
+
+impl Errors {
+    /// What is wrong; at least one problem.
+    pub(crate) fn new(problems: Vec<Problem>) -> Self {
+        debug_assert!(!problems.is_empty());
+        Self(problems)
+    }
+
+    /// The single problems, in the order of their lines.
+    pub fn problems(&self) -> &[Problem] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Errors {
+    /// One line per problem.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Errors {}
+
+/// Collects errors and warnings of one file.
+pub(crate) struct Report<'a> {
+    file: &'a str,
+    line_starts: Vec<usize>,
+    errors: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(file: &'a str, text: &str) -> Self {
+        let after_newline = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+        let line_starts = std::iter::once(0)
+            .chain(after_newline.map(|(i, _)| i + 1))
+            .collect();
+        Self {
+            file,
+            line_starts,
+            errors: RefCell::default(),
+            warnings: RefCell::default(),
+        }
+    }
+
+    /// Line of byte `at`, counted from 1.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        self.line_starts.partition_point(|start| *start <= at)
+    }
+
+    fn problem(&self, at: usize, key: &str, message: String) -> Problem {
+        Problem {
+            file: self.file.to_owned(),
+            line: self.line(at),
+            key: key.to_owned(),
+            message,
+        }
+    }
+
+    /// Reports an error at byte `at` of the text.
+    pub(crate) fn error(&self, at: usize, key: &str, message: impl Into<String>) {
+        let problem = self.problem(at, key, message.into());
+        self.errors.borrow_mut().push(problem);
+    }
+
+    /// Reports something that works but deserves a look.
+    pub(crate) fn warn(&self, at: usize, key: &str, message: impl Into<String>) {
+        let problem = self.problem(at, key, message.into());
+        self.warnings.borrow_mut().push(problem);
+    }
+
+    /// Errors and warnings, each in the order of lines.
+    pub(crate) fn take(&self) -> (Vec<Problem>, Vec<Problem>) {
+        let sorted = |problems: &RefCell<Vec<Problem>>| {
+            let mut problems = problems.take();
+            problems.sort_by_key(|p| p.line);
+            problems
+        };
+        (sorted(&self.errors), sorted(&self.warnings))
+    }
+}
+
+/// `text`, shortened and without control characters, for quoting in a message.
+pub(crate) fn excerpt(text: &str) -> String {
+    let short: String = text.chars().take(EXCERPT).collect();
+    let mut short = printable(&short);
+    if text.chars().nth(EXCERPT).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// `text` without control characters.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
