@@ -27,6 +27,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let config =
         config::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    if config.control.is_some() {
+        return Err(Failure::Refused(
+            "finding remotes is not implemented yet; name them in [[remote]] sections".into(),
+        ));
+    }
     start_log(&config);
     for warning in config.warnings() {
         tracing::warn!("{warning}");

@@ -12,6 +12,7 @@ pub(super) const SECTIONS: &[(&str, &[&str])] = &[
             "rpc",
             "sciond_connection",
             "gateway",
+            "control",
             "tunnel",
             "dataplane",
             "remote",
@@ -29,8 +30,8 @@ pub(super) const SECTIONS: &[(&str, &[&str])] = &[
         "log.console",
         &["level", "format", "stacktrace_level", "disable_caller"],
     ),
-    ("metrics", &["prometheus"]),
-    ("api", &["addr"]),
+    ("metrics", &["prometheus", "allow_remote"]),
+    ("api", &["addr", "allow_remote"]),
     ("rpc", &["client_protocol", "server_protocol"]),
     (
         "sciond_connection",
@@ -50,7 +51,28 @@ pub(super) const SECTIONS: &[(&str, &[&str])] = &[
             "ip_routing_policy_file",
         ],
     ),
-    ("tunnel", &["name", "mtu", "src_ipv4", "src_ipv6"]),
+    (
+        "control",
+        &[
+            "endhost_port",
+            "probe_interval",
+            "probe_timeout",
+            "switch_delay",
+            "path_interval",
+            "limits",
+        ],
+    ),
+    (
+        "control.limits",
+        &[
+            "gateways_per_as",
+            "prefixes_per_gateway",
+            "message_bytes",
+            "connections",
+            "paths_per_as",
+        ],
+    ),
+    ("tunnel", &["name", "mtu", "table", "src_ipv4", "src_ipv6"]),
     (
         "dataplane",
         &[
@@ -192,7 +214,7 @@ mod tests {
     fn a_key_like_no_other_gets_the_list() {
         assert_eq!(
             advice("metrics", "colour"),
-            "unknown key; remove it or use one of: prometheus"
+            "unknown key; remove it or use one of: prometheus, allow_remote"
         );
     }
 

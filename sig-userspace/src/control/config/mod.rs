@@ -3,9 +3,11 @@
 //! [`check`] is pure: text in, a [`Config`] with every default filled in and every value resolved
 //! out, or all problems of the file with line, key and remedy. [`load`] reads the file first.
 //!
-//! Sections and keys of the reference gateway are accepted; those without effect here are named by
+//! A file without `[[remote]]` sections is one of a gateway that finds its remotes, as the files of the
+//! reference are: all their keys are accepted, and those without effect here are named by
 //! [`Config::warnings`]. Unknown keys are errors.
 
+mod discovery;
 mod keys;
 mod model;
 mod path;
@@ -73,7 +75,11 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
 
     let root = Section::root(&report, document.get_ref());
     let log = sections::log(&root);
-    let gateway = sections::gateway(&root);
+    let discovers = root.sections("remote").is_empty();
+    let own = sections::own_addresses(&root, discovers);
+    let gateway = sections::gateway(&root, own.as_ref(), discovers);
+    let control = discovery::control(&root, own.as_ref(), discovers);
+    let observe = discovery::observe(&root);
     let tunnel = sections::tunnel(&root);
     let dataplane = sections::dataplane(&root);
     sections::without_effect(&root);
@@ -84,25 +90,30 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
         tunnel.as_ref(),
         dataplane.as_ref(),
         &remotes,
+        discovers,
     );
 
     let (errors, warnings) = report.take();
     let remotes: Option<Vec<Remote>> = remotes.into_iter().map(|r| r.value).collect();
-    match (log, gateway, tunnel, dataplane, remotes) {
-        (Some(log), Some(gateway), Some(tunnel), Some(dataplane), Some(remotes))
-            if errors.is_empty() =>
-        {
-            Ok(Config {
-                log,
-                gateway: gateway.value,
-                tunnel: tunnel.value,
-                dataplane: dataplane.value,
-                remotes,
-                control: None,
-                observe: Observe::default(),
-                warnings,
-            })
-        }
+    match (log, gateway, tunnel, dataplane, remotes, control, observe) {
+        (
+            Some(log),
+            Some(gateway),
+            Some(tunnel),
+            Some(dataplane),
+            Some(remotes),
+            Some(control),
+            Some(observe),
+        ) if errors.is_empty() => Ok(Config {
+            log,
+            gateway: gateway.value,
+            tunnel: tunnel.value,
+            dataplane: dataplane.value,
+            remotes,
+            control: discovers.then_some(control),
+            observe,
+            warnings,
+        }),
         _ => Err(Errors::new(errors)),
     }
 }

@@ -1,12 +1,14 @@
 //! All sections but the remotes: values, defaults, ranges.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::{
     Dataplane, Gateway, LanTransmit, Limits, Log, LogFormat, LogLevel, Pin, Tunnel, Wish, XdpMode,
 };
+use sig_common::addr::IsdAs;
+
 use super::read::{Item, Place, Section, excerpt};
 use super::{DEFAULT_DATA_PORT, values};
 
@@ -32,7 +34,7 @@ pub(super) struct Placed<'a, T> {
 }
 
 /// The value of an optional key: `Some(default)` when absent, `None` when wrong.
-fn or<'a, T>(
+pub(super) fn or<'a, T>(
     section: &Section<'a>,
     key: &'static str,
     default: T,
@@ -52,7 +54,7 @@ pub(super) fn list<'a, T>(
     values.into_iter().collect()
 }
 
-fn time(item: &Item<'_>, from: Duration, to: Duration) -> Option<Duration> {
+pub(super) fn time(item: &Item<'_>, from: Duration, to: Duration) -> Option<Duration> {
     let (least, most) = (values::show_duration(from), values::show_duration(to));
     item.parse(&format!("\"{least}\""), |text| {
         let value = values::duration(text)?;
@@ -103,8 +105,13 @@ pub(super) fn log(root: &Section<'_>) -> Option<Log> {
     })
 }
 
-/// `[gateway]`.
-pub(super) fn gateway<'a>(root: &Section<'a>) -> Option<Placed<'a, Gateway>> {
+/// `[gateway]`. With `discovers`, the remotes are found rather than written, and so can be the own AS and
+/// address.
+pub(super) fn gateway<'a>(
+    root: &Section<'a>,
+    own: Option<&OwnAddresses>,
+    discovers: bool,
+) -> Option<Placed<'a, Gateway>> {
     let section = root.section("gateway");
     let id = or(&section, "id", "gateway".to_owned(), |item| {
         item.parse("\"gateway\"", |text| {
@@ -123,19 +130,21 @@ pub(super) fn gateway<'a>(root: &Section<'a>) -> Option<Placed<'a, Gateway>> {
             Ok(text.to_owned())
         })
     });
-    let isd_as = section
-        .require(
-            "isd_as",
-            "the AS of this gateway, for example isd_as = \"1-ff00:0:110\"",
-        )
-        .and_then(|item| super::remote::isd_as(&item));
+    let isd_as = match section.get("isd_as") {
+        None if discovers => Some(IsdAs(0)),
+        _ => section
+            .require(
+                "isd_as",
+                "the AS of this gateway, for example isd_as = \"1-ff00:0:110\"",
+            )
+            .and_then(|item| super::remote::isd_as(&item)),
+    };
     let prefixes = match section.get("prefixes") {
         Some(item) => list(&item, "[\"10.1.0.0/24\"]", |element| {
             element.parse("\"10.1.0.0/24\"", values::prefix)
         }),
         None => Some(Vec::new()),
     };
-    let data_addr = own_addresses(&section);
     let socket = section.get("status_socket");
     let status_socket = match (&socket, &id) {
         (Some(item), _) => item.parse("\"/run/sig/gateway.sock\"", |text| {
@@ -153,7 +162,7 @@ pub(super) fn gateway<'a>(root: &Section<'a>) -> Option<Placed<'a, Gateway>> {
         value: Gateway {
             id: id?,
             isd_as: isd_as?,
-            data_addr: data_addr?,
+            data_addr: own?.data,
             prefixes: prefixes?,
             status_socket: status_socket?,
         },
@@ -161,27 +170,40 @@ pub(super) fn gateway<'a>(root: &Section<'a>) -> Option<Placed<'a, Gateway>> {
     })
 }
 
-/// The address of the data plane. As in the reference, an empty host means that of `ctrl_addr`.
-fn own_addresses(section: &Section<'_>) -> Option<SocketAddr> {
+/// The gateway's own addresses. An unspecified one is to be found out.
+pub(super) struct OwnAddresses {
+    pub(super) ctrl: SocketAddr,
+    pub(super) data: SocketAddr,
+    pub(super) probe: SocketAddr,
+}
+
+/// Reads them. As in the reference, an empty host means that of `ctrl_addr`, and an empty one there that
+/// the daemon helps to find it.
+pub(super) fn own_addresses(root: &Section<'_>, discovers: bool) -> Option<OwnAddresses> {
+    let section = root.section("gateway");
     let read = |key, default_port| {
-        section.get(key).map(|item| {
-            let example = format!("\"192.0.2.10:{default_port}\"");
-            item.parse(&example, |text| {
-                let (host, port) = values::address(text, default_port)?;
-                host.map_or(Ok(()), values::unicast)?;
-                Ok((host, port))
-            })
+        let Some(item) = section.get(key) else {
+            return Some((None, default_port));
+        };
+        let example = format!("\"192.0.2.10:{default_port}\"");
+        item.parse(&example, |text| {
+            let (host, port) = values::address(text, default_port)?;
+            host.map_or(Ok(()), values::unicast)?;
+            Ok((host, port))
         })
     };
     let ctrl = read("ctrl_addr", DEFAULT_CTRL_PORT);
     let data = read("data_addr", DEFAULT_DATA_PORT);
     let probe = read("probe_addr", DEFAULT_PROBE_PORT);
-    let ctrl_host = ctrl.flatten().and_then(|(host, _)| host);
-
-    let (host, port) = data.unwrap_or(Some((None, DEFAULT_DATA_PORT)))?;
-    let Some(ip) = host.or(ctrl_host) else {
-        // A wrong ctrl_addr is reported already and may hold the host.
-        if ctrl != Some(None) {
+    let (ctrl, data, probe) = (ctrl?, data?, probe?);
+    let base = match ctrl.0.or(data.0.filter(|_| !discovers)) {
+        Some(ip) => ip,
+        // Of the family of what is written.
+        None if discovers => match data.0.or(probe.0) {
+            Some(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+            _ => Ipv4Addr::UNSPECIFIED.into(),
+        },
+        None => {
             let place = match section.get("data_addr") {
                 Some(item) => item.place,
                 None => section.place.below("data_addr"),
@@ -190,22 +212,27 @@ fn own_addresses(section: &Section<'_>) -> Option<SocketAddr> {
                 "no address; write the address of this host in its AS, \
                  for example data_addr = \"192.0.2.10:30056\"",
             );
+            return None;
         }
-        return None;
     };
-    let data = SocketAddr::new(ip, port);
-    for (key, other) in [("ctrl_addr", ctrl), ("probe_addr", probe)] {
-        let Some(Some((host, port))) = other else {
-            continue;
-        };
-        if SocketAddr::new(host.or(ctrl_host).unwrap_or(ip), port) == data
-            && let Some(item) = section.get(key)
-        {
-            item.place
-                .error(format!("{data} is data_addr already; write another port"));
+    let address = |(host, port): (Option<IpAddr>, u16)| SocketAddr::new(host.unwrap_or(base), port);
+    let own = OwnAddresses {
+        ctrl: address(ctrl),
+        data: address(data),
+        probe: address(probe),
+    };
+    let mut taken = vec![(own.data, "data_addr")];
+    for (key, address) in [("ctrl_addr", own.ctrl), ("probe_addr", own.probe)] {
+        if let Some((_, other)) = taken.iter().find(|(taken, _)| *taken == address) {
+            let place = section
+                .get(key)
+                .map_or_else(|| section.place.below(key), |item| item.place);
+            place.error(format!("{address} is {other} already; write another port"));
+            return None;
         }
+        taken.push((address, key));
     }
-    Some(data)
+    Some(own)
 }
 
 /// `[tunnel]`.
@@ -216,6 +243,19 @@ pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
     });
     let mtu = or(&section, "mtu", 1500, |item| {
         item.number(1280..=MAX_TUNNEL_MTU)
+    });
+    // 0 and 255 are the kernel's own.
+    let table = or(&section, "table", 254, |item| {
+        if item.is_word("main") {
+            return Some(254);
+        }
+        let table: u32 = item.number(1..=u32::MAX)?;
+        if table == 255 {
+            item.place
+                .error("table 255 is the kernel's own, local; write another one, or \"main\"");
+            return None;
+        }
+        Some(table)
     });
     let src_ipv4 = or(&section, "src_ipv4", None, |item| {
         item.parse("\"192.0.2.10\"", |text| match source(text)? {
@@ -233,7 +273,7 @@ pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
         value: Tunnel {
             name: name?,
             mtu: mtu?,
-            table: 254,
+            table: table?,
             src_ipv4: src_ipv4?,
             src_ipv6: src_ipv6?,
         },
@@ -386,93 +426,5 @@ pub(super) fn without_effect(root: &Section<'_>) {
         {
             item.place.warn("ignored: the gateway has no such feature");
         }
-    }
-    let rpc = root.section("rpc");
-    for key in ["client_protocol", "server_protocol"] {
-        if let Some(item) = rpc.get(key) {
-            item.choice(&[("all", ()), ("grpc", ()), ("connectrpc", ())]);
-            item.place
-                .warn("not implemented yet: the gateway makes and serves no RPCs");
-        }
-    }
-    let sciond = root.section("sciond_connection");
-    if let Some(item) = sciond.get("initial_connect_period") {
-        time(
-            &item,
-            Duration::from_nanos(1),
-            Duration::from_secs(365 * 86400),
-        );
-    }
-    if let Some(item) = sciond.get("fake_data") {
-        item.text("\"\"");
-    }
-    let address = sciond.get("address");
-    let address = address.map(|item| item.parse("\"127.0.0.1:30255\"", listen_address));
-    if sciond.is_present() && address != Some(None) {
-        sciond.place.warn(
-            "not implemented yet: no daemon is asked, remotes and paths come from [[remote]]",
-        );
-    }
-    let http = [
-        (
-            "metrics",
-            "prometheus",
-            "metrics are not served; use \"sig status\"",
-        ),
-        (
-            "api",
-            "addr",
-            "the management API is not served; use \"sig status\"",
-        ),
-    ];
-    for (section, key, why) in http {
-        if let Some(item) = root.section(section).get(key)
-            && let Some(text) = item.text("\"127.0.0.1:30456\"")
-            && !text.is_empty()
-        {
-            match listen_address(text) {
-                Ok(()) => item.place.warn(format!("not implemented yet: {why}")),
-                Err(message) => item.place.error(message),
-            }
-        }
-    }
-    let gateway = root.section("gateway");
-    let unused = [
-        (
-            "traffic_policy_file",
-            "not implemented yet: the file is not read, remotes come from [[remote]]",
-        ),
-        (
-            "ip_routing_policy_file",
-            "not implemented yet: the file is not read, prefixes come from [gateway] and [[remote]]",
-        ),
-    ];
-    for (key, why) in unused {
-        if let Some(item) = gateway.get(key)
-            && let Some(text) = item.text("\"/etc/scion/traffic.policy\"")
-            && !text.is_empty()
-        {
-            item.place.warn(why);
-        }
-    }
-    for (key, what) in [
-        ("ctrl_addr", "prefixes are not exchanged"),
-        ("probe_addr", "probes are not answered"),
-    ] {
-        if let Some(item) = gateway.get(key) {
-            item.place.warn(format!("not implemented yet: {what}"));
-        }
-    }
-}
-
-/// `host:port` of a server; the host may be a name or empty.
-fn listen_address(text: &str) -> Result<(), String> {
-    let port = text.rsplit_once(':').map(|(_, port)| port);
-    match port.map(str::parse::<u16>) {
-        Some(Ok(port)) if port != 0 => Ok(()),
-        _ => Err(format!(
-            "\"{}\" is not an address with a port; write host:port, for example \"127.0.0.1:30456\"",
-            excerpt(text)
-        )),
     }
 }

@@ -17,6 +17,7 @@ pub(super) fn check(
     tunnel: Option<&Placed<'_, Tunnel>>,
     dataplane: Option<&Placed<'_, Dataplane>>,
     remotes: &[RemoteAt<'_>],
+    discovers: bool,
 ) {
     if let Some(dataplane) = dataplane {
         interfaces(root, tunnel.map(|t| &t.value), &dataplane.value);
@@ -27,11 +28,7 @@ pub(super) fn check(
     if let Some(gateway) = gateway {
         loops(&gateway.value, remotes);
         covered(&gateway.value, remotes);
-        if remotes.is_empty() {
-            root.place.warn(
-                "no [[remote]]: the gateway has nobody to talk to; \"sig config sample\" shows one",
-            );
-        } else if gateway.value.prefixes.is_empty() {
+        if !discovers && gateway.value.prefixes.is_empty() {
             gateway.place.warn(
                 "no prefixes: everything that remotes send is refused; \
                  write the prefixes served here, for example prefixes = [\"10.1.0.0/24\"]",

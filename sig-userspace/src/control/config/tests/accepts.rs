@@ -84,16 +84,41 @@ fn the_sample_with_every_default_written_out() {
     }
     let mut written = good(&text);
     let sample = good(SAMPLE);
-    // These two have an example instead of a default.
+    // These have an example instead of a default.
+    written.gateway.isd_as = sample.gateway.isd_as;
     written.tunnel.src_ipv4 = None;
     written.tunnel.src_ipv6 = None;
     assert_eq!(written, sample);
 }
 
 #[test]
-fn the_references_own_file_with_honest_warnings() {
+fn the_remotes_of_the_sample_instead_of_a_daemon() {
+    let (before, remotes) = SAMPLE
+        .split_once("# # One section per remote gateway.")
+        .unwrap();
+    let remotes = remotes.split("\n\n").next().unwrap();
+    let mut text = before.to_owned();
+    for line in remotes.lines() {
+        text += line.strip_prefix("# ").unwrap_or_default();
+        text.push('\n');
+    }
+    let text = text.replace(
+        "ctrl_addr =",
+        "isd_as = \"1-ff00:0:110\"\nprefixes = [\"192.168.10.0/24\"]\ndata_addr = \"10.10.0.2\"\nctrl_addr =",
+    );
+    let config = good(&text);
+    assert_eq!((config.remotes.len(), config.path_count()), (1, 1));
+    assert_eq!(config.control, None);
+    let ignored = config
+        .warnings()
+        .iter()
+        .filter(|w| w.message.starts_with("ignored"));
+    assert_eq!(ignored.count(), config.warnings().len());
+}
+
+#[test]
+fn the_references_own_file_without_a_warning() {
     let text = r#"[gateway]
-isd_as = "1-ff00:0:110"
 id = "sig-1"
 traffic_policy_file = "/etc/scion/gateway.json"
 ip_routing_policy_file = "/etc/scion/routing.policy"
@@ -107,26 +132,53 @@ src_ipv4 = "192.0.2.10"
 address = "127.0.0.1:30255"
 [metrics]
 prometheus = "127.0.0.1:30456"
+[api]
+addr = "localhost:31156"
 "#;
+    let config = good(text);
+    assert_eq!(config.warnings(), []);
+    assert_eq!(config.gateway.isd_as, sig_common::addr::IsdAs(0));
     assert_eq!(
-        warnings(text),
-        [
-            "gateway.toml:1: no [[remote]]: the gateway has nobody to talk to; \
-             \"sig config sample\" shows one",
-            "gateway.toml:4: gateway.traffic_policy_file: not implemented yet: \
-             the file is not read, remotes come from [[remote]]",
-            "gateway.toml:5: gateway.ip_routing_policy_file: not implemented yet: \
-             the file is not read, prefixes come from [gateway] and [[remote]]",
-            "gateway.toml:6: gateway.ctrl_addr: not implemented yet: \
-             prefixes are not exchanged",
-            "gateway.toml:8: gateway.probe_addr: not implemented yet: \
-             probes are not answered",
-            "gateway.toml:12: sciond_connection: not implemented yet: \
-             no daemon is asked, remotes and paths come from [[remote]]",
-            "gateway.toml:15: metrics.prometheus: not implemented yet: \
-             metrics are not served; use \"sig status\"",
-        ]
+        config.gateway.data_addr,
+        "192.0.2.10:30056".parse().unwrap()
     );
+    let control = config.control.unwrap();
+    assert_eq!(control.probe_addr, "192.0.2.10:30856".parse().unwrap());
+    assert_eq!(
+        control.traffic_policy_file,
+        FilePath::new("/etc/scion/gateway.json")
+    );
+    assert_eq!(config.observe.api, Some("127.0.0.1:31156".parse().unwrap()));
+}
+
+#[test]
+fn an_empty_file_as_the_reference_takes_it() {
+    let config = good("");
+    assert!(config.gateway.data_addr.ip().is_unspecified());
+    let control = config.control.unwrap();
+    assert_eq!(control.ctrl_addr, "0.0.0.0:30256".parse().unwrap());
+    assert_eq!(control.daemon, "127.0.0.1:30255");
+    assert_eq!(
+        control.traffic_policy_file,
+        FilePath::new("/etc/scion/traffic.policy")
+    );
+    assert_eq!(control.ip_routing_policy_file, None);
+    assert_eq!(config.observe, Observe::default());
+}
+
+#[test]
+fn metrics_for_other_machines_where_that_is_said() {
+    let text = "[metrics]\nprometheus = \":30456\"\nallow_remote = true\n";
+    assert_eq!(
+        good(text).observe.prometheus,
+        Some("[::]:30456".parse().unwrap())
+    );
+}
+
+#[test]
+fn an_own_routing_table() {
+    assert_eq!(good("[tunnel]\ntable = 11\n").tunnel.table, 11);
+    assert_eq!(good("").tunnel.table, 254);
 }
 
 #[test]
@@ -156,7 +208,8 @@ fake_data = ""
         (config.log.level, config.log.format),
         (LogLevel::Debug, LogFormat::Json)
     );
-    assert_eq!(config.warnings().len(), 7);
+    // A feature, two keys of the log, and two sections that the remotes make useless.
+    assert_eq!(config.warnings().len(), 5, "{:#?}", config.warnings());
 }
 
 #[test]

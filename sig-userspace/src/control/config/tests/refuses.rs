@@ -28,16 +28,39 @@ fn an_unknown_key_with_the_one_that_was_meant() {
 #[test]
 fn what_is_missing() {
     assert_eq!(
-        errors(""),
-        "gateway.toml:1: gateway.isd_as: missing; write the AS of this gateway, \
-         for example isd_as = \"1-ff00:0:110\"\n\
-         gateway.toml:1: gateway.data_addr: no address; write the address of this host in its \
-         AS, for example data_addr = \"192.0.2.10:30056\""
+        errors(&SMALL[SMALL.find("[[remote]]").unwrap()..]),
+        "gateway.toml:1: gateway.data_addr: no address; write the address of this host in its \
+         AS, for example data_addr = \"192.0.2.10:30056\"\n\
+         gateway.toml:1: gateway.isd_as: missing; write the AS of this gateway, \
+         for example isd_as = \"1-ff00:0:110\""
     );
     assert_eq!(
         errors(&SMALL[..SMALL.find("[[remote.path]]").unwrap()]),
         "gateway.toml:6: remote[0]: no path; write at least one [[remote.path]] with raw or \
          file, next_hop and mtu"
+    );
+}
+
+#[test]
+fn metrics_and_api_for_everybody_only_where_that_is_said() {
+    assert_eq!(
+        errors("[metrics]\nprometheus = \"192.0.2.1:30456\"\n[api]\naddr = \":31156\"\n"),
+        "gateway.toml:2: metrics.prometheus: 192.0.2.1:30456 can be reached from other machines, and \
+         there is no authentication; write \"127.0.0.1:30456\", or allow_remote = true if that is meant\n\
+         gateway.toml:4: api.addr: [::]:31156 can be reached from other machines, and there is no \
+         authentication; write \"127.0.0.1:31156\", or allow_remote = true if that is meant"
+    );
+    assert_eq!(
+        errors("[metrics]\nprometheus = \"127.0.0.1:1\"\n[api]\naddr = \"127.0.0.1:1\"\n"),
+        "gateway.toml:4: api.addr: 127.0.0.1:1 is [metrics] prometheus already; write another port"
+    );
+}
+
+#[test]
+fn own_addresses_that_are_the_same() {
+    assert_eq!(
+        errors("[gateway]\nctrl_addr = \"192.0.2.1:30056\"\n"),
+        "gateway.toml:2: gateway.ctrl_addr: 192.0.2.1:30056 is data_addr already; write another port"
     );
 }
 

@@ -1,0 +1,202 @@
+//! How a gateway finds its remotes, and where it lets itself be looked at: the sections beside
+//! `[[remote]]` and the data plane.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::model::{Control, EndhostPort, Observe, PeerLimits, RpcProtocols};
+use super::read::{Item, Section, excerpt};
+use super::sections::{OwnAddresses, or, time};
+
+const DEFAULT_DAEMON: &str = "127.0.0.1:30255";
+const DEFAULT_TRAFFIC_POLICY: &str = "/etc/scion/traffic.policy";
+
+/// Everything that finding remotes needs. Read, and checked, also where `[[remote]]` sections make it
+/// unnecessary; then what is written is named in warnings.
+pub(super) fn control(
+    root: &Section<'_>,
+    own: Option<&OwnAddresses>,
+    used: bool,
+) -> Option<Control> {
+    let gateway = root.section("gateway");
+    let sciond = root.section("sciond_connection");
+    let section = root.section("control");
+    if !used {
+        for place in [&sciond, &section, &root.section("rpc")]
+            .into_iter()
+            .filter(|section| section.is_present())
+            .map(|section| section.place.clone())
+            .chain(
+                [
+                    "ctrl_addr",
+                    "probe_addr",
+                    "traffic_policy_file",
+                    "ip_routing_policy_file",
+                ]
+                .into_iter()
+                .filter_map(|key| gateway.get(key))
+                .map(|item| item.place),
+            )
+        {
+            place.warn("ignored: with [[remote]] sections the file itself names the remotes and their paths");
+        }
+    }
+    let file = |key| match gateway.get(key) {
+        Some(item) => item
+            .text("\"/etc/scion/traffic.policy\"")
+            .map(|text| Some(PathBuf::from(text)).filter(|path| !path.as_os_str().is_empty())),
+        None => Some(None),
+    };
+    let traffic_policy_file = file("traffic_policy_file")
+        .map(|path| path.unwrap_or_else(|| PathBuf::from(DEFAULT_TRAFFIC_POLICY)));
+    let ip_routing_policy_file = file("ip_routing_policy_file");
+    let daemon = or(&sciond, "address", DEFAULT_DAEMON.to_owned(), |item| {
+        item.parse(&format!("\"{DEFAULT_DAEMON}\""), |text| {
+            server(text).map(|()| text.to_owned())
+        })
+    });
+    if let Some(item) = sciond.get("initial_connect_period") {
+        time(
+            &item,
+            Duration::from_nanos(1),
+            Duration::from_secs(365 * 86400),
+        );
+    }
+    if let Some(item) = sciond.get("fake_data") {
+        item.text("\"\"");
+    }
+    let rpc = root.section("rpc");
+    let protocols = |key| {
+        or(&rpc, key, RpcProtocols::All, |item| {
+            item.choice(&[
+                ("all", RpcProtocols::All),
+                ("grpc", RpcProtocols::Grpc),
+                ("connectrpc", RpcProtocols::Connect),
+            ])
+        })
+    };
+    let (client_protocol, server_protocol) =
+        (protocols("client_protocol"), protocols("server_protocol"));
+    let endhost_port = or(&section, "endhost_port", EndhostPort::Auto, |item| {
+        item.choice(&[
+            ("auto", EndhostPort::Auto),
+            ("own", EndhostPort::Own),
+            ("shared", EndhostPort::Shared),
+        ])
+    });
+    let duration = |key, default, from, to| or(&section, key, default, |item| time(item, from, to));
+    let (ms, second) = (Duration::from_millis, Duration::from_secs(1));
+    let probe_interval = duration("probe_interval", ms(200), ms(20), 10 * second);
+    let probe_timeout = duration("probe_timeout", ms(600), ms(50), 60 * second);
+    let switch_delay = duration("switch_delay", 5 * second, Duration::ZERO, 3600 * second);
+    let path_interval = duration("path_interval", 10 * second, ms(100), 3600 * second);
+    let limits = limits(&section.section("limits"));
+    let own = own?;
+    Some(Control {
+        daemon: daemon?,
+        ctrl_addr: own.ctrl,
+        probe_addr: own.probe,
+        traffic_policy_file: traffic_policy_file?,
+        ip_routing_policy_file: ip_routing_policy_file?,
+        client_protocol: client_protocol?,
+        server_protocol: server_protocol?,
+        endhost_port: endhost_port?,
+        probe_interval: probe_interval?,
+        probe_timeout: probe_timeout?,
+        switch_delay: switch_delay?,
+        path_interval: path_interval?,
+        limits: limits?,
+    })
+}
+
+fn limits(section: &Section<'_>) -> Option<PeerLimits> {
+    let count = |key, default, most| or(section, key, default, |item| item.number(1..=most));
+    let gateways_per_as = count("gateways_per_as", 16, 256);
+    let prefixes_per_gateway = count("prefixes_per_gateway", 4096, 1_048_576);
+    let message_bytes = count("message_bytes", 1 << 20, 64 << 20);
+    let connections = count("connections", 256, 65_536);
+    let paths_per_as = count("paths_per_as", 64, 1024);
+    Some(PeerLimits {
+        gateways_per_as: gateways_per_as?,
+        prefixes_per_gateway: prefixes_per_gateway?,
+        message_bytes: message_bytes?,
+        connections: connections?,
+        paths_per_as: paths_per_as?,
+    })
+}
+
+/// `[metrics]` and `[api]`.
+pub(super) fn observe(root: &Section<'_>) -> Option<Observe> {
+    let listen = |section: &'static str, key| {
+        let section = root.section(section);
+        let remote = or(&section, "allow_remote", false, Item::boolean);
+        let address = or(&section, key, None, |item| {
+            item.parse("\"127.0.0.1:30456\"", listen_address)
+        });
+        let (address, remote) = (address?, remote?);
+        if let (Some(address), false, Some(item)) = (address, remote, section.get(key))
+            && !address.ip().is_loopback()
+        {
+            item.place.error(format!(
+                "{address} can be reached from other machines, and there is no authentication; \
+                 write \"127.0.0.1:{}\", or allow_remote = true if that is meant",
+                address.port()
+            ));
+            return None;
+        }
+        Some(address)
+    };
+    let (prometheus, api) = (listen("metrics", "prometheus"), listen("api", "addr"));
+    let observe = Observe {
+        prometheus: prometheus?,
+        api: api?,
+    };
+    if let (Some(metrics), Some(api)) = (observe.prometheus, observe.api)
+        && metrics == api
+        && let Some(item) = root.section("api").get("addr")
+    {
+        item.place.error(format!(
+            "{api} is [metrics] prometheus already; write another port"
+        ));
+    }
+    Some(observe)
+}
+
+/// Where a server of ours listens; empty text: nowhere. An empty host means all addresses, as in the
+/// reference.
+fn listen_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    server(text)?;
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let port = port.parse().unwrap_or_default();
+    let ip = match host {
+        "" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        host => host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse()
+            .map_err(|_| {
+                format!(
+                    "\"{}\" is a host name, which is not resolved; write an IP address of this host",
+                    excerpt(host)
+                )
+            })?,
+    };
+    Ok(Some(SocketAddr::new(ip, port)))
+}
+
+/// `host:port` of a server; the host may be a name.
+fn server(text: &str) -> Result<(), String> {
+    let port = text.rsplit_once(':').map(|(_, port)| port);
+    match port.map(str::parse::<u16>) {
+        Some(Ok(port)) if port != 0 => Ok(()),
+        _ => Err(format!(
+            "\"{}\" is not an address with a port; write host:port, for example \"127.0.0.1:30456\"",
+            excerpt(text)
+        )),
+    }
+}
