@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// State of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,12 @@ pub struct Status {
     pub control: Option<Control>,
     /// Sums over all workers.
     pub counters: Counters,
+    /// The AF_XDP sockets: one per worker, interface and queue.
+    #[serde(default)]
+    pub queues: Vec<Queue>,
+    /// What the BPF programs did with packets.
+    #[serde(default)]
+    pub verdicts: Vec<Verdict>,
     /// Reasons for which anything was dropped; those with a count of 0 are left out.
     pub drops: Vec<Drop>,
 }
@@ -145,6 +152,57 @@ pub struct Port {
     pub tx_packets: u64,
 }
 
+/// An AF_XDP socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Number of the worker that owns it.
+    pub worker: u16,
+    /// What its interface is for.
+    pub role: PortRole,
+    /// Interface name.
+    pub interface: String,
+    /// Number of the receive queue.
+    pub queue: u32,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// System calls made to wake the kernel.
+    pub wakeups: u64,
+    /// Packets that the kernel dropped because the receive ring was full: the worker did not keep up.
+    pub rx_ring_full: u64,
+    /// Packets that the kernel dropped because the fill ring held no buffer for them.
+    pub fill_ring_empty: u64,
+    /// Packets dropped for another reason, such as their length.
+    pub rx_refused: u64,
+    /// Entries of the fill ring that the kernel refused.
+    pub rx_invalid_descriptors: u64,
+    /// Entries of the transmit ring that the kernel refused.
+    pub tx_invalid_descriptors: u64,
+}
+
+/// What a BPF program did with packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What, with the program in front of it, see [`sig_common::maps::Stat::name`].
+    pub name: String,
+    /// With how many.
+    pub packets: u64,
+}
+
+/// Frames and packets in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// SIG frames.
+    pub frames: u64,
+    /// Their bytes, with the frame headers.
+    pub frame_bytes: u64,
+    /// Inner packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub packet_bytes: u64,
+}
+
 /// A session with a remote gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
@@ -166,8 +224,17 @@ pub struct Remote {
     pub paths: Vec<Path>,
     /// SIG frames received from it.
     pub frames_received: u64,
+    /// Bytes of these frames, with their headers.
+    #[serde(default)]
+    pub frame_bytes_received: u64,
     /// Inner packets received from it and delivered.
     pub packets_received: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub packet_bytes_received: u64,
+    /// What was sent to it, also on paths that are gone.
+    #[serde(default)]
+    pub sent: Traffic,
 }
 
 /// Whether a remote gateway answers.
@@ -292,6 +359,9 @@ pub struct Control {
     pub advertised: Vec<Advertised>,
     /// The IP routing policy in force, in the form of its file.
     pub routing_policy: String,
+    /// What the traffic policy says, per AS and policy.
+    #[serde(default)]
+    pub policies: Vec<SessionPolicy>,
     /// Remote ASes.
     pub ases: Vec<RemoteAs>,
     /// Prefixes with the same destination and rules.
@@ -304,6 +374,25 @@ pub struct Control {
     pub reloads: u64,
     /// Configuration: reloads refused because a file was wrong.
     pub reloads_refused: u64,
+}
+
+/// What the traffic policy says about one class of traffic to an AS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionPolicy {
+    /// The AS, as text.
+    pub isd_as: String,
+    /// Number of the policy among those of the AS.
+    pub id: u32,
+    /// Which packets, in the JSON form of conditions; `true`: all.
+    pub traffic_matcher: Value,
+    /// Which paths, in the JSON form of path policies; `null`: all.
+    pub path_policy: Value,
+    /// Which of these paths first, in the form of the traffic policy file; `null`: the shortest.
+    pub perf_policy: Value,
+    /// How many paths are used at the same time.
+    pub path_count: u32,
+    /// Prefixes of the traffic policy file.
+    pub prefixes: Vec<IpNet>,
 }
 
 /// The SCION daemon as we see it.
@@ -359,6 +448,9 @@ pub struct RemoteAs {
     pub probe_send_errors: u64,
     /// Why the daemon tells no paths.
     pub paths_problem: Option<String>,
+    /// Requests for prefixes that failed, also to gateways that are gone.
+    #[serde(default)]
+    pub fetch_errors: u64,
 }
 
 /// A gateway of a remote AS.
@@ -411,6 +503,9 @@ pub struct WatchedPath {
     pub loss_ppm: Option<u32>,
     /// Sessions that send on it (their numbers).
     pub used_by: Vec<u8>,
+    /// Sessions whose policy excludes it (their numbers).
+    #[serde(default)]
+    pub rejected_by: Vec<u8>,
 }
 
 /// Prefixes with the same destination and rules.

@@ -2,7 +2,7 @@ use std::os::unix::net::UnixListener;
 
 use super::*;
 use crate::observe::status::{
-    Counters, Drop, DropPlace, Lan, Path as StatusPath, PortRole, XdpAttachment,
+    Counters, Drop, DropPlace, Lan, Path as StatusPath, PortRole, Traffic, XdpAttachment,
 };
 
 fn idle() -> Status {
@@ -22,6 +22,8 @@ fn idle() -> Status {
         remotes: vec![],
         control: None,
         counters: Counters::default(),
+        queues: vec![],
+        verdicts: vec![],
         drops: vec![],
     }
 }
@@ -75,7 +77,10 @@ fn busy() -> Status {
                 packets_sent: 20,
             }],
             frames_received: 10,
+            frame_bytes_received: 1060,
             packets_received: 9,
+            packet_bytes_received: 900,
+            sent: Traffic::default(),
         }],
         counters: Counters {
             packets_sent: 20,

@@ -41,8 +41,16 @@ pub(super) struct PortFacts {
     pub(super) up: AtomicBool,
     /// Set when the program is attached.
     pub(super) native: bool,
-    /// Places of its sockets in the list of monitors.
-    pub(super) sockets: Vec<usize>,
+    pub(super) sockets: Vec<SocketFacts>,
+}
+
+/// What is known of a socket, for the status.
+#[derive(Clone, Copy)]
+pub(super) struct SocketFacts {
+    /// Its place in the list of monitors.
+    pub(super) place: usize,
+    pub(super) worker: u16,
+    pub(super) queue: u32,
 }
 
 impl PortFacts {
@@ -166,7 +174,11 @@ pub(super) fn open(
             };
             let facts = &mut ports.facts[opened.spec];
             facts.zero_copy |= opened.port.is_zero_copy();
-            facts.sockets.push(ports.monitors.len());
+            facts.sockets.push(SocketFacts {
+                place: ports.monitors.len(),
+                worker: number as u16,
+                queue: opened.queue,
+            });
             ports.monitors.push(opened.port.monitor().map_err(system)?);
             let socket = opened.port.as_fd().try_clone_to_owned().map_err(system)?;
             ports.sockets.push((opened.slot, socket));

@@ -9,15 +9,16 @@ use crate::{
     dataplane::counters::WorkerCounters,
     kernel::neighbours::Snapshot,
     observe::status::{
-        Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Remote, Status, Worker, XdpAttachment,
+        Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Queue, Remote, Status, Traffic,
+        Verdict, Worker, XdpAttachment,
     },
-    port::xdp::{Monitor, Role},
+    port::xdp::{Monitor, Role, Statistics},
 };
 
 /// The state now.
 pub(super) fn of(shared: &Shared) -> Status {
     let hops = shared.hops.borrow().clone();
-    let kernel_drops = lock(&shared.programs).counters();
+    let kernel_counters = lock(&shared.programs).counters();
     let gateway = lock(&shared.gateway);
     let config = gateway.planner().config();
     let mut drops: Vec<Drop> = DropReason::ALL
@@ -30,13 +31,18 @@ pub(super) fn of(shared: &Shared) -> Status {
             )
         })
         .collect();
-    match kernel_drops {
+    let mut verdicts = Vec::new();
+    match kernel_counters {
         Ok(counters) => {
             drops.extend(
                 counters
                     .drops()
                     .map(|(reason, n)| drop(reason, DropPlace::Kernel, n)),
             );
+            verdicts.extend(counters.stats().map(|(stat, packets)| Verdict {
+                name: stat.name().into(),
+                packets,
+            }));
         }
         Err(error) => tracing::warn!("cannot read the counters of the BPF programs: {error}"),
     }
@@ -59,6 +65,8 @@ pub(super) fn of(shared: &Shared) -> Status {
         remotes: remotes(&gateway, &hops),
         control: None,
         counters: counters(&gateway),
+        queues: queues(&shared.ports, &shared.sockets),
+        verdicts,
         drops,
     }
 }
@@ -85,16 +93,21 @@ fn ring_drops(sockets: &[Monitor]) -> [Drop; 3] {
     for statistics in sockets.iter().filter_map(|socket| socket.statistics().ok()) {
         full += statistics.rx_ring_full;
         empty += statistics.fill_ring_empty;
-        // The kernel counts a packet that finds no chunk here as well.
-        long += statistics
-            .rx_dropped
-            .saturating_sub(statistics.fill_ring_empty);
+        long += refused(&statistics);
     }
     [
         drop(DropReason::PacketTooBig, DropPlace::Kernel, long),
         drop(DropReason::QueueFull, DropPlace::Kernel, full),
         drop(DropReason::NoFreeChunk, DropPlace::Kernel, empty),
     ]
+}
+
+/// What the kernel dropped for another reason than a full or an empty ring. It counts a packet that finds
+/// no chunk as dropped as well.
+fn refused(statistics: &Statistics) -> u64 {
+    statistics
+        .rx_dropped
+        .saturating_sub(statistics.fill_ring_empty)
 }
 
 fn workers(gateway: &Gateway, shared: &Shared) -> Vec<Worker> {
@@ -142,13 +155,9 @@ fn lan(shared: &Shared) -> Lan {
 }
 
 fn port(facts: &PortFacts, sockets: &[Monitor]) -> Port {
-    let own = || facts.sockets.iter().filter_map(|place| sockets.get(*place));
+    let own = || facts.sockets.iter().map(|socket| &sockets[socket.place]);
     Port {
-        role: match facts.role {
-            Role::Underlay => PortRole::Underlay,
-            Role::Lan => PortRole::Lan,
-            Role::Inner => PortRole::Inner,
-        },
+        role: role(facts.role),
         interface: facts.interface.clone(),
         driver: facts.driver.clone(),
         mode: if facts.native {
@@ -167,6 +176,42 @@ fn port(facts: &PortFacts, sockets: &[Monitor]) -> Port {
     }
 }
 
+fn role(role: Role) -> PortRole {
+    match role {
+        Role::Underlay => PortRole::Underlay,
+        Role::Lan => PortRole::Lan,
+        Role::Inner => PortRole::Inner,
+    }
+}
+
+fn queues(ports: &[PortFacts], monitors: &[Monitor]) -> Vec<Queue> {
+    let sockets = ports
+        .iter()
+        .flat_map(|port| port.sockets.iter().map(move |socket| (port, socket)));
+    sockets
+        .map(|(port, socket)| {
+            let monitor = &monitors[socket.place];
+            // Zeros where the kernel does not tell.
+            let statistics = monitor.statistics().unwrap_or_default();
+            let counters = monitor.counters();
+            Queue {
+                worker: socket.worker,
+                role: role(port.role),
+                interface: port.interface.clone(),
+                queue: socket.queue,
+                rx_packets: counters.received.get(),
+                tx_packets: counters.transmitted.get(),
+                wakeups: counters.wakeups.get(),
+                rx_ring_full: statistics.rx_ring_full,
+                fill_ring_empty: statistics.fill_ring_empty,
+                rx_refused: refused(&statistics),
+                rx_invalid_descriptors: statistics.rx_invalid_descriptors,
+                tx_invalid_descriptors: statistics.tx_invalid_descriptors,
+            }
+        })
+        .collect()
+}
+
 fn remotes(gateway: &Gateway, hops: &Snapshot) -> Vec<Remote> {
     let planner = gateway.planner();
     let received = planner.remotes();
@@ -178,6 +223,10 @@ fn remotes(gateway: &Gateway, hops: &Snapshot) -> Vec<Remote> {
         .map(|(number, remote)| {
             let received = received[number].iter().map(|worker| &worker.received);
             let paths = planner.paths().iter().filter(|path| path.remote == number);
+            let sent = paths
+                .clone()
+                .flat_map(|path| path.counters.iter())
+                .map(|worker| &worker.sent);
             Remote {
                 isd_as: remote.isd_as.to_string(),
                 gateway: remote.gateway,
@@ -189,7 +238,18 @@ fn remotes(gateway: &Gateway, hops: &Snapshot) -> Vec<Remote> {
                     .map(|path| self::path(path, &remote.paths[path.path], hops))
                     .collect(),
                 frames_received: received.clone().map(|traffic| traffic.frames.get()).sum(),
-                packets_received: received.map(|traffic| traffic.packets.get()).sum(),
+                frame_bytes_received: received
+                    .clone()
+                    .map(|traffic| traffic.frame_bytes.get())
+                    .sum(),
+                packets_received: received.clone().map(|traffic| traffic.packets.get()).sum(),
+                packet_bytes_received: received.map(|traffic| traffic.packet_bytes.get()).sum(),
+                sent: Traffic {
+                    frames: sent.clone().map(|traffic| traffic.frames.get()).sum(),
+                    frame_bytes: sent.clone().map(|traffic| traffic.frame_bytes.get()).sum(),
+                    packets: sent.clone().map(|traffic| traffic.packets.get()).sum(),
+                    packet_bytes: sent.map(|traffic| traffic.packet_bytes.get()).sum(),
+                },
             }
         })
         .collect()
