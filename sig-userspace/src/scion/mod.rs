@@ -1,6 +1,10 @@
-//! SCION itself: paths, and the header template from which every frame on a path gets its outer headers.
+//! SCION itself: paths, packets, SCMP, and the header template from which every frame on a path gets its
+//! outer headers.
 
+pub mod packet;
 mod path;
+pub mod reverse;
+pub mod scmp;
 mod template;
 
 pub use path::{Fingerprint, Interface, Path};

@@ -49,6 +49,19 @@ impl<'a> View<'a> {
     /// [`Error::PathType`] and [`Error::Path`]: see [`Path::new_checked`]; [`Error::Length`] if the
     /// payload exceeds the packet.
     pub fn new_checked(packet: &'a [u8]) -> Result<Self, Error> {
+        let view = Self::new_quoted(packet)?;
+        if view.payload.len() < usize::from(view.common.payload_len) {
+            return Err(Error::Length);
+        }
+        Ok(view)
+    }
+
+    /// Takes `packet`, the beginning of a SCION packet as SCMP errors quote it, for that packet: like
+    /// [`View::new_checked`], but the end of the payload may be missing.
+    ///
+    /// # Errors
+    /// Those of [`View::new_checked`] except [`Error::Length`].
+    pub fn new_quoted(packet: &'a [u8]) -> Result<Self, Error> {
         let common = Common::decode(packet.first_chunk().ok_or(Error::Truncated)?)?;
         let header_len = common.header_len();
         let (header, payload) = packet
@@ -62,7 +75,7 @@ impl<'a> View<'a> {
         let path = Path::new_checked(common.path_type, path)?;
         let payload = payload
             .get(..usize::from(common.payload_len))
-            .ok_or(Error::Length)?;
+            .unwrap_or(payload);
         Ok(Self {
             common,
             addresses,
