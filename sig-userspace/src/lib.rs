@@ -2,6 +2,8 @@
 
 pub mod control;
 pub mod counter;
+#[cfg(feature = "control")]
+pub mod daemon;
 pub mod dataplane;
 pub mod engine;
 pub mod framing;

@@ -408,6 +408,31 @@ pub struct Daemon {
     pub requests: u64,
     /// Requests that failed.
     pub failures: u64,
+    /// Paths in its answers that could not be used.
+    #[serde(default)]
+    pub paths_skipped: u64,
+}
+
+#[cfg(feature = "control")]
+impl From<crate::daemon::State> for Daemon {
+    fn from(state: crate::daemon::State) -> Self {
+        let crate::daemon::State {
+            address,
+            reachable,
+            problem,
+            requests,
+            failures,
+            paths_skipped,
+        } = state;
+        Self {
+            address,
+            reachable,
+            problem,
+            requests,
+            failures,
+            paths_skipped,
+        }
+    }
 }
 
 /// Prefixes advertised to an AS.
