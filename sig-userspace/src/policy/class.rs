@@ -1,5 +1,12 @@
 //! Traffic classes: conditions on inner packets, in the reference's language extended to IPv6.
 
+mod parse;
+mod print;
+mod protocol;
+
+#[cfg(test)]
+mod tests;
+
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
@@ -9,7 +16,9 @@ use sig_common::wire::{
     ipv6::{self, UpperLayer},
 };
 
-/// A condition on a packet.
+pub use parse::{ClassError, MAX_CONDITIONS, MAX_DEPTH, is_name, names, parse};
+
+/// A condition on a packet. Its text form is described in [`parse`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// All of them hold; true without any.
@@ -62,6 +71,26 @@ impl Condition {
         }
     }
 
+    /// How many conditions it consists of, itself included.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        1 + self.parts().iter().map(Self::size).sum::<usize>()
+    }
+
+    /// How deeply conditions are nested in it; 1 without any inside.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        1 + self.parts().iter().map(Self::depth).max().unwrap_or(0)
+    }
+
+    fn parts(&self) -> &[Self] {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts,
+            Self::Not(part) => std::slice::from_ref(part),
+            _ => &[],
+        }
+    }
+
     /// Whether it holds for a packet.
     #[must_use]
     pub fn matches(&self, facts: &Facts) -> bool {
@@ -87,6 +116,8 @@ impl Facts {
     /// The facts of `bytes`, of which `packet` is the summary.
     #[must_use]
     pub fn of(packet: &InnerPacket, bytes: &[u8]) -> Self {
+        // Not what the link padded it with.
+        let bytes = bytes.get(..packet.total_len.into()).unwrap_or(bytes);
         let (protocol, at) = match packet.version() {
             4 => (Some(packet.protocol), usize::from(packet.header_len)),
             _ => match ipv6::upper_layer(bytes, packet.protocol, ipv6::HEADER_LEN) {

@@ -3,3 +3,9 @@
 //! Pure: text in, decisions out.
 
 pub mod class;
+mod prefix;
+pub mod prefix_set;
+pub mod routing;
+
+/// Longest text of a policy file in bytes; far more than any number of prefixes in use needs.
+const LONGEST_TEXT: usize = 16 << 20;
