@@ -17,3 +17,5 @@ pub mod cli;
 #[cfg(feature = "xdp")]
 pub mod kernel;
 pub mod observe;
+#[cfg(feature = "control")]
+pub mod rpc;
