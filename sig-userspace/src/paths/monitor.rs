@@ -305,9 +305,7 @@ impl Monitor {
     /// Whether the failure is on a path that is watched.
     #[must_use]
     pub fn is_concerned_by(&self, failure: &Failure) -> bool {
-        self.paths
-            .values()
-            .any(|watched| failure.is_on(&watched.path))
+        self.paths().any(|path| failure.is_on(path))
     }
 
     /// All paths as they are now, in the order of their fingerprints.
@@ -336,6 +334,11 @@ impl Monitor {
             }
         };
         self.paths.values().map(state).collect()
+    }
+
+    /// The paths, in the order of their fingerprints.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.values().map(|watched| &watched.path)
     }
 
     /// Paths watched.
