@@ -263,7 +263,7 @@ impl Running {
         let pair = InnerPair::create(&config()).await.unwrap();
         let created = start.elapsed();
         let watch = Watch::open().unwrap();
-        let routes = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex);
+        let routes = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex, 254);
         for prefix in ["10.9.0.0/16", "fd09::/32"] {
             routes
                 .add(Route::from(prefix.parse::<ipnet::IpNet>().unwrap()))

@@ -24,7 +24,7 @@ async fn tunnel() -> (InnerPair, Routes, Watch) {
     };
     let pair = InnerPair::create(&config).await.unwrap();
     let watch = Watch::open().unwrap();
-    let routes = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex);
+    let routes = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex, 254);
     (pair, routes, watch)
 }
 
@@ -83,7 +83,7 @@ fn adding_and_removing_twice_is_fine() {
         routes.add(prefix.into()).await.unwrap();
         routes.add(net("10.2.3.4/16").into()).await.unwrap();
         // A second keeper does not know of the first one's route, the kernel does.
-        let other = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex);
+        let other = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex, 254);
         other.add(prefix.into()).await.unwrap();
         routes.remove(prefix).await.unwrap();
         routes.remove(prefix).await.unwrap();

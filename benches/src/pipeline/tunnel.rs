@@ -8,8 +8,9 @@ use std::{
 
 use ipnet::IpNet;
 use sig::{
-    dataplane::{Input, Output, Path, PathSpec, Tables, Worker, WorkerConfig},
+    dataplane::{Input, Output, Path, PathSpec, Routing, Rule, Tables, Worker, WorkerConfig},
     framing::Limits,
+    policy::class::Condition,
     port::{
         BATCH,
         umem::{Area, Frame, FreeList, HEADROOM, Pool},
@@ -61,10 +62,11 @@ impl Site {
         let (here, there) = (address(number), address(3 - number));
         let local = Local::new(isd_as(number), here.ip(), here.port(), false);
         let mut tables = Tables::empty(local);
-        tables.served = prefixes(number)
-            .map(|prefix| (prefix, ()))
-            .into_iter()
-            .collect();
+        let lpm = |prefixes: &[IpNet]| {
+            let prefixes = prefixes.iter().map(|prefix| (*prefix, ()));
+            Arc::new(prefixes.collect())
+        };
+        tables.served = Some(lpm(&prefixes(number)));
         let path = Path::new(PathSpec {
             id: 1,
             ends: Endpoints {
@@ -95,7 +97,15 @@ impl Site {
         let mut accepted = prefixes(3 - number).to_vec();
         accepted.extend(routes);
         let source = (isd_as(3 - number), there.ip().into());
-        tables.add_remote(0, source, &accepted, vec![path], per_worker(workers));
+        tables.add_remote(0, source, lpm(&accepted), per_worker(workers));
+        let session = tables.add_session(vec![path], None);
+        let mut routing = Routing::default();
+        let rule = Rule {
+            condition: Arc::new(Condition::ALWAYS),
+            session: Some(session),
+        };
+        routing.add_site(&accepted, vec![rule]);
+        tables.routing = Arc::new(routing);
         Site {
             area,
             pool,

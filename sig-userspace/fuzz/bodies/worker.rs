@@ -61,10 +61,11 @@ fn tables() -> Tables {
     let IpAddr::V4(source) = ICMP_SOURCE else {
         unreachable!("an IPv4 address")
     };
-    Planner::new(config().clone(), 1).plan(
+    Planner::new(config().clone(), 1).tables(
         0,
         &Surroundings {
             neighbours: HashMap::from([(hop, neighbour)]),
+            home: Vec::new(),
             inner_macs: [6; 12],
             icmp: Sources {
                 v4: Some(source),

@@ -6,7 +6,8 @@ use arc_swap::ArcSwap;
 
 use super::{
     config::{Config, Dataplane, Pin},
-    planner::{Planner, Surroundings},
+    plan::Plan,
+    planner::{MAX_REMOTES, Planner, Surroundings},
 };
 use crate::{
     dataplane::{Tables, WorkerConfig, counters::WorkerCounters},
@@ -71,6 +72,7 @@ pub struct Gateway {
     engine: Engine,
     tables: Arc<ArcSwap<Tables>>,
     planner: Planner,
+    surroundings: Surroundings,
     cpus: Vec<usize>,
     start: Instant,
 }
@@ -124,12 +126,13 @@ impl BuilderWithPorts {
         let engine_config = engine_config(&config, partial_checksums, self.ports.len())?;
         let start = Instant::now();
         let mut planner = Planner::new(config, self.ports.len());
-        let tables = Arc::new(ArcSwap::from_pointee(planner.plan(0, &surroundings)));
+        let tables = Arc::new(ArcSwap::from_pointee(planner.tables(0, &surroundings)));
         let engine = Engine::start(&engine_config, &self.area, &self.pool, self.ports, &tables)?;
         Ok(Gateway {
             engine,
             tables,
             planner,
+            surroundings,
             cpus: engine_config.cpus,
             start,
         })
@@ -146,16 +149,46 @@ impl Gateway {
         }
     }
 
-    /// Tells the workers about changed surroundings. Paths that stay usable keep their streams.
-    pub fn update(&mut self, surroundings: &Surroundings) {
-        let now = self.start.elapsed().as_nanos() as u64;
-        self.tables
-            .store(Arc::new(self.planner.plan(now, surroundings)));
+    /// Makes this the plan that the workers follow. Until then it is that of the configuration's
+    /// `[[remote]]` sections. What both plans contain is not touched: streams, sequence numbers, counters.
+    pub fn apply(&mut self, plan: Plan) {
+        let now = self.now();
+        self.planner.apply(now, plan);
+        self.renew(now);
     }
 
-    /// Configuration, paths, and what was counted on them.
+    /// Tells the workers about changed surroundings. Paths that stay usable keep their streams.
+    pub fn update(&mut self, surroundings: &Surroundings) {
+        self.surroundings = surroundings.clone();
+        self.renew(self.now());
+    }
+
+    /// Lets new flows use paths that came later than the flows before. To be called about every second
+    /// where sessions have several paths.
+    pub fn rebalance(&mut self) {
+        let now = self.now();
+        if self.planner.rebalance(now) {
+            self.renew(now);
+        }
+    }
+
+    fn renew(&mut self, now: u64) {
+        let tables = self.planner.tables(now, &self.surroundings);
+        self.tables.store(Arc::new(tables));
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Configuration, plan, paths, and what was counted on them.
     pub fn planner(&self) -> &Planner {
         &self.planner
+    }
+
+    /// The surroundings that were last told.
+    pub fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 
     /// What the workers count.
@@ -185,7 +218,7 @@ fn engine_config(
     workers: usize,
 ) -> Result<EngineConfig, LimitsError> {
     let dataplane = &config.dataplane;
-    let limits = limits(dataplane, config.remotes.len());
+    let limits = limits(dataplane);
     limits.check()?;
     Ok(EngineConfig {
         worker: WorkerConfig {
@@ -206,7 +239,7 @@ fn engine_config(
     })
 }
 
-fn limits(dataplane: &Dataplane, remotes: usize) -> Limits {
+fn limits(dataplane: &Dataplane) -> Limits {
     let limits = &dataplane.limits;
     let nanoseconds =
         |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
@@ -215,7 +248,7 @@ fn limits(dataplane: &Dataplane, remotes: usize) -> Limits {
         max_frame_payload: MAX_FRAME_PAYLOAD,
         reorder_frames: dataplane.reorder_frames.into(),
         reorder_wait_ns: nanoseconds(dataplane.reorder_wait),
-        remotes: remotes.max(1),
+        remotes: MAX_REMOTES,
         streams_total: limits.streams_total as usize,
         streams_per_remote: limits.streams_per_remote as usize,
         packets_total: limits.packets_total as usize,

@@ -6,6 +6,8 @@
 //! descriptors, the tunnel device and its routes with the private network namespace that its other
 //! end lives in.
 
+mod apply;
+mod guard;
 mod interfaces;
 mod lan;
 mod ports;
@@ -21,13 +23,9 @@ use std::{
 };
 
 use ipnet::IpNet;
-use sig_common::{addr::IsdAs, maps::LanRoute};
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{
-    Gateway, StartError, Surroundings,
-    config::{Config, Remote},
-};
+use super::{Gateway, PlannedPath, StartError, Surroundings, config::Config, plan::Plan};
 use crate::{
     dataplane::icmp::Sources,
     kernel::{
@@ -38,13 +36,17 @@ use crate::{
         neighbours::{NextHops, Snapshot, Timing},
         netlink::Netlink,
         netns,
-        routes::{Route, Routes},
+        routes::Routes,
         watch::Watch,
     },
     observe::status::Status,
     port::xdp,
 };
+pub use apply::HostHandle;
+use apply::Outside;
+use guard::Guard;
 use interfaces::Interfaces;
+pub use status::ControlReport;
 
 /// How soon a vanished or changed neighbour is noticed.
 const NEIGHBOURS: Timing = Timing {
@@ -94,13 +96,10 @@ pub struct Host {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
     failed: watch::Receiver<Option<String>>,
-    routes: Routes,
     pair: InnerPair,
     attached: Attached,
-    _next_hops: NextHops,
-    _lan_hops: Option<LanHops>,
     _watch: Watch,
-    _data_socket: UdpSocket,
+    data_socket: Option<UdpSocket>,
 }
 
 /// What the tasks and the status work on.
@@ -111,8 +110,14 @@ struct Shared {
     sockets: Vec<xdp::Monitor>,
     /// Per worker, its place in `sockets`.
     of_worker: Vec<Range<usize>>,
+    next_hops: NextHops,
     hops: watch::Receiver<Snapshot>,
     lan: lan::Transmit,
+    lan_hops: Option<LanHops>,
+    routes: Routes,
+    /// What follows from the plan in force, outside of the workers.
+    outside: tokio::sync::Mutex<Outside>,
+    control: Mutex<Option<status::ControlSource>>,
 }
 
 /// Programs on devices; they leave when this is dropped.
@@ -126,7 +131,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Host {
-    /// Starts a gateway. Must be called within a multi-threaded tokio runtime.
+    /// Starts a gateway that follows the plan of the configuration's `[[remote]]` sections, until
+    /// [`Host::apply`] gives it another one. Where the configuration leaves it to the daemon, ISD-AS and data
+    /// address must have been filled in. Must be called within a multi-threaded tokio runtime.
     ///
     /// # Errors
     ///
@@ -153,8 +160,11 @@ impl Host {
         let mut inner_macs = [0; 12];
         inner_macs[..6].copy_from_slice(&pair.host().mac);
         inner_macs[6..].copy_from_slice(&pair.peer().mac);
+        let mut home = interfaces.networks();
+        home.extend(&config.gateway.prefixes);
         let surroundings = Surroundings {
             neighbours: HashMap::new(),
+            home: home.clone(),
             inner_macs,
             icmp: icmp_sources(&config, &interfaces),
             lan: Arc::default(),
@@ -169,13 +179,10 @@ impl Host {
             )
             .start()?;
 
-        fill_maps(&mut programs, &config, &interfaces, &gateway, &ports)?;
+        fill_maps(&mut programs, &interfaces, &gateway, &ports)?;
         let attached = attach(&mut programs, &config, &interfaces, &pair, &mut ports.facts)?;
-        let routes = Routes::start(&netlink, &watch, pair.host().ifindex);
-        routes.set(kernel_routes(&config)).await?;
-
+        let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
         let next_hops = NextHops::new(&netlink, &watch, &interfaces.underlay.name, NEIGHBOURS);
-        next_hops.set_targets(gateway.planner().next_hops());
         let mut tasks = Vec::new();
         if let Some(forward) = programs.forward_logs() {
             tasks.push(tokio::spawn(async move {
@@ -192,8 +199,19 @@ impl Host {
             sockets: ports.monitors,
             of_worker: ports.of_worker,
             hops: next_hops.subscribe(),
+            next_hops,
             lan,
+            lan_hops,
+            routes,
+            outside: tokio::sync::Mutex::new(Outside::new(
+                Guard::new(&interfaces),
+                config.tunnel.clone(),
+                home,
+            )),
+            control: Mutex::new(None),
         });
+        let handle = HostHandle::new(&shared);
+        handle.apply(Plan::from_config(&config)).await?;
         let (fail, failed) = watch::channel(None);
         tasks.push(tokio::spawn(surroundings::follow(
             shared.clone(),
@@ -213,14 +231,32 @@ impl Host {
             shared,
             tasks,
             failed,
-            routes,
             pair,
             attached,
-            _next_hops: next_hops,
-            _lan_hops: lan_hops,
             _watch: watch,
-            _data_socket: data_socket,
+            data_socket: Some(data_socket),
         })
+    }
+
+    /// A handle for changing the running gateway and looking at it.
+    pub fn handle(&self) -> HostHandle {
+        HostHandle::new(&self.shared)
+    }
+
+    /// See [`HostHandle::apply`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn apply(&self, plan: Plan) -> Result<(), Error> {
+        self.handle().apply(plan).await
+    }
+
+    /// The socket that holds the data address, once: what is not taken by the XDP program arrives there, such
+    /// as SCMP messages about frames. Whoever takes it must keep it as long as the gateway runs, so that the
+    /// kernel does not answer what comes while no program is attached.
+    pub fn take_data_socket(&mut self) -> Option<UdpSocket> {
+        self.data_socket.take()
     }
 
     /// Waits until the gateway cannot go on, and says why. It must then be stopped and started again.
@@ -232,20 +268,14 @@ impl Host {
         }
     }
 
-    /// Waits until at least one path of every remote can be used.
+    /// Waits until at least one path of every session of the plan can be used.
     pub async fn ready(&self) {
         let mut hops = self.shared.hops.clone();
         loop {
             let usable = {
                 let gateway = lock(&self.shared.gateway);
-                let planner = gateway.planner();
-                let usable = |remote: usize| {
-                    planner
-                        .paths()
-                        .iter()
-                        .any(|p| p.remote == remote && !p.streams.is_empty())
-                };
-                (0..planner.config().remotes.len()).all(usable)
+                let mut sessions = gateway.planner().sessions().iter();
+                sessions.all(|session| session.paths.iter().any(PlannedPath::is_usable))
             };
             if usable {
                 return;
@@ -262,13 +292,15 @@ impl Host {
     }
 
     /// Ends the gateway: routes first, so that the kernel answers for the remotes' prefixes again, then
-    /// programs, workers and the tunnel device.
+    /// programs, workers and the tunnel device. Handles have no effect any more; the workers end with the
+    /// last of them.
     ///
     /// # Errors
     ///
     /// If the kernel refuses to remove something.
     pub async fn stop(self) -> Result<(), Error> {
-        self.routes.close().await?;
+        self.shared.outside.lock().await.end();
+        self.shared.routes.close().await?;
         drop(self.attached);
         for task in &self.tasks {
             task.abort();
@@ -315,71 +347,17 @@ fn icmp_sources(config: &Config, interfaces: &Interfaces) -> Sources {
     }
 }
 
-/// The remotes' prefixes go into the tunnel; what is at home here stays, if a remote's prefix is wide
-/// enough to hold it.
-fn lan_routes(config: &Config, interfaces: &Interfaces) -> Vec<(IpNet, LanRoute)> {
-    let mut routes = Vec::new();
-    for remote in &config.remotes {
-        routes.extend(
-            remote
-                .prefixes
-                .iter()
-                .map(|prefix| (*prefix, LanRoute::TUNNEL)),
-        );
-    }
-    let connected = interfaces
-        .all()
-        .flat_map(|link| &link.addresses)
-        .map(IpNet::trunc);
-    let home = config.gateway.prefixes.iter().copied().chain(connected);
-    let remote_prefixes: Vec<IpNet> = config
-        .remotes
-        .iter()
-        .flat_map(|remote| remote.prefixes.clone())
-        .collect();
-    routes.extend(
-        home.filter(|net| {
-            remote_prefixes
-                .iter()
-                .any(|wide| wide.contains(net) && wide != net)
-        })
-        .map(|net| (net, LanRoute::PASS)),
-    );
-    routes
-}
-
-fn kernel_routes(config: &Config) -> Vec<Route> {
-    let route = |prefix: &IpNet| Route {
-        prefix: *prefix,
-        source_hint: match prefix {
-            IpNet::V4(_) => config.tunnel.src_ipv4.map(IpAddr::V4),
-            IpNet::V6(_) => config.tunnel.src_ipv6.map(IpAddr::V6),
-        },
-    };
-    config
-        .remotes
-        .iter()
-        .flat_map(|remote| &remote.prefixes)
-        .map(route)
-        .collect()
-}
-
+/// What does not depend on the plan.
 fn fill_maps(
     programs: &mut Programs,
-    config: &Config,
     interfaces: &Interfaces,
     gateway: &Gateway,
     ports: &ports::Ports,
 ) -> Result<(), Error> {
     programs.set_local(interfaces.underlay.ifindex, &gateway.planner().local())?;
-    let source = |(number, remote): (usize, &Remote)| -> (IsdAs, IpAddr, u32) {
-        (remote.isd_as, remote.gateway.ip(), number as u32)
-    };
-    programs.set_remotes(config.remotes.iter().enumerate().map(source))?;
     for link in &interfaces.lan {
         programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true, link.mtu)?;
     }
-    programs.set_lan_routes(lan_routes(config, interfaces))?;
     for (slot, socket) in &ports.sockets {
         programs.set_socket(*slot, std::os::fd::AsFd::as_fd(socket))?;
     }

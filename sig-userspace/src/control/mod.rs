@@ -11,4 +11,4 @@ pub mod plan;
 mod planner;
 
 pub use gateway::{Builder, Gateway, StartError};
-pub use planner::{Neighbour, PlannedPath, Planner, Surroundings};
+pub use planner::{Neighbour, PlannedPath, PlannedRemote, PlannedSession, Planner, Surroundings};

@@ -12,6 +12,7 @@ use std::{
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
+use super::config::Config;
 use crate::{policy::class::Condition, scion};
 
 /// The plan. Indexes into its lists are valid within one plan only; keys name a thing across plans.
@@ -94,4 +95,56 @@ pub struct Rule {
     pub condition: Arc<Condition>,
     /// Place of the session in [`Plan::sessions`]; `None`: they are dropped.
     pub session: Option<usize>,
+}
+
+impl Plan {
+    /// What the `[[remote]]` sections of a configuration say; nobody is known where there are none.
+    #[must_use]
+    pub fn from_config(config: &Config) -> Self {
+        let mut plan = Plan {
+            served: Some(config.gateway.prefixes.clone()),
+            ..Plan::default()
+        };
+        for (number, remote) in config.remotes.iter().enumerate() {
+            plan.gateways.push(Gateway {
+                isd_as: remote.isd_as,
+                host: remote.gateway.ip(),
+                accepted: remote.prefixes.clone(),
+            });
+            let path = |path: &super::config::Path| SessionPath {
+                name: path.name.clone(),
+                path: scion::Path::configured(&path.raw, path.next_hop, path.mtu),
+                mtu: path.mtu,
+                source_port: path.source_port,
+            };
+            plan.sessions.push(Session {
+                key: SessionKey(number as u64),
+                gateway: number,
+                data_addr: remote.gateway,
+                number: remote.session,
+                policy_id: 0,
+                paths: remote.paths.iter().map(path).collect(),
+            });
+            plan.sites.push(Site {
+                isd_as: remote.isd_as,
+                prefixes: remote.prefixes.clone(),
+                rules: vec![Rule {
+                    condition: Arc::new(Condition::ALWAYS),
+                    session: Some(number),
+                }],
+                exported: true,
+            });
+        }
+        plan
+    }
+
+    /// Underlay addresses that the sessions' paths go to first, each once.
+    #[must_use]
+    pub fn next_hops(&self) -> Vec<IpAddr> {
+        let paths = self.sessions.iter().flat_map(|session| &session.paths);
+        let mut hops: Vec<IpAddr> = paths.map(|path| path.path.next_hop.ip()).collect();
+        hops.sort_unstable();
+        hops.dedup();
+        hops
+    }
 }

@@ -1,4 +1,10 @@
-//! From configuration and resolved next hops to the workers' [`Tables`].
+//! From the plan and the surroundings to the workers' [`Tables`].
+
+mod flows;
+mod remotes;
+mod session;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::HashMap,
@@ -6,18 +12,27 @@ use std::{
     sync::Arc,
 };
 
+use ipnet::IpNet;
 use rand::{SeedableRng, rngs::StdRng};
 use sig_common::{addr::HostAddr, wire::underlay::Local};
 
-use super::config::{self, Config};
+use super::{
+    config::Config,
+    plan::{self, Plan, SessionKey, SessionPath},
+};
 use crate::{
     dataplane::{
-        Path, PathCounters, PathError, PathSpec, RemoteCounters, Tables, icmp::Sources,
-        lan::LanTable,
+        Path, PathError, PathSpec, Routing, Rule, Tables, icmp::Sources, lan::LanTable, lpm::Lpm,
     },
     framing::StreamIds,
     scion::{Endpoints, NextHop},
 };
+pub use remotes::PlannedRemote;
+use remotes::Remotes;
+pub use session::{PlannedPath, PlannedSession};
+
+/// Remote gateways that can be known at the same time.
+pub(super) const MAX_REMOTES: usize = 4096;
 
 /// How a next hop is reached at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +45,14 @@ pub struct Neighbour {
     pub mtu: usize,
 }
 
-/// What the tables depend on beside the configuration.
+/// What the tables depend on beside the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Next hops that are reachable. Paths through others are not used.
     pub neighbours: HashMap<IpAddr, Neighbour>,
+    /// Networks that are at home here, beside the served prefixes: packets to them do not go into the
+    /// tunnel, though a wider prefix of a remote contains them.
+    pub home: Vec<IpNet>,
     /// MAC of the tunnel device, then MAC of its peer.
     pub inner_macs: [u8; 12],
     /// Where ICMP errors come from.
@@ -43,59 +61,43 @@ pub struct Surroundings {
     pub lan: Arc<LanTable>,
 }
 
-/// A configured path and its state.
-#[derive(Debug)]
-pub struct PlannedPath {
-    /// Number of the remote in the configuration.
-    pub remote: usize,
-    /// Number of the path within the remote.
-    pub path: usize,
-    /// Stream ids, one per worker; empty while the path cannot be used.
-    pub streams: Box<[u32]>,
-    /// What was sent on it, per worker.
-    pub counters: Arc<[PathCounters]>,
-    /// Why it cannot be used.
-    pub problem: Option<String>,
-    /// Payload bytes of a frame.
-    pub capacity: usize,
-    id: u64,
-}
-
-/// Makes the tables, and remembers what must outlive them: streams and counters.
+/// Makes the tables, and remembers what must outlive them: streams, counters, which flows take which path.
 pub struct Planner {
     config: Arc<Config>,
     workers: usize,
+    plan: Plan,
     generation: u64,
-    next_path: u64,
+    last_path: u64,
+    last_id: u64,
     streams: StreamIds<StdRng>,
-    paths: Vec<PlannedPath>,
-    remotes: Vec<Arc<[RemoteCounters]>>,
+    remotes: Remotes,
+    sessions: Vec<PlannedSession>,
+    served: Option<Arc<Lpm<()>>>,
+    routing: Option<Arc<Routing>>,
+    home: Vec<IpNet>,
 }
 
 impl Planner {
-    /// A planner for `workers` workers.
+    /// A planner for `workers` workers, with the plan that the configuration contains.
     pub fn new(config: Arc<Config>, workers: usize) -> Self {
-        let mut paths = Vec::new();
-        for (remote, remote_config) in config.remotes.iter().enumerate() {
-            paths.extend((0..remote_config.paths.len()).map(|path| PlannedPath {
-                remote,
-                path,
-                streams: Box::default(),
-                counters: per_worker(workers),
-                problem: None,
-                capacity: 0,
-                id: 0,
-            }));
-        }
-        Planner {
-            remotes: config.remotes.iter().map(|_| per_worker(workers)).collect(),
-            paths,
-            config,
+        let timeout = config.dataplane.limits.stream_timeout.as_nanos();
+        let idle = u64::try_from(timeout).unwrap_or(u64::MAX);
+        let mut planner = Planner {
             workers,
+            plan: Plan::default(),
             generation: 0,
-            next_path: 1,
+            last_path: 0,
+            last_id: 0,
             streams: StreamIds::new(StdRng::from_os_rng()),
-        }
+            remotes: Remotes::new(MAX_REMOTES, idle),
+            sessions: Vec::new(),
+            served: None,
+            routing: None,
+            home: Vec::new(),
+            config,
+        };
+        planner.apply(0, Plan::from_config(&planner.config));
+        planner
     }
 
     /// The configuration.
@@ -103,14 +105,19 @@ impl Planner {
         &self.config
     }
 
-    /// All paths, in the order of the configuration, as of the last [`Planner::plan`].
-    pub fn paths(&self) -> &[PlannedPath] {
-        &self.paths
+    /// The plan in force.
+    pub fn current(&self) -> &Plan {
+        &self.plan
     }
 
-    /// What was received from each remote, per worker, in the order of the configuration.
-    pub fn remotes(&self) -> &[Arc<[RemoteCounters]>] {
-        &self.remotes
+    /// What became of the plan's sessions, in their order, as of the last [`Planner::tables`].
+    pub fn sessions(&self) -> &[PlannedSession] {
+        &self.sessions
+    }
+
+    /// What became of the plan's gateways, in their order; `None`: refused, because there are too many.
+    pub fn remotes(&self) -> &[Option<PlannedRemote>] {
+        self.remotes.planned()
     }
 
     /// Our data address as frames carry it. Frames that the border router delivers to the end host
@@ -125,88 +132,168 @@ impl Planner {
         )
     }
 
-    /// Next hops of all paths.
-    pub fn next_hops(&self) -> Vec<IpAddr> {
-        let paths = self.config.remotes.iter().flat_map(|remote| &remote.paths);
-        let mut hops: Vec<IpAddr> = paths.map(|path| path.next_hop.ip()).collect();
-        hops.sort_unstable();
-        hops.dedup();
-        hops
+    /// Makes this the plan, from the next [`Planner::tables`] on, at the monotonic time `now` in
+    /// nanoseconds. What is in it and was in the one before keeps streams and counters.
+    pub fn apply(&mut self, now: u64, plan: Plan) {
+        self.remotes.apply(now, &plan.gateways, self.workers);
+        let old = std::mem::take(&mut self.sessions);
+        let mut old: HashMap<SessionKey, PlannedSession> = old
+            .into_iter()
+            .map(|session| (session.key, session))
+            .collect();
+        let (last_path, streams) = (&mut self.last_path, &mut self.streams);
+        let mut name = || {
+            *last_path += 1;
+            *last_path
+        };
+        let mut release = |stream| streams.release(now, stream);
+        for session in &plan.sessions {
+            let known = old.remove(&session.key);
+            let state =
+                PlannedSession::follow(known, session, self.workers, &mut name, &mut release);
+            self.sessions.push(state);
+        }
+        let gone = old.values().flat_map(|session| &session.paths);
+        gone.for_each(|path| path.streams.iter().copied().for_each(&mut release));
+        if plan.sites != self.plan.sites
+            || plan.served != self.plan.served
+            || plan.sessions.len() != self.plan.sessions.len()
+        {
+            self.routing = None;
+        }
+        if plan.served != self.plan.served {
+            let table = |served: &Vec<IpNet>| served.iter().map(|prefix| (*prefix, ())).collect();
+            self.served = plan.served.as_ref().map(table).map(Arc::new);
+        }
+        self.plan = plan;
     }
 
     /// Tables for these surroundings, at the monotonic time `now` in nanoseconds. A path that stays
     /// usable with the same frame size keeps its streams.
-    pub fn plan(&mut self, now: u64, surroundings: &Surroundings) -> Tables {
+    pub fn tables(&mut self, now: u64, surroundings: &Surroundings) -> Tables {
         self.generation += 1;
-        let config = self.config.clone();
         let mut tables = Tables::empty(self.local());
         tables.generation = self.generation;
-        tables.served = config
-            .gateway
-            .prefixes
-            .iter()
-            .map(|prefix| (*prefix, ()))
-            .collect();
+        tables.served = self.served.clone();
         tables.inner_macs = surroundings.inner_macs;
         tables.icmp = surroundings.icmp;
         tables.lan = surroundings.lan.clone();
-        let mut planned = 0;
-        for (number, remote) in config.remotes.iter().enumerate() {
-            let mut paths = Vec::with_capacity(remote.paths.len());
-            for path in &remote.paths {
-                let neighbour = surroundings.neighbours.get(&path.next_hop.ip());
-                match self.plan_path(now, planned, remote, path, neighbour) {
-                    Ok(path) => paths.push(path),
-                    Err(problem) => self.give_up(now, planned, problem),
-                }
-                planned += 1;
+        tables.routing = self.routing(&surroundings.home);
+        for (gateway, remote) in self.plan.gateways.iter().zip(self.remotes.planned()) {
+            if let Some(remote) = remote {
+                let source = (gateway.isd_as, HostAddr::from(gateway.host));
+                let accepted = remote.accepted_table.clone();
+                tables.add_remote(remote.number, source, accepted, remote.counters.clone());
             }
-            let source = (remote.isd_as, HostAddr::from(remote.gateway.ip()));
-            let counters = self.remotes[number].clone();
-            tables.add_remote(number as u16, source, &remote.prefixes, paths, counters);
         }
+        let plan = std::mem::take(&mut self.plan);
+        for (place, session) in plan.sessions.iter().enumerate().take(MAX_PLACES) {
+            let gateway = plan.gateways.get(session.gateway);
+            let mut usable = Vec::with_capacity(session.paths.len());
+            for (number, path) in session.paths.iter().enumerate() {
+                let room = usable.len() < flows::MAX_PATHS
+                    && tables.paths.len() + usable.len() < MAX_PLACES;
+                let made = match gateway {
+                    None => Err("the plan has no gateway for it".into()),
+                    Some(_) if !room => Err("there are too many paths".into()),
+                    Some(gateway) => {
+                        let neighbour = surroundings.neighbours.get(&path.path.next_hop.ip());
+                        self.path(now, (place, number), gateway, session, path, neighbour)
+                    }
+                };
+                match made {
+                    Ok(path) => usable.push(path),
+                    Err(problem) => self.give_up(now, (place, number), problem),
+                }
+            }
+            let state = &mut self.sessions[place];
+            let names = state.usable();
+            let spread = (!names.is_empty()).then(|| state.flows.spread(now, &names));
+            tables.add_session(usable, spread.filter(|_| names.len() > 1));
+            state.settle();
+        }
+        self.plan = plan;
         tables
     }
 
-    fn plan_path(
+    /// Notices which flows have ended, and spreads those to come evenly over the paths. Whether the
+    /// tables have to be made anew for that. To be called about every second.
+    pub fn rebalance(&mut self, now: u64) -> bool {
+        let mut changed = false;
+        for session in &mut self.sessions {
+            session.settle();
+            let names = session.usable();
+            if names.len() > 1 {
+                changed |= session.flows.even_out(now, &names);
+            }
+        }
+        changed
+    }
+
+    fn routing(&mut self, home: &[IpNet]) -> Arc<Routing> {
+        if let Some(routing) = self.routing.as_ref().filter(|_| self.home == home) {
+            return routing.clone();
+        }
+        let mut routing = Routing::default();
+        for site in &self.plan.sites {
+            let rule = |rule: &plan::Rule| Rule {
+                condition: rule.condition.clone(),
+                session: rule
+                    .session
+                    .filter(|session| *session < self.plan.sessions.len().min(MAX_PLACES))
+                    .map(|session| session as u16),
+            };
+            routing.add_site(&site.prefixes, site.rules.iter().map(rule).collect());
+        }
+        let served = self.plan.served.iter().flatten();
+        home.iter()
+            .chain(served)
+            .for_each(|net| routing.add_home(*net));
+        self.home = home.to_vec();
+        self.routing.insert(Arc::new(routing)).clone()
+    }
+
+    fn path(
         &mut self,
         now: u64,
-        planned: usize,
-        remote: &config::Remote,
-        path: &config::Path,
+        (session, number): (usize, usize),
+        gateway: &plan::Gateway,
+        planned: &plan::Session,
+        path: &SessionPath,
         neighbour: Option<&Neighbour>,
     ) -> Result<Path, String> {
+        let next_hop = path.path.next_hop;
         let neighbour = neighbour.ok_or_else(|| {
             format!(
                 "the next hop {} has no known link-layer address",
-                path.next_hop.ip()
+                next_hop.ip()
             )
         })?;
-        let gateway = &self.config.gateway;
+        let own = &self.config.gateway;
         let spec = PathSpec {
             id: 0,
             ends: Endpoints {
-                local_isd_as: gateway.isd_as,
-                local: SocketAddr::new(gateway.data_addr.ip(), path.source_port),
-                remote_isd_as: remote.isd_as,
-                remote: remote.gateway,
+                local_isd_as: own.isd_as,
+                local: SocketAddr::new(own.data_addr.ip(), path.source_port),
+                remote_isd_as: gateway.isd_as,
+                remote: planned.data_addr,
             },
             next_hop: NextHop {
-                address: path.next_hop,
+                address: next_hop,
                 source_mac: neighbour.interface_mac,
                 destination_mac: neighbour.mac,
             },
-            path_type: u8::from(!path.raw.is_empty()),
-            path: &path.raw,
-            session: remote.session,
+            path_type: path.path.path_type(),
+            path: &path.path.raw,
+            session: planned.number,
             path_mtu: path.mtu.into(),
             link_mtu: neighbour.mtu,
             streams: Box::default(),
-            counters: self.paths[planned].counters.clone(),
+            counters: self.sessions[session].paths[number].counters.clone(),
         };
         let mut made = Path::new(spec).map_err(|error: PathError| error.to_string())?;
-        self.open_streams(now, planned, made.packer.capacity())?;
-        let state = &mut self.paths[planned];
+        self.open_streams(now, (session, number), made.packer.capacity())?;
+        let state = &mut self.sessions[session].paths[number];
         state.problem = None;
         made.id = state.id;
         made.streams = state.streams.clone();
@@ -214,12 +301,17 @@ impl Planner {
     }
 
     /// Sees to it that the path has streams for frames of this capacity.
-    fn open_streams(&mut self, now: u64, planned: usize, capacity: usize) -> Result<(), String> {
-        let state = &self.paths[planned];
+    fn open_streams(
+        &mut self,
+        now: u64,
+        (session, number): (usize, usize),
+        capacity: usize,
+    ) -> Result<(), String> {
+        let state = &self.sessions[session].paths[number];
         if state.capacity == capacity && !state.streams.is_empty() {
             return Ok(());
         }
-        self.release(now, planned);
+        self.release(now, (session, number));
         let mut streams = Vec::with_capacity(self.workers);
         for worker in 0..self.workers {
             match self.streams.allocate(now, worker as u8, self.workers as u8) {
@@ -232,112 +324,27 @@ impl Planner {
                 }
             }
         }
-        let state = &mut self.paths[planned];
-        (state.streams, state.capacity, state.id) = (streams.into(), capacity, self.next_path);
-        self.next_path += 1;
+        self.last_id += 1;
+        let state = &mut self.sessions[session].paths[number];
+        (state.streams, state.capacity, state.id) = (streams.into(), capacity, self.last_id);
         Ok(())
     }
 
-    fn give_up(&mut self, now: u64, planned: usize, problem: String) {
-        self.release(now, planned);
-        self.paths[planned].problem = Some(problem);
+    fn give_up(&mut self, now: u64, path: (usize, usize), problem: String) {
+        self.release(now, path);
+        self.sessions[path.0].paths[path.1].problem = Some(problem);
     }
 
-    fn release(&mut self, now: u64, planned: usize) {
-        for stream in std::mem::take(&mut self.paths[planned].streams) {
+    fn release(&mut self, now: u64, (session, number): (usize, usize)) {
+        for stream in std::mem::take(&mut self.sessions[session].paths[number].streams) {
             self.streams.release(now, stream);
         }
     }
 }
 
+/// Sessions and paths have numbers of 16 bits.
+const MAX_PLACES: usize = 1 << 16;
+
 fn per_worker<T: Default>(workers: usize) -> Arc<[T]> {
     (0..workers).map(|_| T::default()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::control::config;
-
-    const TEXT: &str = r#"
-        [gateway]
-        isd_as = "1-ff00:0:110"
-        data_addr = "10.10.0.2:30056"
-        prefixes = ["192.168.10.0/24"]
-        [[remote]]
-        isd_as = "1-ff00:0:111"
-        gateway = "10.11.0.2:30056"
-        prefixes = ["192.168.11.0/24"]
-        [[remote.path]]
-        raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
-        next_hop = "10.10.0.1:30042"
-        mtu = 1472
-        [[remote.path]]
-        raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0d"
-        next_hop = "10.10.0.9:30042"
-        mtu = 1280
-    "#;
-
-    fn planner() -> Planner {
-        let config = config::check(TEXT, "test.toml", &|_| {
-            Err(std::io::ErrorKind::NotFound.into())
-        })
-        .expect("a valid configuration");
-        Planner::new(Arc::new(config), 2)
-    }
-
-    fn neighbours(hops: &[&str]) -> Surroundings {
-        let neighbour = Neighbour {
-            interface_mac: [2; 6],
-            mac: [4; 6],
-            mtu: 1500,
-        };
-        let hops = hops
-            .iter()
-            .map(|hop| (hop.parse().expect("an address"), neighbour));
-        Surroundings {
-            neighbours: hops.collect(),
-            ..Surroundings::default()
-        }
-    }
-
-    #[test]
-    fn only_paths_with_a_reachable_next_hop_are_used() {
-        let mut planner = planner();
-        assert_eq!(planner.next_hops().len(), 2);
-        let tables = planner.plan(0, &neighbours(&[]));
-        assert!(tables.remotes[0].paths.is_empty());
-        assert!(
-            planner.paths()[0]
-                .problem
-                .as_ref()
-                .is_some_and(|text| text.contains("10.10.0.1"))
-        );
-        let tables = planner.plan(0, &neighbours(&["10.10.0.9"]));
-        assert_eq!(tables.remotes[0].paths.len(), 1);
-        assert_eq!(tables.paths[0].packer.capacity(), 1184);
-        assert_eq!(planner.paths()[1].problem, None);
-    }
-
-    #[test]
-    fn a_path_keeps_its_streams_until_its_frame_size_changes_or_it_is_lost() {
-        let mut planner = planner();
-        let both = neighbours(&["10.10.0.1", "10.10.0.9"]);
-        let first = planner.plan(0, &both);
-        let second = planner.plan(0, &both);
-        assert_ne!(first.generation, second.generation);
-        for (a, b) in first.paths.iter().zip(&second.paths) {
-            assert_eq!((a.id, &a.streams), (b.id, &b.streams));
-            assert_eq!((a.streams[0] % 2, a.streams[1] % 2), (0, 1));
-        }
-        let mut narrow = both.clone();
-        narrow
-            .neighbours
-            .values_mut()
-            .for_each(|neighbour| neighbour.mtu = 1400);
-        let third = planner.plan(0, &narrow);
-        assert_ne!(third.paths[0].id, second.paths[0].id);
-        assert_ne!(third.paths[0].streams, second.paths[0].streams);
-        assert_eq!(third.paths[1].id, second.paths[1].id);
-    }
 }

@@ -1,6 +1,6 @@
 //! From SCION to IP: frames in, inner packets out.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use sig_common::{
     addr::{HostAddr, IsdAs},
@@ -37,6 +37,10 @@ pub(super) struct Decap {
     counted: [u64; DropReason::COUNT],
     police: Police,
     last_source: LastSource,
+    /// Of the tables last seen.
+    generation: u64,
+    /// Remotes of these tables, by their ids.
+    remotes: HashMap<u16, (IsdAs, HostAddr)>,
     verify_checksums: bool,
 }
 
@@ -53,8 +57,33 @@ impl Decap {
             counted: [0; DropReason::COUNT],
             police: Police::default(),
             last_source: LastSource::default(),
+            generation: 0,
+            remotes: HashMap::new(),
             verify_checksums,
         })
+    }
+
+    /// Takes over new tables: what is held of remotes that have gone goes too, so that their ids may be
+    /// given to others.
+    pub(super) fn follow(&mut self, context: &Context<'_>) {
+        let tables = context.tables;
+        if self.generation == tables.generation {
+            return;
+        }
+        self.generation = tables.generation;
+        let remotes: HashMap<_, _> = tables
+            .remotes
+            .iter()
+            .map(|remote| (remote.id, (remote.isd_as, remote.host)))
+            .collect();
+        for (id, source) in &self.remotes {
+            if remotes.get(id) != Some(source) {
+                let drop = |_, _: Piece<'_>, _| context.counters.drop(DropReason::UnknownRemote);
+                self.reassembler.forget_remote(context.now, *id, drop);
+            }
+        }
+        self.remotes = remotes;
+        self.count_discards(context);
     }
 
     /// Time of the next call of [`Decap::poll`] that will have something to do, in nanoseconds.
@@ -137,11 +166,10 @@ impl Decap {
         };
         self.reassembler
             .poll(delivery.context.now, |key, piece, congestion| {
-                let remotes = &delivery.context.tables.remotes;
-                let slot = remotes.iter().position(|remote| remote.id == key.remote);
+                let slot = delivery.context.tables.remote_slot(key.remote);
                 match (slot, piece) {
                     (Some(slot), Piece::Assembled(packet)) => {
-                        delivery.copy(slot as u16, packet, congestion);
+                        delivery.copy(slot, packet, congestion);
                     }
                     _ => delivery.context.counters.drop(DropReason::UnknownRemote),
                 }

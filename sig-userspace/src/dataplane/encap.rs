@@ -3,7 +3,7 @@
 //! A packet that fits a frame stays where it was received: the outer headers are written in front of
 //! it. Only packets that share a frame with others, and parts of split ones, are copied.
 
-use std::net::IpAddr;
+use std::{collections::HashMap, net::IpAddr};
 
 use sig_common::{
     reason::DropReason,
@@ -19,10 +19,11 @@ use super::{
     icmp::{self, Message, RateLimit},
     inner,
     police::may_cross,
-    tables::{Path, Tables},
+    tables::{Path, Session, Tables, Way},
 };
 use crate::{
     framing::{Closed, Packer, Placement},
+    policy::class::Facts,
     port::umem::{Area, CHUNK_SIZE, Frame, HEADROOM},
     scion::FrameFields,
 };
@@ -72,8 +73,7 @@ pub(super) struct Encap {
     streams: Vec<Stream>,
     /// Streams with an open frame, in the order they were opened.
     touched: Vec<u16>,
-    /// Numbers of the remotes.
-    routes: FlowCache<Result<u16, DropReason>>,
+    routes: FlowCache<Result<Way, DropReason>>,
     icmp_limit: RateLimit,
 }
 
@@ -120,13 +120,15 @@ impl Encap {
             return;
         }
         self.generation = tables.generation;
-        let mut old = std::mem::take(&mut self.streams);
-        self.streams.extend(tables.paths.iter().map(|path| {
-            match old.iter().position(|stream| stream.path == path.id) {
-                Some(position) => old.swap_remove(position),
-                None => Stream::new(path, worker),
-            }
-        }));
+        let mut old: HashMap<u64, Stream> = std::mem::take(&mut self.streams)
+            .into_iter()
+            .map(|stream| (stream.path, stream))
+            .collect();
+        let stream = |path: &Path| {
+            let kept = old.remove(&path.id);
+            kept.unwrap_or_else(|| Stream::new(path, worker))
+        };
+        self.streams.extend(tables.paths.iter().map(stream));
     }
 
     /// The number of the path in the tables and the packet's summary; the frame then holds the
@@ -147,7 +149,7 @@ impl Encap {
             frame.headroom() + inner::ETHERNET_LEN,
             packet.total_len.into(),
         );
-        let remote = self
+        let way = self
             .route(context.tables, packet.source, packet.destination)
             .map_err(|reason| (reason, None))?;
         if let Origin::Lan { partial } = origin {
@@ -162,14 +164,24 @@ impl Encap {
                 inner::complete_checksum(bytes, &packet);
             }
         }
-        let flow_hash = flow_hash(frame.bytes(context.area), 0);
-        let paths = &context.tables.remotes[usize::from(remote)].paths;
-        if paths.is_empty() {
-            return Err((DropReason::NoPath, Some((Message::Unreachable, packet))));
-        }
-        // The upper bits choose the path: the lower ones spread flows over workers and streams.
-        let share = (u64::from(flow_hash) * paths.len() as u64) >> 32;
-        let path = paths.start + share as u16;
+        let bytes = frame.bytes(context.area);
+        let flow_hash = flow_hash(bytes, 0);
+        let unreachable = |reason| (reason, Some((Message::Unreachable, packet)));
+        let session = match way {
+            Way::Session(session) => session,
+            Way::Rules(site) => {
+                let facts = Facts::of(&packet, bytes);
+                let decided = context.tables.routing.decide(site, &facts);
+                decided.map_err(unreachable)?
+            }
+            Way::Closed(reason) => return Err(unreachable(reason)),
+            Way::Home => return Err((DropReason::NoRoute, None)),
+        };
+        let path = match &context.tables.sessions[usize::from(session)] {
+            Session::OnePath(path) => *path,
+            Session::ManyPaths(first, spread) => first + spread.pick(flow_hash),
+            Session::Pathless => return Err(unreachable(DropReason::NoPath)),
+        };
         Ok((
             path,
             Classified {
@@ -185,7 +197,7 @@ impl Encap {
         tables: &Tables,
         source: IpAddr,
         destination: IpAddr,
-    ) -> Result<u16, DropReason> {
+    ) -> Result<Way, DropReason> {
         self.routes.get_or_decide(
             tables.generation,
             source,
@@ -195,8 +207,7 @@ impl Encap {
                 if !may_cross(source) || !may_cross(destination) {
                     return Err(DropReason::AddressScope);
                 }
-                let remote = tables.routes.get(destination).copied();
-                remote.ok_or(DropReason::NoRoute)
+                tables.routing.way(destination).ok_or(DropReason::NoRoute)
             },
         )
     }

@@ -21,5 +21,8 @@ mod tests;
 mod worker;
 
 pub use decap::MAX_PACKET;
-pub use tables::{Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Tables};
+pub use tables::{
+    BUCKETS, Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Routing, Rule,
+    Session, Spread, Tables, Used,
+};
 pub use worker::{Input, Output, Worker, WorkerConfig};

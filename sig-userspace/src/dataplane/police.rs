@@ -5,7 +5,10 @@ use std::net::IpAddr;
 
 use sig_common::reason::DropReason;
 
-use super::{flow_cache::FlowCache, tables::Tables};
+use super::{
+    flow_cache::FlowCache,
+    tables::{Tables, Way},
+};
 
 /// Whether an address may be source or destination of a packet that crosses the gateway: not
 /// unspecified, loopback, link-local, multicast or broadcast.
@@ -72,10 +75,13 @@ fn decide(tables: &Tables, remote: u16, source: IpAddr, destination: IpAddr) -> 
         .get(usize::from(remote))
         .ok_or(DropReason::UnknownRemote)?;
     remote.accepted.get(source).ok_or(DropReason::InnerSource)?;
-    tables
-        .served
-        .get(destination)
-        .ok_or(DropReason::InnerDestination)?;
+    let served = match &tables.served {
+        Some(served) => served.get(destination).is_some(),
+        None => matches!(tables.routing.way(destination), None | Some(Way::Home)),
+    };
+    if !served {
+        return Err(DropReason::InnerDestination);
+    }
     Ok(tables.lan.find(destination))
 }
 

@@ -3,13 +3,17 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
-    ops::Range,
-    sync::Arc,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use ipnet::IpNet;
 use sig_common::{
     addr::{HostAddr, IsdAs},
+    reason::DropReason,
     wire::underlay::Local,
 };
 
@@ -17,9 +21,13 @@ use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm};
 use crate::{
     counter::Counter,
     framing::{CapacityError, Packer},
+    policy::class::{Condition, Facts},
     port::umem::{CHUNK_SIZE, HEADROOM},
     scion::{Endpoints, NextHop, Template, TemplateError},
 };
+
+/// Parts that the flows of a session fall into: each part has one path.
+pub const BUCKETS: usize = 256;
 
 /// The snapshot.
 #[derive(Debug)]
@@ -28,16 +36,21 @@ pub struct Tables {
     pub generation: u64,
     /// This gateway's data address, as frames to it carry it.
     pub local: Local,
-    /// Prefixes served here: inner destinations that remotes may send to.
-    pub served: Lpm<()>,
-    /// Where packets to `served` can be sent without the kernel.
+    /// Inner destinations that remotes may send to; `None`: all that `routing` does not lead into the
+    /// tunnel.
+    pub served: Option<Arc<Lpm<()>>>,
+    /// Where packets from remotes can be sent without the kernel.
     pub lan: Arc<LanTable>,
-    /// Inner destination to the number of the remote in `remotes`.
-    pub routes: Lpm<u16>,
+    /// Which packets go into which session.
+    pub routing: Arc<Routing>,
+    /// Sessions with remote gateways.
+    pub sessions: Vec<Session>,
+    /// Paths of all sessions, those of one session side by side.
+    pub paths: Vec<Path>,
     /// Remote gateways.
     pub remotes: Vec<Remote>,
-    /// Paths of all remotes, those of one remote side by side.
-    pub paths: Vec<Path>,
+    /// By [`Remote::id`], the place in `remotes`; [`NOBODY`] where there is none.
+    remote_slots: Vec<u16>,
     /// Source of a frame to the number of the remote in `remotes`.
     pub admitted: HashMap<(IsdAs, HostAddr), u16, BuildHasherDefault<SourceHasher>>,
     /// The Ethernet header, without its type, of packets on their way to the kernel:
@@ -47,7 +60,92 @@ pub struct Tables {
     pub icmp: Sources,
 }
 
-/// A remote gateway.
+const NOBODY: u16 = u16::MAX;
+
+/// From inner packets to sessions.
+#[derive(Debug, Default)]
+pub struct Routing {
+    routes: Lpm<Way>,
+    /// Rules of the sites where it takes more than the destination to decide.
+    sites: Vec<Box<[Rule]>>,
+}
+
+/// Where packets to a prefix go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Into the session with this place in [`Tables::sessions`].
+    Session(u16),
+    /// Where the rules with this place in [`Routing::sites`] say.
+    Rules(u16),
+    /// Nowhere, for this reason: the site has no rule, or its rule no session.
+    Closed(DropReason),
+    /// Not into the tunnel: the prefix is at home here, within one of a remote.
+    Home,
+}
+
+/// Which packets to a site go into which session. The first rule that holds decides.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Which packets.
+    pub condition: Arc<Condition>,
+    /// Place in [`Tables::sessions`]; `None`: they are dropped.
+    pub session: Option<u16>,
+}
+
+/// Frames to a remote gateway.
+#[derive(Debug)]
+pub enum Session {
+    /// No path can be used.
+    Pathless,
+    /// All flows take the path with this place in [`Tables::paths`].
+    OnePath(u16),
+    /// Flows are spread over paths that begin at this place in [`Tables::paths`].
+    ManyPaths(u16, Spread),
+}
+
+/// Which flows take which of a session's paths.
+#[derive(Clone, Debug)]
+pub struct Spread {
+    /// By the upper eight bits of the flow hash, the number of the path within the session.
+    pub buckets: Arc<[u8; BUCKETS]>,
+    /// Which buckets packets fell into lately.
+    pub used: Arc<Used>,
+}
+
+/// A mark per bucket: set by the workers, cleared by the control plane.
+#[derive(Debug)]
+pub struct Used([AtomicBool; BUCKETS]);
+
+impl Default for Used {
+    fn default() -> Self {
+        Used(std::array::from_fn(|_| AtomicBool::new(false)))
+    }
+}
+
+impl Used {
+    /// The marks since the last call. One that a worker sets at the same time may be missed until its
+    /// next packet.
+    pub fn take(&self) -> [bool; BUCKETS] {
+        std::array::from_fn(|bucket| self.0[bucket].swap(false, Ordering::Relaxed))
+    }
+}
+
+impl Spread {
+    /// Number of the path for a flow, whose bucket is marked as used.
+    #[inline]
+    pub(super) fn pick(&self, flow_hash: u32) -> u16 {
+        // The upper bits: the lower ones spread flows over workers and streams.
+        let bucket = (flow_hash >> 24) as usize;
+        let used = &self.used.0[bucket];
+        // Mostly it is set already, and reading does not take the cache line from other workers.
+        if !used.load(Ordering::Relaxed) {
+            used.store(true, Ordering::Relaxed);
+        }
+        self.buckets[bucket].into()
+    }
+}
+
+/// A remote gateway: whose frames are accepted.
 #[derive(Debug)]
 pub struct Remote {
     /// Names the remote for as long as the gateway knows it, across snapshots.
@@ -57,9 +155,7 @@ pub struct Remote {
     /// Its host address, the source of its frames.
     pub host: HostAddr,
     /// Inner sources that it may send from.
-    pub accepted: Lpm<()>,
-    /// Its paths in [`Tables::paths`] that can be used now; flows are shared among them.
-    pub paths: Range<u16>,
+    pub accepted: Arc<Lpm<()>>,
     /// Per worker, what came from it.
     pub counters: Arc<[RemoteCounters]>,
 }
@@ -77,8 +173,8 @@ pub struct RemoteCounters {
 /// A path to a remote gateway, as the workers use it.
 #[derive(Debug)]
 pub struct Path {
-    /// Names the path with these very headers, MTU and next hop, across snapshots; a change of any of
-    /// them makes another path with other streams.
+    /// Names a path of a session and its frame size across snapshots: as long as it stays, its streams
+    /// go on, whatever becomes of hop fields and MAC addresses.
     pub id: u64,
     /// Outer headers.
     pub template: Template,
@@ -166,51 +262,117 @@ impl Tables {
         Tables {
             generation: 1,
             local,
-            served: Lpm::default(),
+            served: Some(Arc::default()),
             lan: Arc::default(),
-            routes: Lpm::default(),
-            remotes: Vec::new(),
+            routing: Arc::default(),
+            sessions: Vec::new(),
             paths: Vec::new(),
+            remotes: Vec::new(),
+            remote_slots: Vec::new(),
             admitted: HashMap::default(),
             inner_macs: [0; 12],
             icmp: Sources::default(),
         }
     }
 
-    /// Adds a remote with its paths.
-    ///
-    /// `prefixes` are both routed to it and accepted from it. Of two remotes with the same prefix
-    /// the first one gets the packets.
+    /// Adds a remote gateway. `id` and source are not those of another one.
     pub fn add_remote(
         &mut self,
         id: u16,
         (isd_as, host): (IsdAs, HostAddr),
-        prefixes: &[IpNet],
-        paths: Vec<Path>,
+        accepted: Arc<Lpm<()>>,
         counters: Arc<[RemoteCounters]>,
     ) {
         let slot = self.remotes.len() as u16;
-        for prefix in prefixes {
-            if let Some(first) = self.routes.insert(*prefix, slot) {
-                self.routes.insert(*prefix, first);
-            }
-        }
-        let first = self.paths.len() as u16;
-        self.paths.extend(paths);
+        let slots = self.remote_slots.len().max(usize::from(id) + 1);
+        self.remote_slots.resize(slots, NOBODY);
+        self.remote_slots[usize::from(id)] = slot;
         self.admitted.insert((isd_as, host), slot);
         self.remotes.push(Remote {
             id,
             isd_as,
             host,
-            accepted: prefixes.iter().map(|prefix| (*prefix, ())).collect(),
-            paths: first..self.paths.len() as u16,
+            accepted,
             counters,
         });
     }
+
+    /// Adds a session and returns its place. The numbers in `spread` are below that of the paths; without
+    /// it, all flows take the first path. There is room for 65536 sessions, and as many paths.
+    pub fn add_session(&mut self, paths: Vec<Path>, spread: Option<Spread>) -> u16 {
+        let place = self.sessions.len() as u16;
+        let first = self.paths.len() as u16;
+        self.sessions.push(match (paths.len(), spread) {
+            (0, _) => Session::Pathless,
+            (2.., Some(spread)) => Session::ManyPaths(first, spread),
+            _ => Session::OnePath(first),
+        });
+        self.paths.extend(paths);
+        place
+    }
+
+    /// The place in [`Tables::remotes`] of the remote with this [`Remote::id`].
+    pub(super) fn remote_slot(&self, id: u16) -> Option<u16> {
+        let slot = *self.remote_slots.get(usize::from(id))?;
+        (slot != NOBODY).then_some(slot)
+    }
 }
 
-/// Hashes the few words of a frame's source; the keys come from the configuration, so a peer cannot
-/// choose them to collide.
+impl Routing {
+    /// Adds prefixes with the same rules. A prefix that another site has already stays there. Beyond
+    /// 65536 sites with conditions, packets to further ones are dropped.
+    pub fn add_site(&mut self, prefixes: &[IpNet], rules: Vec<Rule>) {
+        let way = match rules.first() {
+            None => Way::Closed(DropReason::NoRoute),
+            Some(rule) if rule.condition.is_always() => match rule.session {
+                Some(session) => Way::Session(session),
+                None => Way::Closed(DropReason::NoPath),
+            },
+            Some(_) => match u16::try_from(self.sites.len()) {
+                Ok(place) => {
+                    self.sites.push(rules.into());
+                    Way::Rules(place)
+                }
+                Err(_) => Way::Closed(DropReason::NoRoute),
+            },
+        };
+        for prefix in prefixes {
+            self.add_route(*prefix, way);
+        }
+    }
+
+    /// Marks a prefix as being at home here, unless a site has it.
+    pub fn add_home(&mut self, prefix: IpNet) {
+        self.add_route(prefix, Way::Home);
+    }
+
+    fn add_route(&mut self, prefix: IpNet, way: Way) {
+        if let Some(first) = self.routes.insert(prefix, way) {
+            self.routes.insert(prefix, first);
+        }
+    }
+
+    /// Where packets to an inner destination go, as far as it decides.
+    pub(super) fn way(&self, destination: IpAddr) -> Option<Way> {
+        self.routes.get(destination).copied()
+    }
+
+    /// The session that the rules of a site choose for a packet.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(super) fn decide(&self, site: u16, facts: &Facts) -> Result<u16, DropReason> {
+        let mut rules = self.sites[usize::from(site)].iter();
+        let rule = rules.find(|rule| rule.condition.matches(facts));
+        rule.ok_or(DropReason::NoRoute)?
+            .session
+            .ok_or(DropReason::NoPath)
+    }
+}
+
+/// Hashes the few words of a frame's source. The keys come from the configuration or the remote ASes'
+/// control services, which name a few gateways each: too few to make collisions matter.
 #[derive(Default)]
 pub struct SourceHasher(u64);
 

@@ -7,9 +7,13 @@ use std::{net::SocketAddr, sync::Arc};
 use etherparse::PacketBuilder;
 use sig_common::{reason::DropReason, wire::underlay::Local};
 
-use super::{Input, Output, Path, PathSpec, Tables, Worker, WorkerConfig, icmp::Sources};
+use super::{
+    Input, Output, Path, PathSpec, Routing, Rule, Session, Tables, Worker, WorkerConfig,
+    icmp::Sources,
+};
 use crate::{
     framing::Limits,
+    policy::class::Condition,
     port::umem::{Area, Frame, FreeList, HEADROOM, Pool},
     scion::{Endpoints, NextHop},
 };
@@ -36,6 +40,14 @@ fn isd_as(number: u8) -> sig_common::addr::IsdAs {
     format!("1-ff00:0:{number}").parse().expect("an ISD-AS")
 }
 
+/// A rule that sends everything into a session.
+fn always(session: u16) -> Rule {
+    Rule {
+        condition: Arc::new(Condition::ALWAYS),
+        session: Some(session),
+    }
+}
+
 /// Gateway `number` of the pair 1 and 2. Serves 10.`number`.0.0/16 and fd00:`number`::/32.
 fn gateway(number: u8, path_mtu: usize) -> Gateway {
     let (area, pool) = Area::on_heap(CHUNKS);
@@ -59,10 +71,8 @@ fn gateway(number: u8, path_mtu: usize) -> Gateway {
         [format!("10.{n}.0.0/16"), format!("fd00:{n}::/32")]
             .map(|prefix| prefix.parse().expect("a prefix"))
     };
-    tables.served = prefixes(number)
-        .into_iter()
-        .map(|prefix| (prefix, ()))
-        .collect();
+    let lpm = |n| Arc::new(prefixes(n).into_iter().map(|prefix| (prefix, ())).collect());
+    tables.served = Some(lpm(number));
     tables.icmp = Sources {
         v4: Some([10, number, 0, 1].into()),
         v6: "fd00:9::1".parse().ok(),
@@ -91,13 +101,11 @@ fn gateway(number: u8, path_mtu: usize) -> Gateway {
     })
     .expect("a usable path");
     let source = (isd_as(other), remote.ip().into());
-    tables.add_remote(
-        0,
-        source,
-        &prefixes(other),
-        vec![path],
-        Arc::new([Default::default()]),
-    );
+    tables.add_remote(0, source, lpm(other), Arc::new([Default::default()]));
+    let session = tables.add_session(vec![path], None);
+    let mut routing = Routing::default();
+    routing.add_site(&prefixes(other), vec![always(session)]);
+    tables.routing = Arc::new(routing);
     Gateway {
         area,
         pool,
@@ -321,7 +329,7 @@ fn the_last_hop_is_answered_with_time_exceeded_and_no_more_often_than_allowed() 
 #[test]
 fn a_remote_without_path_makes_the_destination_unreachable() {
     let mut a = gateway(1, 1472);
-    a.tables.remotes[0].paths = 0..0;
+    a.tables.sessions[0] = Session::Pathless;
     let (frames, icmp) = a.send_lan(&[udp(72, 1, 64)]);
     assert!(frames.is_empty());
     assert_eq!((icmp[0][14 + 20], icmp[0][14 + 21]), (3, 1));
@@ -355,7 +363,7 @@ fn strangers_and_foreign_addresses_are_refused_by_reason() {
     assert!(b.send_underlay(0, &frames).is_empty());
     assert_eq!(b.drops(DropReason::BadChecksum), 1);
 
-    b.tables.served = Default::default();
+    b.tables.served = Some(Arc::default());
     b.tables.generation += 1;
     let (frames, _) = a.send_lan(&[udp(10, 1, 64)]);
     // The two refused frames are missing in the stream, so this one waits for them first.

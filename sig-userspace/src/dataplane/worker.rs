@@ -140,6 +140,7 @@ impl Worker {
             to_inner: &mut output.inner,
             to_lan: &mut output.lan,
         };
+        self.decap.follow(&context);
         let mut frames = input.underlay.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
             self.decap.frame(&mut context, frame);

@@ -170,7 +170,11 @@ impl NextHops {
 
     /// Makes the targets exactly these.
     pub fn set_targets(&self, targets: Vec<IpAddr>) {
-        self.targets.send_replace(targets);
+        self.targets.send_if_modified(|current| {
+            let changed = *current != targets;
+            *current = targets;
+            changed
+        });
     }
 
     /// A receiver of the whole set. It wakes only when something in it changed.

@@ -25,6 +25,9 @@ pub const METRIC: u32 = 15;
 /// with other ideas, and fighting it faster helps nobody.
 const RESTORE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Longest time between two attempts to add what the kernel refuses, when nothing happens that might change its mind.
+const MAX_INTERVAL: Duration = Duration::from_secs(60);
+
 /// A route into the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
@@ -43,8 +46,8 @@ impl From<IpNet> for Route {
     }
 }
 
-/// The routes of one device. Wanted routes that somebody deletes come back; all go with the device, or with
-/// [`Routes::close`].
+/// The routes of one device in one routing table. Wanted routes that somebody deletes come back, those that the kernel
+/// refuses are tried again and again; all go with the device, or with [`Routes::close`].
 #[derive(Debug)]
 pub struct Routes {
     commands: mpsc::Sender<Command>,
@@ -59,14 +62,17 @@ enum Command {
 }
 
 impl Routes {
-    /// Starts keeping routes out of interface `ifindex`. Must be called within a tokio runtime.
-    pub fn start(netlink: &Netlink, watch: &Watch, ifindex: u32) -> Self {
+    /// Starts keeping routes out of interface `ifindex` in routing table number `table`. Must be called within a tokio
+    /// runtime.
+    pub fn start(netlink: &Netlink, watch: &Watch, ifindex: u32, table: u32) -> Self {
         let (commands, receiver) = mpsc::channel(64);
         let keeper = Keeper {
             netlink: netlink.clone(),
             ifindex,
+            table,
             wanted: HashMap::new(),
             retry_at: None,
+            interval: RESTORE_INTERVAL,
             last_restore: None,
         };
         let task = Task::spawn(keeper.run(receiver, watch.subscribe()));
@@ -76,8 +82,8 @@ impl Routes {
         }
     }
 
-    /// Adds a route, or changes its source hint. Fine when it is there already. When the kernel refuses, the route is
-    /// not kept.
+    /// Adds a route, or changes its source hint. Fine when it is there already. When the kernel refuses, that is logged
+    /// and returned, and the route tried again until it is removed.
     pub async fn add(&self, route: Route) -> Result<(), Error> {
         self.ask(|answer| Command::Add(route, answer)).await
     }
@@ -87,14 +93,14 @@ impl Routes {
         self.ask(|answer| Command::Remove(prefix, answer)).await
     }
 
-    /// Makes the routes exactly these: adds what is missing, then removes the others. All are tried; the error is the
-    /// first one met.
+    /// Makes the routes exactly these: adds what is missing, then removes the others. All are tried, as by
+    /// [`Routes::add`]; the error is the first one met.
     pub async fn set(&self, routes: Vec<Route>) -> Result<(), Error> {
         self.ask(|answer| Command::Set(routes, answer)).await
     }
 
     /// Removes all routes.
-    pub async fn close(self) -> Result<(), Error> {
+    pub async fn close(&self) -> Result<(), Error> {
         self.set(Vec::new()).await
     }
 
@@ -115,14 +121,19 @@ impl Routes {
 struct Wanted {
     source_hint: Option<IpAddr>,
     installed: bool,
+    /// Why the kernel refused it last time, as logged.
+    problem: Option<String>,
 }
 
 struct Keeper {
     netlink: Netlink,
     ifindex: u32,
+    table: u32,
     /// By truncated prefix
     wanted: HashMap<IpNet, Wanted>,
     retry_at: Option<Instant>,
+    /// Time until the next attempt if this one fails
+    interval: Duration,
     last_restore: Option<Instant>,
 }
 
@@ -184,15 +195,41 @@ impl Keeper {
         {
             return Ok(());
         }
-        self.install(prefix, source_hint).await?;
-        self.wanted.insert(
-            prefix,
-            Wanted {
-                source_hint,
-                installed: true,
-            },
-        );
-        Ok(())
+        let wanted = self.wanted.entry(prefix).or_insert(Wanted {
+            source_hint,
+            installed: false,
+            problem: None,
+        });
+        wanted.source_hint = source_hint;
+        let result = self.try_to_install(prefix, source_hint).await;
+        if result.is_err() {
+            self.interval = RESTORE_INTERVAL;
+            self.try_again_at(Instant::now() + self.interval);
+        }
+        result
+    }
+
+    /// Adds a wanted route and remembers what came of it. Each reason for a failure is logged once.
+    async fn try_to_install(
+        &mut self,
+        prefix: IpNet,
+        source_hint: Option<IpAddr>,
+    ) -> Result<(), Error> {
+        let result = self.install(prefix, source_hint).await;
+        let Some(wanted) = self.wanted.get_mut(&prefix) else {
+            return result;
+        };
+        wanted.installed = result.is_ok();
+        let problem = result.as_ref().err().map(Error::to_string);
+        match (&problem, &wanted.problem) {
+            (Some(now), before) if Some(now) != before.as_ref() => {
+                tracing::warn!("the route to {prefix} is missing and will be tried again: {now}");
+            }
+            (None, Some(_)) => tracing::info!("the route to {prefix} is there now"),
+            _ => {}
+        }
+        wanted.problem = problem;
+        result
     }
 
     async fn remove(&mut self, prefix: IpNet) -> Result<(), Error> {
@@ -239,8 +276,9 @@ impl Keeper {
                     .await
                     .map_err(doing()),
                 None => Err(Error::Refused(format!(
-                    "another route to {prefix} with metric {METRIC} exists (`ip route show {prefix}`); delete it or \
-                     give it another metric"
+                    "another route to {prefix} with metric {METRIC} exists (`ip route show {prefix} table {}`); delete \
+                     it or give it another metric",
+                    self.table
                 ))),
             },
             Some(libc::EINVAL) if source_hint.is_some() => Err(Error::Refused(format!(
@@ -277,7 +315,12 @@ impl Keeper {
     }
 
     fn is_ours(&self, key: &RouteKey) -> bool {
-        key.in_main_table() && key.metric == METRIC && key.ifindex == Some(self.ifindex)
+        self.is_in_our_place(key) && key.ifindex == Some(self.ifindex)
+    }
+
+    /// Whether there can be this route or ours but not both.
+    fn is_in_our_place(&self, key: &RouteKey) -> bool {
+        key.table == self.table && key.metric == METRIC
     }
 
     fn notice(&mut self, change: &Change) {
@@ -285,24 +328,34 @@ impl Keeper {
             Change::RouteRemoved(key) if self.is_ours(key) => {
                 self.mark_missing(|prefix| *prefix == key.prefix)
             }
+            // What was in the way of ours has gone.
+            Change::RouteRemoved(key) if self.is_in_our_place(key) => self
+                .wanted
+                .get(&key.prefix)
+                .is_some_and(|wanted| !wanted.installed),
             // Somebody replaced ours: the kernel announces only the newcomer.
-            Change::Route(key)
-                if key.in_main_table() && key.metric == METRIC && !self.is_ours(key) =>
-            {
+            Change::Route(key) if self.is_in_our_place(key) && !self.is_ours(key) => {
                 self.mark_missing(|prefix| *prefix == key.prefix)
             }
             // The kernel drops IPv4 routes of a device that goes down without a word.
             Change::Link { ifindex } if *ifindex == self.ifindex => self.mark_missing(|_| true),
+            // A source hint may have become an address of this host.
+            Change::Address { .. } => self.wanted.values().any(|wanted| !wanted.installed),
             Change::Resync => self.mark_missing(|_| true),
             _ => false,
         };
-        if missing && self.retry_at.is_none() {
+        if missing {
+            self.interval = RESTORE_INTERVAL;
             let now = Instant::now();
-            self.retry_at = Some(
-                self.last_restore
-                    .map_or(now, |last| now.max(last + RESTORE_INTERVAL)),
-            );
+            let soon = self
+                .last_restore
+                .map_or(now, |last| now.max(last + RESTORE_INTERVAL));
+            self.try_again_at(soon);
         }
+    }
+
+    fn try_again_at(&mut self, at: Instant) {
+        self.retry_at = Some(self.retry_at.map_or(at, |before| before.min(at)));
     }
 
     fn mark_missing(&mut self, which: impl Fn(&IpNet) -> bool) -> bool {
@@ -333,20 +386,13 @@ impl Keeper {
             .filter(|(_, wanted)| !wanted.installed)
             .map(|(prefix, wanted)| (*prefix, wanted.source_hint))
             .collect();
+        let mut refused = false;
         for (prefix, source_hint) in missing {
-            match self.install(prefix, source_hint).await {
-                Ok(()) => {
-                    if let Some(wanted) = self.wanted.get_mut(&prefix) {
-                        wanted.installed = true;
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        "the route to {prefix} is missing and will be tried again: {error}"
-                    );
-                    self.retry_at = Some(now + RESTORE_INTERVAL);
-                }
-            }
+            refused |= self.try_to_install(prefix, source_hint).await.is_err();
+        }
+        if refused {
+            self.interval = (2 * self.interval).min(MAX_INTERVAL);
+            self.retry_at = Some(now + self.interval);
         }
     }
 
@@ -354,7 +400,8 @@ impl Keeper {
         let mut message = RouteMessage::default();
         message.header.address_family = family(prefix);
         message.header.destination_prefix_length = prefix.prefix_len();
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        // The attribute counts: the header has room for small numbers only.
+        message.header.table = u8::try_from(self.table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC);
         // `static`: an administrator's route, which routing daemons respect and may announce. They purge `boot`.
         message.header.protocol = RouteProtocol::Static;
         message.header.scope = RouteScope::Universe;
@@ -363,6 +410,7 @@ impl Keeper {
             RouteAttribute::Destination(prefix.network().into()),
             RouteAttribute::Oif(self.ifindex),
             RouteAttribute::Priority(METRIC),
+            RouteAttribute::Table(self.table),
         ];
         message
             .attributes

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use rtnetlink::MulticastGroup;
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use tokio::sync::{broadcast, watch};
 
@@ -256,11 +256,6 @@ impl RouteKey {
             metric,
             ifindex,
         })
-    }
-
-    /// Whether the route is in the main table.
-    pub fn in_main_table(&self) -> bool {
-        self.table == u32::from(RouteHeader::RT_TABLE_MAIN)
     }
 }
 

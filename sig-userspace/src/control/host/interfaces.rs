@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use tokio::sync::watch;
 
 use super::{Error, Shared, lock};
@@ -63,6 +64,12 @@ impl Interfaces {
     /// All interfaces, the underlay first.
     pub(super) fn all(&self) -> impl Iterator<Item = &Link> {
         std::iter::once(&self.underlay).chain(&self.lan)
+    }
+
+    /// The networks that they are connected to.
+    pub(super) fn networks(&self) -> Vec<IpNet> {
+        let addresses = self.all().flat_map(|link| &link.addresses);
+        addresses.map(IpNet::trunc).collect()
     }
 
     /// Whether hosts behind a LAN interface may leave checksums to a card that is not there.

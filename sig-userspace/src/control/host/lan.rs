@@ -36,10 +36,8 @@ pub(super) fn start(
     for text in &helped {
         tracing::info!("packets to the LAN find their way through the kernel: {text}");
     }
-    let hops = (!ports.is_empty()).then(|| {
-        let served = config.gateway.prefixes.clone();
-        LanHops::new(netlink, watch, ports, served, &config.tunnel.name)
-    });
+    let hops = (!ports.is_empty())
+        .then(|| LanHops::new(netlink, watch, ports, Vec::new(), &config.tunnel.name));
     let transmit = Transmit {
         helped,
         snapshots: hops.as_ref().map(LanHops::subscribe),

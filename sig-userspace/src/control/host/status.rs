@@ -1,26 +1,50 @@
 //! The state of the gateway as one document.
 
+use std::{collections::HashMap, sync::Arc};
+
+use ipnet::IpNet;
 use sig_common::reason::DropReason;
 
 use super::{Shared, lock, ports::PortFacts};
 use crate::{
-    control::{Gateway, PlannedPath},
+    control::{
+        Gateway, PlannedPath,
+        plan::{Plan, SessionKey, SessionPath, Site},
+    },
     counter::Counter,
     dataplane::counters::WorkerCounters,
     kernel::neighbours::Snapshot,
     observe::status::{
-        Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Queue, Remote, Status, Traffic,
-        Verdict, Worker, XdpAttachment,
+        Control, Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Probing, Queue, Remote,
+        Status, Verdict, Worker, XdpAttachment,
     },
     port::xdp::{Monitor, Role, Statistics},
 };
 
+/// What the control plane contributes to the status.
+#[derive(Clone, Debug, Default)]
+pub struct ControlReport {
+    /// Its own part.
+    pub control: Control,
+    /// Of each session, whether the gateway answers.
+    pub probing: HashMap<SessionKey, Probing>,
+}
+
+/// Tells the control plane's part at the time of the call.
+pub(super) type ControlSource = Arc<dyn Fn() -> ControlReport + Send + Sync>;
+
 /// The state now.
 pub(super) fn of(shared: &Shared) -> Status {
+    let source = lock(&shared.control).clone();
+    let (control, probing) = source.map_or_else(Default::default, |source| {
+        let report = source();
+        (Some(report.control), report.probing)
+    });
     let hops = shared.hops.borrow().clone();
     let kernel_counters = lock(&shared.programs).counters();
     let gateway = lock(&shared.gateway);
     let config = gateway.planner().config();
+    let served = gateway.planner().current().served.clone();
     let mut drops: Vec<Drop> = DropReason::ALL
         .iter()
         .map(|reason| {
@@ -53,7 +77,7 @@ pub(super) fn of(shared: &Shared) -> Status {
         id: config.gateway.id.clone(),
         isd_as: config.gateway.isd_as.to_string(),
         data_addr: config.gateway.data_addr,
-        prefixes: config.gateway.prefixes.clone(),
+        prefixes: served.unwrap_or_else(|| config.gateway.prefixes.clone()),
         uptime_ms: gateway.started().elapsed().as_millis() as u64,
         workers: workers(&gateway, shared),
         ports: shared
@@ -62,8 +86,8 @@ pub(super) fn of(shared: &Shared) -> Status {
             .map(|facts| port(facts, &shared.sockets))
             .collect(),
         lan: lan(shared),
-        remotes: remotes(&gateway, &hops),
-        control: None,
+        remotes: remotes(&gateway, &hops, &probing),
+        control,
         counters: counters(&gateway),
         queues: queues(&shared.ports, &shared.sockets),
         verdicts,
@@ -212,63 +236,71 @@ fn queues(ports: &[PortFacts], monitors: &[Monitor]) -> Vec<Queue> {
         .collect()
 }
 
-fn remotes(gateway: &Gateway, hops: &Snapshot) -> Vec<Remote> {
+fn remotes(
+    gateway: &Gateway,
+    hops: &Snapshot,
+    probing: &HashMap<SessionKey, Probing>,
+) -> Vec<Remote> {
     let planner = gateway.planner();
-    let received = planner.remotes();
-    planner
-        .config()
-        .remotes
-        .iter()
-        .enumerate()
-        .map(|(number, remote)| {
-            let received = received[number].iter().map(|worker| &worker.received);
-            let paths = planner.paths().iter().filter(|path| path.remote == number);
-            let sent = paths
-                .clone()
-                .flat_map(|path| path.counters.iter())
-                .map(|worker| &worker.sent);
+    let plan = planner.current();
+    let sessions = plan.sessions.iter().zip(planner.sessions()).enumerate();
+    sessions
+        .map(|(place, (session, planned))| {
+            let remote = planner
+                .remotes()
+                .get(session.gateway)
+                .and_then(Option::as_ref);
+            let received = || {
+                let workers = remote.iter().flat_map(|remote| remote.counters.iter());
+                workers.map(|worker| &worker.received)
+            };
+            let paths = session.paths.iter().zip(&planned.paths);
             Remote {
-                isd_as: remote.isd_as.to_string(),
-                gateway: remote.gateway,
-                session: remote.session,
-                policy_id: 0,
-                probing: None,
-                prefixes: remote.prefixes.clone(),
+                isd_as: plan
+                    .gateways
+                    .get(session.gateway)
+                    .map(|gateway| gateway.isd_as.to_string())
+                    .unwrap_or_default(),
+                gateway: session.data_addr,
+                session: session.number,
+                policy_id: session.policy_id,
+                probing: probing.get(&session.key).copied(),
+                prefixes: prefixes(plan, place),
                 paths: paths
-                    .map(|path| self::path(path, &remote.paths[path.path], hops))
+                    .map(|(path, planned)| self::path(path, planned, hops))
                     .collect(),
-                frames_received: received.clone().map(|traffic| traffic.frames.get()).sum(),
-                frame_bytes_received: received
-                    .clone()
-                    .map(|traffic| traffic.frame_bytes.get())
-                    .sum(),
-                packets_received: received.clone().map(|traffic| traffic.packets.get()).sum(),
-                packet_bytes_received: received.map(|traffic| traffic.packet_bytes.get()).sum(),
-                sent: Traffic {
-                    frames: sent.clone().map(|traffic| traffic.frames.get()).sum(),
-                    frame_bytes: sent.clone().map(|traffic| traffic.frame_bytes.get()).sum(),
-                    packets: sent.clone().map(|traffic| traffic.packets.get()).sum(),
-                    packet_bytes: sent.map(|traffic| traffic.packet_bytes.get()).sum(),
-                },
+                frames_received: received().map(|traffic| traffic.frames.get()).sum(),
+                frame_bytes_received: received().map(|traffic| traffic.frame_bytes.get()).sum(),
+                packets_received: received().map(|traffic| traffic.packets.get()).sum(),
+                packet_bytes_received: received().map(|traffic| traffic.packet_bytes.get()).sum(),
+                sent: planned.sent(),
             }
         })
         .collect()
 }
 
-fn path(planned: &PlannedPath, path: &crate::control::config::Path, hops: &Snapshot) -> Path {
-    let sent = || planned.counters.iter().map(|worker| &worker.sent);
-    let resolved = hops.get(&path.next_hop.ip()).and_then(|hop| hop.resolved());
+/// What the session at this place of the plan leads to.
+fn prefixes(plan: &Plan, session: usize) -> Vec<IpNet> {
+    let leads_there = |site: &&Site| site.rules.iter().any(|rule| rule.session == Some(session));
+    let sites = plan.sites.iter().filter(leads_there);
+    sites.flat_map(|site| site.prefixes.clone()).collect()
+}
+
+fn path(path: &SessionPath, planned: &PlannedPath, hops: &Snapshot) -> Path {
+    let next_hop = path.path.next_hop;
+    let resolved = hops.get(&next_hop.ip()).and_then(|hop| hop.resolved());
+    let sent = planned.sent();
     Path {
         name: path.name.clone(),
-        fingerprint: String::new(),
-        next_hop: path.next_hop,
+        fingerprint: path.path.fingerprint.to_string(),
+        next_hop,
         next_hop_mac: resolved.map(|hop| mac(hop.destination_mac)),
         problem: planned.problem.clone(),
         mtu: path.mtu,
         streams: planned.streams.to_vec(),
-        frames_sent: sent().map(|traffic| traffic.frames.get()).sum(),
-        bytes_sent: sent().map(|traffic| traffic.frame_bytes.get()).sum(),
-        packets_sent: sent().map(|traffic| traffic.packets.get()).sum(),
+        frames_sent: sent.frames,
+        bytes_sent: sent.frame_bytes,
+        packets_sent: sent.packets,
     }
 }
 

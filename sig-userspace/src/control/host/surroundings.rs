@@ -1,6 +1,8 @@
 //! Keeps the workers' tables in step with the kernel.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Shared, lock};
 use crate::{
@@ -8,10 +10,15 @@ use crate::{
     kernel::neighbours::{Resolution, Snapshot},
 };
 
+/// How often flows are spread anew.
+const REBALANCE: Duration = Duration::from_secs(1);
+
 /// Gives the workers new tables whenever a next hop, or the way to a host on the LAN, changes.
 pub(super) async fn follow(shared: Arc<Shared>, mut surroundings: Surroundings) {
     let mut hops = shared.hops.clone();
     let mut lan = shared.lan.clone();
+    let mut rebalance = interval(REBALANCE);
+    rebalance.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let snapshot = hops.borrow_and_update().clone();
         let neighbours = neighbours(&snapshot);
@@ -33,6 +40,10 @@ pub(super) async fn follow(shared: Arc<Shared>, mut surroundings: Surroundings) 
         let followed = tokio::select! {
             result = hops.changed() => result.is_ok(),
             followed = lan.changed() => followed,
+            _ = rebalance.tick() => {
+                lock(&shared.gateway).rebalance();
+                true
+            }
         };
         if !followed {
             return;

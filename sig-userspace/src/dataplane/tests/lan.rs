@@ -226,7 +226,7 @@ fn a_flow_follows_new_tables_and_nothing_else() {
 fn refused_packets_do_not_go_straight_either() {
     let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
     b.learn(&facts());
-    b.tables.served = Default::default();
+    b.tables.served = Some(Arc::default());
     let (frames, _) = a.send_lan(&[udp(72, 1, 64)]);
     let (inner, lan) = b.deliver(&frames);
     assert!(inner.is_empty() && lan.iter().all(Vec::is_empty));

@@ -156,13 +156,15 @@ fn set_route<K: Pod>(
 }
 
 /// Makes `now` equal to `wanted` by single steps: `Some` sets a value, `None` removes it. What is to come is set first,
-/// so that a packet finds the old or the new, never a gap. `now` is true also after an error.
+/// so that a packet finds the old or the new, never a gap. Prefixes within others are after them in the order of keys:
+/// they are set before and removed after these, so that exceptions are there all the time. `now` is true also after an
+/// error.
 fn synchronize<K: Ord + Copy>(
     now: &mut BTreeMap<K, u32>,
     wanted: &BTreeMap<K, u32>,
     mut step: impl FnMut(K, Option<u32>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    for (&key, &value) in wanted {
+    for (&key, &value) in wanted.iter().rev() {
         if now.get(&key) != Some(&value) {
             step(key, Some(value))?;
             now.insert(key, value);
@@ -205,8 +207,30 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        assert_eq!(steps, [(3, Some(31)), (4, Some(40)), (1, None)]);
+        assert_eq!(steps, [(4, Some(40)), (3, Some(31)), (1, None)]);
         assert_eq!(now, wanted);
+    }
+
+    #[test]
+    fn prefixes_within_another_are_there_as_long_as_that_one() {
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let wanted = BTreeMap::from([
+            (net("10.0.0.0/8"), 1),
+            (net("10.0.0.0/16"), 0),
+            (net("10.1.0.0/16"), 0),
+        ]);
+        let mut now = BTreeMap::new();
+        let mut steps = Vec::new();
+        for wanted in [&wanted, &BTreeMap::new()] {
+            synchronize(&mut now, wanted, |key: IpNet, value| {
+                steps.push((key.prefix_len(), value.is_some()));
+                Ok(())
+            })
+            .unwrap();
+        }
+        let [added, removed] = [&steps[..3], &steps[3..]];
+        assert_eq!(added, [(16, true), (16, true), (8, true)]);
+        assert_eq!(removed, [(8, false), (16, false), (16, false)]);
     }
 
     #[test]
@@ -215,7 +239,7 @@ mod tests {
         let wanted = BTreeMap::from([(1, 1), (2, 2)]);
         let full = || Error::Refused("full".into());
         let result = synchronize(&mut now, &wanted, |key, _| {
-            if key == 2 { Err(full()) } else { Ok(()) }
+            if key == 1 { Err(full()) } else { Ok(()) }
         });
         assert!(result.is_err());
         let mut steps = Vec::new();
@@ -224,6 +248,6 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        assert_eq!(steps, [2]);
+        assert_eq!(steps, [1]);
     }
 }

@@ -92,6 +92,7 @@ pub struct Snapshot {
 /// Keeps the copy up to date. Ends when dropped.
 #[derive(Debug)]
 pub struct LanHops {
+    served: watch::Sender<Vec<IpNet>>,
     snapshots: watch::Receiver<Snapshot>,
     _task: Task,
 }
@@ -107,6 +108,7 @@ impl LanHops {
         tunnel: &str,
     ) -> Self {
         let (publish, snapshots) = watch::channel(Snapshot::default());
+        let (wish, wanted) = watch::channel(served.clone());
         let follower = Follower {
             netlink: netlink.clone(),
             ports,
@@ -121,11 +123,21 @@ impl LanHops {
             known: Snapshot::default(),
             publish,
         };
-        let task = Task::spawn(follower.run(watch.subscribe()));
+        let task = Task::spawn(follower.run(wanted, watch.subscribe()));
         Self {
+            served: wish,
             snapshots,
             _task: task,
         }
+    }
+
+    /// Makes these the prefixes within which hosts are.
+    pub fn set_served(&self, served: Vec<IpNet>) {
+        self.served.send_if_modified(|current| {
+            let changed = *current != served;
+            *current = served;
+            changed
+        });
     }
 
     /// A receiver of the copy. It wakes when something in it changed.
@@ -165,7 +177,7 @@ struct Follower {
 }
 
 impl Follower {
-    async fn run(mut self, mut changes: Changes) {
+    async fn run(mut self, mut wanted: watch::Receiver<Vec<IpNet>>, mut changes: Changes) {
         let mut announced = true;
         let mut look = Look::Everything;
         let mut look_at = Instant::now();
@@ -183,6 +195,13 @@ impl Follower {
                     }
                     None => announced = false,
                 },
+                wished = wanted.changed() => {
+                    if wished.is_err() {
+                        return;
+                    }
+                    self.served.clone_from(&wanted.borrow_and_update());
+                    look = Look::Everything;
+                }
                 () = tokio::time::sleep_until(look_at), if look != Look::Nothing => {
                     let start = Instant::now();
                     let whole = look == Look::Everything;

@@ -1,0 +1,229 @@
+//! Plans take effect: in the workers' tables, in the maps of the BPF programs, in the kernel's routes.
+
+use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Duration};
+
+use ipnet::IpNet;
+use sig_common::{addr::IsdAs, maps::LanRoute};
+use tokio::time::Instant;
+
+use super::{ControlReport, Error, Shared, guard::Guard, lock, status};
+use crate::{
+    control::{
+        config::Tunnel,
+        plan::{Plan, SessionKey},
+    },
+    kernel::routes::Route,
+    observe::status::Status,
+};
+
+/// How long sessions wait for the link-layer addresses of new next hops before they are switched to them.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// For changing the running gateway and looking at it, from any task.
+#[derive(Clone)]
+pub struct HostHandle {
+    shared: Arc<Shared>,
+}
+
+impl HostHandle {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        HostHandle {
+            shared: shared.clone(),
+        }
+    }
+
+    /// Makes the gateway follow this plan. What is in it and in the one before is not touched; what is new
+    /// gets its kernel routes when everything behind them is ready; what goes loses them first.
+    ///
+    /// Prefixes that would capture the gateway's own traffic are left out and logged. Routes that the kernel
+    /// refuses are logged and tried again.
+    ///
+    /// # Errors
+    ///
+    /// If the maps of the BPF programs do not take everything; the rest of the plan is in force then.
+    pub async fn apply(&self, plan: Plan) -> Result<(), Error> {
+        let shared = &*self.shared;
+        let mut outside = shared.outside.lock().await;
+        if outside.has_ended {
+            return Ok(());
+        }
+        let plan = outside.guard.admit(plan);
+        if outside.is_complete && *lock(&shared.gateway).planner().current() == plan {
+            return Ok(());
+        }
+        self.wait_for_next_hops(&plan).await;
+        if let Some(lan_hops) = &shared.lan_hops {
+            lan_hops.set_served(plan.served.clone().unwrap_or_else(everything));
+        }
+
+        let routes = outside.kernel_routes(&plan);
+        let tunnelled: HashSet<IpNet> = routes.iter().map(|route| route.prefix).collect();
+        outside
+            .routes
+            .retain(|route| tunnelled.contains(&route.prefix));
+        self.set_routes(&outside.routes).await;
+        let lan = outside.lan_routes(&plan);
+        let nets: HashSet<IpNet> = lan.iter().map(|(net, _)| *net).collect();
+        outside.lan.retain(|(net, _)| nets.contains(net));
+        let gateways = plan.gateways.iter();
+        let sources: HashSet<(IsdAs, IpAddr)> = gateways
+            .map(|gateway| (gateway.isd_as, gateway.host))
+            .collect();
+        outside
+            .remotes
+            .retain(|(isd_as, host, _)| sources.contains(&(*isd_as, *host)));
+        let removed = self.fill_maps(&outside);
+
+        let hops = plan.next_hops();
+        outside.remotes = {
+            let mut gateway = lock(&shared.gateway);
+            gateway.apply(plan);
+            let planner = gateway.planner();
+            let remotes = planner.current().gateways.iter().zip(planner.remotes());
+            let known = remotes.filter_map(|(gateway, remote)| {
+                let number = remote.as_ref()?.number;
+                Some((gateway.isd_as, gateway.host, number.into()))
+            });
+            known.collect()
+        };
+        shared.next_hops.set_targets(hops);
+        (outside.lan, outside.routes) = (lan, routes);
+        let added = self.fill_maps(&outside);
+        self.set_routes(&outside.routes).await;
+        let result = removed.and(added);
+        outside.is_complete = result.is_ok();
+        result
+    }
+
+    /// The state now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        status::of(&self.shared)
+    }
+
+    /// Makes `source` tell the control plane's part of the status, whenever somebody asks for it.
+    pub fn report_control(&self, source: impl Fn() -> ControlReport + Send + Sync + 'static) {
+        *lock(&self.shared.control) = Some(Arc::new(source));
+    }
+
+    /// Sessions that exist should not lose packets because their new next hops are not known yet.
+    async fn wait_for_next_hops(&self, plan: &Plan) {
+        let mut targets = plan.next_hops();
+        let mut awaited: Vec<IpAddr> = {
+            let gateway = lock(&self.shared.gateway);
+            let current = gateway.planner().current();
+            let before = current.next_hops();
+            let known: HashSet<SessionKey> = current.sessions.iter().map(|s| s.key).collect();
+            let sessions = plan.sessions.iter();
+            let paths = sessions
+                .filter(|session| known.contains(&session.key))
+                .flat_map(|session| &session.paths);
+            let hops = paths.map(|path| path.path.next_hop.ip());
+            let new = hops.filter(|hop| !before.contains(hop)).collect();
+            targets.extend(before);
+            new
+        };
+        targets.sort_unstable();
+        targets.dedup();
+        self.shared.next_hops.set_targets(targets);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            {
+                let gateway = lock(&self.shared.gateway);
+                let neighbours = &gateway.surroundings().neighbours;
+                awaited.retain(|hop| !neighbours.contains_key(hop));
+            }
+            if awaited.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn fill_maps(&self, outside: &Outside) -> Result<(), Error> {
+        let mut programs = lock(&self.shared.programs);
+        let remotes = programs.set_remotes(outside.remotes.iter().copied());
+        let lan = programs.set_lan_routes(outside.lan.iter().copied());
+        Ok(remotes.and(lan)?)
+    }
+
+    async fn set_routes(&self, routes: &[Route]) {
+        // Whoever keeps the routes has told what is wrong with which one, and goes on trying.
+        let _ = self.shared.routes.set(routes.to_vec()).await;
+    }
+}
+
+/// What follows from the plan in force, outside of the workers.
+pub(super) struct Outside {
+    has_ended: bool,
+    /// Whether everything took effect.
+    is_complete: bool,
+    guard: Guard,
+    tunnel: Tunnel,
+    /// See [`Surroundings::home`](crate::control::Surroundings::home).
+    home: Vec<IpNet>,
+    remotes: Vec<(IsdAs, IpAddr, u32)>,
+    lan: Vec<(IpNet, LanRoute)>,
+    routes: Vec<Route>,
+}
+
+impl Outside {
+    /// Nothing does yet.
+    pub(super) fn new(guard: Guard, tunnel: Tunnel, home: Vec<IpNet>) -> Self {
+        Outside {
+            has_ended: false,
+            is_complete: false,
+            guard,
+            tunnel,
+            home,
+            remotes: Vec::new(),
+            lan: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+
+    /// Plans have no effect any more.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// The remotes' prefixes go into the tunnel; what is at home here stays, if a remote's prefix is wide
+    /// enough to hold it.
+    fn lan_routes(&self, plan: &Plan) -> Vec<(IpNet, LanRoute)> {
+        let prefixes: HashSet<IpNet> = exported(plan).collect();
+        let held = |net: &IpNet| {
+            let wider = std::iter::successors(net.supernet(), IpNet::supernet);
+            !prefixes.contains(net) && wider.into_iter().any(|wide| prefixes.contains(&wide))
+        };
+        let home = self.home.iter().chain(plan.served.iter().flatten());
+        let stays = home
+            .filter(|net| held(net))
+            .map(|net| (*net, LanRoute::PASS));
+        let tunnelled = prefixes.iter().map(|prefix| (*prefix, LanRoute::TUNNEL));
+        tunnelled.chain(stays).collect()
+    }
+
+    fn kernel_routes(&self, plan: &Plan) -> Vec<Route> {
+        let route = |prefix| Route {
+            prefix,
+            source_hint: match prefix {
+                IpNet::V4(_) => self.tunnel.src_ipv4.map(IpAddr::V4),
+                IpNet::V6(_) => self.tunnel.src_ipv6.map(IpAddr::V6),
+            },
+        };
+        exported(plan).map(route).collect()
+    }
+}
+
+/// Prefixes whose packets come to us.
+fn exported(plan: &Plan) -> impl Iterator<Item = IpNet> {
+    let sites = plan.sites.iter().filter(|site| site.exported);
+    sites.flat_map(|site| site.prefixes.iter().map(IpNet::trunc))
+}
+
+fn everything() -> Vec<IpNet> {
+    vec![
+        IpNet::new_assert([0; 4].into(), 0),
+        IpNet::new_assert([0; 16].into(), 0),
+    ]
+}
