@@ -12,6 +12,8 @@ pub mod policy;
 pub mod port;
 pub mod problem;
 pub mod scion;
+#[cfg(feature = "control")]
+pub mod sockets;
 
 #[cfg(feature = "xdp")]
 pub mod cli;
