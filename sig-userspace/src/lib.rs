@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod dataplane;
 pub mod engine;
 pub mod framing;
+mod notation;
 pub mod paths;
 pub mod policy;
 pub mod port;

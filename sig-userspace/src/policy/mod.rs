@@ -3,9 +3,13 @@
 //! Pure: text in, decisions out.
 
 pub mod class;
+mod json;
+pub mod path;
+pub mod performance;
 mod prefix;
 pub mod prefix_set;
 pub mod routing;
+pub mod traffic;
 
 /// Longest text of a policy file in bytes; far more than any number of prefixes in use needs.
 const LONGEST_TEXT: usize = 16 << 20;
