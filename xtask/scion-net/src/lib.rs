@@ -8,15 +8,21 @@
 //!
 //! [`SimNetwork`] puts everything together for two gateways.
 
+mod control_service;
 mod daemon;
 mod link;
+mod network;
 mod paths;
 mod place;
 mod router;
 mod topology;
 
+pub use control_service::ControlService;
 pub use daemon::{Asked, Daemon};
 pub use link::{Cut, End, Link};
+pub use network::{
+    CONTROL_PORT, DAEMON, PROBE_PORT, Services, SimNetwork, SimOptions, gateway_entry,
+};
 pub use paths::{Lifetime, PathInfo};
 pub use router::{Counters, Router};
 pub use topology::{As, GatewayEntry, Topology};

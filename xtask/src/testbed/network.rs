@@ -108,7 +108,16 @@ impl Network {
     /// # Errors
     /// Missing privileges or tools.
     pub fn links(options: &Options) -> Result<Self> {
-        Self::wire(Path::new("sig"), options)
+        Self::links_for(Path::new("sig"), options)
+    }
+
+    /// The same, for gateways that are started later: the program `binary`, called with `run --config FILE`, the file
+    /// being [`Site::config_file`].
+    ///
+    /// # Errors
+    /// Missing privileges or tools.
+    pub fn links_for(binary: &Path, options: &Options) -> Result<Self> {
+        Self::wire(binary, options)
     }
 
     fn wire(binary: &Path, options: &Options) -> Result<Self> {
