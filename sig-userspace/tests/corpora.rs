@@ -13,6 +13,8 @@ mod frame_decode;
 mod reassembly;
 #[path = "../fuzz/bodies/scion_header.rs"]
 mod scion_header;
+#[path = "../fuzz/bodies/scion_packet.rs"]
+mod scion_packet;
 #[path = "../fuzz/bodies/worker.rs"]
 mod worker;
 
@@ -51,6 +53,11 @@ fn the_corpus_of_reassembly_replays() {
 #[test]
 fn the_corpus_of_scion_header_replays() {
     replay("scion_header", scion_header::run);
+}
+
+#[test]
+fn the_corpus_of_scion_packet_replays() {
+    replay("scion_packet", scion_packet::run);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! machine and keeps it in step with the kernel's links, routes and neighbours.
 
 pub mod config;
+#[cfg(feature = "control")]
+pub mod endhost;
 mod gateway;
 #[cfg(feature = "xdp")]
 pub mod host;

@@ -4,6 +4,8 @@
 //! it. Counters count from the start of the process.
 
 use std::net::SocketAddr;
+#[cfg(feature = "control")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -588,6 +590,33 @@ pub struct Sockets {
     pub parse_errors: u64,
     /// SCMP error messages received.
     pub scmp_errors: u64,
+    /// Packets for somebody else, and packets to which there is no way back.
+    #[serde(default)]
+    pub strays: u64,
+    /// Packets that came to the end host port while the queue of their socket was full.
+    #[serde(default)]
+    pub overflows: u64,
+}
+
+#[cfg(feature = "control")]
+impl From<&crate::sockets::Counters> for Sockets {
+    fn from(counters: &crate::sockets::Counters) -> Self {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            listens: get(&counters.listens),
+            closes: get(&counters.closes),
+            dials: get(&counters.dials),
+            read_packets: get(&counters.read_packets),
+            read_bytes: get(&counters.read_bytes),
+            written_packets: get(&counters.written_packets),
+            written_bytes: get(&counters.written_bytes),
+            underlay_errors: get(&counters.underlay_errors),
+            parse_errors: get(&counters.parse_errors),
+            scmp_errors: get(&counters.scmp_errors),
+            strays: get(&counters.strays),
+            overflows: get(&counters.overflows),
+        }
+    }
 }
 
 /// Refused input of peers.

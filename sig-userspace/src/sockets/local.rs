@@ -30,7 +30,7 @@ pub struct Local {
     /// Our AS.
     pub isd_as: IsdAs,
     /// Ports that border routers deliver to directly; they deliver to the end host port what is for others.
-    /// May be empty.
+    /// May be empty, also as `0..=0`.
     pub ports: RangeInclusive<u16>,
     /// The border router at each interface of the AS: its underlay address, where packets that leave by
     /// that interface are sent.
@@ -63,11 +63,17 @@ impl Local {
         })
     }
 
+    /// Whether border routers deliver to this port directly.
+    #[must_use]
+    pub fn dispatches(&self, port: u16) -> bool {
+        port != 0 && self.ports.contains(&port)
+    }
+
     /// The way to an endpoint within the AS: straight to its host. `None` for a service.
     #[must_use]
     pub fn via(&self, to: Endpoint) -> Option<Via> {
         let (_, host, port) = to;
-        let port = if self.ports.contains(&port) {
+        let port = if self.dispatches(port) {
             port
         } else {
             ENDHOST_PORT

@@ -140,7 +140,7 @@ impl ScionSocket {
         let bind = |port| std::net::UdpSocket::bind(SocketAddr::new(ip, port));
         let socket = match port {
             PortChoice::Fixed(port) => {
-                if !local.ports.contains(&port) {
+                if !local.dispatches(port) {
                     tracing::info!(
                         port,
                         range = ?local.ports,
@@ -248,8 +248,8 @@ impl ScionSocket {
     /// Sends a UDP datagram if there is room for it.
     ///
     /// # Errors
-    /// As [`ScionSocket::send_to`]; [`io::ErrorKind::WouldBlock`] if there is no room, see
-    /// [`ScionSocket::writable`].
+    /// As [`ScionSocket::send_to`]; [`io::ErrorKind::WouldBlock`] if there is no room, or if that is not known
+    /// yet because the socket is new, see [`ScionSocket::writable`].
     pub fn try_send_to(&self, to: Endpoint, via: &Via, payload: &[u8]) -> io::Result<()> {
         let packet = self.datagram(to, via, payload)?;
         self.try_send_raw(&packet, via.next_hop)

@@ -360,7 +360,7 @@ fn damage_is_found_and_a_checksum_of_zero_is_none() {
         let bytes = hex(vector);
         let header_len = usize::from(bytes[5]) * 4;
         let mut damaged = bytes.clone();
-        // Host address of the sender, and the last byte (of V5: of the checksum).
+        // Host address of the destination, and the last byte (of V5: of the checksum).
         damaged[31] ^= 0x40;
         assert_eq!(parse(&damaged), Err(ParseError::Checksum));
         damaged = bytes.clone();

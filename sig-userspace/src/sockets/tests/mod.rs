@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -32,7 +33,7 @@ fn udp(payload: &Payload) -> &[u8] {
 async fn a_datagram_arrives_and_is_answered_on_the_way_back() {
     for ip in both_families() {
         let ours = bind(&local(), ip);
-        let peer = bind(&Local::new(PEER, 1..=0), ip);
+        let peer = bind(&Local::new(PEER, 0..=0), ip);
         let via = super::Via {
             path_type: 1,
             raw: ARRIVED.into(),
@@ -233,7 +234,7 @@ async fn free_ports_come_from_the_end_of_the_dispatched_range() {
 
 #[tokio::test]
 async fn a_range_below_the_unprivileged_ports_is_empty() {
-    for range in [1..=0, 0..=0, 1..=1023] {
+    for range in [0..=0, RangeInclusive::new(1, 0), 1..=1023] {
         let local = Local::new(US, range);
         let socket = bind(&local, own_ip());
         assert!(socket.local_addr().port() >= 1024);
@@ -300,4 +301,6 @@ fn within_the_as_packets_go_straight_to_dispatched_ports_or_to_the_end_host_port
         );
     }
     assert_eq!(local.via((US, HostAddr::SVC_CS, 0)), None);
+    let via = Local::new(US, 0..=0).via((US, PEER_HOST, 0));
+    assert_eq!(via.expect("a host").next_hop.port(), ENDHOST_PORT);
 }

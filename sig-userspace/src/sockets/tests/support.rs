@@ -47,7 +47,7 @@ pub(super) fn both_families() -> [IpAddr; 2] {
 
 /// Our AS without dispatched ports.
 pub(super) fn local() -> Arc<Local> {
-    Local::new(US, 1..=0)
+    Local::new(US, 0..=0)
 }
 
 /// Something else than a gateway: a router, a relay.
