@@ -16,7 +16,15 @@ fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
+/// The main routing table.
+const MAIN: u32 = 254;
+
 async fn tunnel() -> (InnerPair, Routes, Watch) {
+    tunnel_in(MAIN).await
+}
+
+/// A tunnel device whose routes are in this table.
+async fn tunnel_in(table: u32) -> (InnerPair, Routes, Watch) {
     let config = InnerPairConfig {
         name: "sig".into(),
         queues: 1,
@@ -24,7 +32,8 @@ async fn tunnel() -> (InnerPair, Routes, Watch) {
     };
     let pair = InnerPair::create(&config).await.unwrap();
     let watch = Watch::open().unwrap();
-    let routes = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex, 254);
+    let netlink = Netlink::open().unwrap();
+    let routes = Routes::start(&netlink, &watch, pair.host().ifindex, table);
     (pair, routes, watch)
 }
 
@@ -83,7 +92,7 @@ fn adding_and_removing_twice_is_fine() {
         routes.add(prefix.into()).await.unwrap();
         routes.add(net("10.2.3.4/16").into()).await.unwrap();
         // A second keeper does not know of the first one's route, the kernel does.
-        let other = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex, 254);
+        let other = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex, MAIN);
         other.add(prefix.into()).await.unwrap();
         routes.remove(prefix).await.unwrap();
         routes.remove(prefix).await.unwrap();
@@ -241,5 +250,69 @@ fn a_set_of_routes_is_made_exactly_that() {
         assert!(host.ip("-4 route").starts_with("default dev sig"));
         assert!(host.ip("-6 route").contains("default dev sig"));
         assert_eq!(host.ip("-4 route").lines().count(), 1);
+    });
+}
+
+#[test]
+fn routes_live_in_a_table_of_their_own_if_wanted() {
+    if !root_or_skip() {
+        return;
+    }
+    for table in [100, 70_000] {
+        let host = Netns::new("table");
+        host.block_on(async || {
+            let (_pair, routes, _watch) = tunnel_in(table).await;
+            let prefixes = ["10.2.0.0/16", "fd02::/32"];
+            // Somebody else's route in the main table is not in the way.
+            host.ip("route add 10.2.0.0/16 dev lo metric 15");
+            let wanted = prefixes.map(|prefix| net(prefix).into()).to_vec();
+            routes.set(wanted).await.unwrap();
+            let shown = |prefix: &str| {
+                let family = if prefix.contains(':') { 6 } else { 4 };
+                host.ip(&format!("-{family} route show {prefix} table {table}"))
+            };
+            for prefix in prefixes {
+                assert!(shown(prefix).contains("sig"), "{}", shown(prefix));
+                let family = if prefix.contains(':') { 6 } else { 4 };
+                let main = host.ip(&format!("-{family} route show {prefix}"));
+                assert!(!main.contains("sig"), "{main}");
+                host.ip(&format!(
+                    "-{family} route del {prefix} dev sig table {table}"
+                ));
+                until("it is back", || shown(prefix).contains("sig")).await;
+            }
+            routes.close().await.unwrap();
+            assert_eq!(prefixes.map(shown).concat(), "");
+        });
+    }
+}
+
+#[test]
+fn a_refused_route_is_added_as_soon_as_the_kernel_takes_it() {
+    if !root_or_skip() {
+        return;
+    }
+    let host = Netns::new("refused");
+    host.block_on(async || {
+        let (_pair, routes, _watch) = tunnel().await;
+        host.ip("route add 10.2.0.0/16 dev lo metric 15");
+        let hinted = Route {
+            prefix: net("10.3.0.0/16"),
+            source_hint: Some("192.0.2.1".parse().unwrap()),
+        };
+        let wanted = vec![net("10.2.0.0/16").into(), hinted, net("10.4.0.0/16").into()];
+        let error = routes.set(wanted).await.unwrap_err().to_string();
+        assert!(error.contains("another route to 10.2.0.0/16"), "{error}");
+        let shown = |prefix| host.ip(&format!("-4 route show {prefix} dev sig"));
+        assert_ne!(shown("10.4.0.0/16"), "", "one refused route stops no other");
+        assert_eq!(shown("10.2.0.0/16") + &shown("10.3.0.0/16"), "");
+
+        host.ip("route del 10.2.0.0/16 dev lo metric 15");
+        until("its place is free", || !shown("10.2.0.0/16").is_empty()).await;
+        host.ip("address add 192.0.2.1/24 dev lo");
+        until("its source hint is ours", || {
+            shown("10.3.0.0/16").contains("src 192.0.2.1")
+        })
+        .await;
     });
 }

@@ -10,6 +10,7 @@ use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use ipnet::IpNet;
@@ -65,6 +66,8 @@ pub struct Surroundings {
 pub struct Planner {
     config: Arc<Config>,
     workers: usize,
+    /// Time 0.
+    start: Instant,
     plan: Plan,
     generation: u64,
     last_path: u64,
@@ -84,6 +87,7 @@ impl Planner {
         let idle = u64::try_from(timeout).unwrap_or(u64::MAX);
         let mut planner = Planner {
             workers,
+            start: Instant::now(),
             plan: Plan::default(),
             generation: 0,
             last_path: 0,
@@ -181,11 +185,12 @@ impl Planner {
         tables.routing = self.routing(&surroundings.home);
         for (gateway, remote) in self.plan.gateways.iter().zip(self.remotes.planned()) {
             if let Some(remote) = remote {
-                let source = (gateway.isd_as, HostAddr::from(gateway.host));
+                let source = (gateway.isd_as, HostAddr::from(gateway.host.to_canonical()));
                 let accepted = remote.accepted_table.clone();
                 tables.add_remote(remote.number, source, accepted, remote.counters.clone());
             }
         }
+        let at = self.at(now);
         let plan = std::mem::take(&mut self.plan);
         for (place, session) in plan.sessions.iter().enumerate().take(MAX_PLACES) {
             let gateway = plan.gateways.get(session.gateway);
@@ -208,7 +213,7 @@ impl Planner {
             }
             let state = &mut self.sessions[place];
             let names = state.usable();
-            let spread = (!names.is_empty()).then(|| state.flows.spread(now, &names));
+            let spread = (!names.is_empty()).then(|| state.flows.spread(at, &names));
             tables.add_session(usable, spread.filter(|_| names.len() > 1));
             state.settle();
         }
@@ -219,15 +224,20 @@ impl Planner {
     /// Notices which flows have ended, and spreads those to come evenly over the paths. Whether the
     /// tables have to be made anew for that. To be called about every second.
     pub fn rebalance(&mut self, now: u64) -> bool {
+        let at = self.at(now);
         let mut changed = false;
         for session in &mut self.sessions {
             session.settle();
             let names = session.usable();
             if names.len() > 1 {
-                changed |= session.flows.even_out(now, &names);
+                changed |= session.flows.even_out(at, &names);
             }
         }
         changed
+    }
+
+    fn at(&self, now: u64) -> Instant {
+        self.start + Duration::from_nanos(now)
     }
 
     fn routing(&mut self, home: &[IpNet]) -> Arc<Routing> {

@@ -375,6 +375,61 @@ fn strangers_and_foreign_addresses_are_refused_by_reason() {
 }
 
 #[test]
+fn what_is_held_of_a_remote_that_leaves_is_forgotten() {
+    let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
+    let packets: Vec<Vec<u8>> = (0..3).map(|n| udp(1300, n, 64)).collect();
+    let (frames, _) = a.send_lan(&packets);
+    assert_eq!(b.send_underlay(0, &frames[..1]).len(), 1);
+    assert!(b.send_underlay(0, &frames[2..]).is_empty(), "it is held");
+    assert!(b.worker.next_deadline().is_some());
+    // Its number goes to another remote.
+    b.tables = gateway(2, 1472).tables;
+    let mut stranger = std::mem::take(&mut b.tables.remotes).remove(0);
+    b.tables.admitted.clear();
+    stranger.host = std::net::IpAddr::from([192, 0, 2, 77]).into();
+    let source = (stranger.isd_as, stranger.host);
+    b.tables
+        .add_remote(stranger.id, source, stranger.accepted, stranger.counters);
+    b.tables.generation = 9;
+    assert!(b.send_underlay(0, &[]).is_empty());
+    assert_eq!(b.worker.next_deadline(), None);
+    assert_eq!(b.drops(DropReason::UnknownRemote), 1);
+    assert!(b.send_underlay(0, &frames[1..2]).is_empty());
+    assert_eq!(b.drops(DropReason::UnknownRemote), 2);
+    b.assert_no_chunk_is_lost();
+}
+
+#[test]
+fn without_served_prefixes_remotes_reach_all_that_does_not_lead_back_into_the_tunnel() {
+    let send = |home: &[&str], wide: &str| {
+        let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
+        b.tables.served = None;
+        let mut routing = Routing::default();
+        let net = |text: &str| text.parse().expect("a prefix");
+        routing.add_site(&[net(wide)], vec![always(0)]);
+        home.iter().for_each(|home| routing.add_home(net(home)));
+        b.tables.routing = Arc::new(routing);
+        let (frames, _) = a.send_lan(&[udp(10, 1, 64)]);
+        let arrived = b.send_underlay(0, &frames).len();
+        assert_eq!(b.drops(DropReason::InnerDestination), 1 - arrived as u64);
+        // From the tunnel device, as the kernel would send it there.
+        let own = b.frame(&ethernet(&udp(10, 1, 64)));
+        let inner = Input {
+            inner: vec![own],
+            ..Input::default()
+        };
+        let (sent, _) = b.run(0, &mut { inner });
+        assert_eq!(b.drops(DropReason::NoRoute), 1 - sent.len() as u64);
+        (arrived, sent.len())
+    };
+    // The packet goes to 10.2.0.6.
+    assert_eq!(send(&[], "10.1.0.0/16"), (1, 0));
+    assert_eq!(send(&[], "10.0.0.0/8"), (0, 1));
+    assert_eq!(send(&["10.2.0.0/16"], "10.0.0.0/8"), (1, 0));
+    assert_eq!(send(&["10.2.0.0/16"], "10.2.0.0/24"), (0, 1));
+}
+
+#[test]
 fn a_lost_frame_delays_the_others_no_longer_than_the_reorder_window() {
     let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
     let packets: Vec<Vec<u8>> = (0..4).map(|n| udp(1300, n, 64)).collect();

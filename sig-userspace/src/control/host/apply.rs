@@ -1,6 +1,11 @@
 //! Plans take effect: in the workers' tables, in the maps of the BPF programs, in the kernel's routes.
 
-use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use sig_common::{addr::IsdAs, maps::LanRoute};
@@ -9,6 +14,7 @@ use tokio::time::Instant;
 use super::{ControlReport, Error, Shared, guard::Guard, lock, status};
 use crate::{
     control::{
+        Planner,
         config::Tunnel,
         plan::{Plan, SessionKey},
     },
@@ -55,44 +61,35 @@ impl HostHandle {
         if let Some(lan_hops) = &shared.lan_hops {
             lan_hops.set_served(plan.served.clone().unwrap_or_else(everything));
         }
+        let was_complete = std::mem::take(&mut outside.is_complete);
+        let mut filled = Ok(());
 
-        let routes = outside.kernel_routes(&plan);
-        let tunnelled: HashSet<IpNet> = routes.iter().map(|route| route.prefix).collect();
-        outside
-            .routes
-            .retain(|route| tunnelled.contains(&route.prefix));
-        self.set_routes(&outside.routes).await;
-        let lan = outside.lan_routes(&plan);
-        let nets: HashSet<IpNet> = lan.iter().map(|(net, _)| *net).collect();
-        outside.lan.retain(|(net, _)| nets.contains(net));
-        let gateways = plan.gateways.iter();
-        let sources: HashSet<(IsdAs, IpAddr)> = gateways
-            .map(|gateway| (gateway.isd_as, gateway.host))
-            .collect();
-        outside
-            .remotes
-            .retain(|(isd_as, host, _)| sources.contains(&(*isd_as, *host)));
-        let removed = self.fill_maps(&outside);
+        let (routes, lan) = (outside.kernel_routes(&plan), outside.lan_routes(&plan));
+        if outside.retain_routes(&routes) {
+            self.set_routes(&outside).await;
+        }
+        if outside.retain_entries(&plan, &lan) {
+            filled = self.fill_maps(&outside);
+        }
 
         let hops = plan.next_hops();
-        outside.remotes = {
+        let remotes = {
             let mut gateway = lock(&shared.gateway);
             gateway.apply(plan);
-            let planner = gateway.planner();
-            let remotes = planner.current().gateways.iter().zip(planner.remotes());
-            let known = remotes.filter_map(|(gateway, remote)| {
-                let number = remote.as_ref()?.number;
-                Some((gateway.isd_as, gateway.host, number.into()))
-            });
-            known.collect()
+            numbers(gateway.planner())
         };
         shared.next_hops.set_targets(hops);
-        (outside.lan, outside.routes) = (lan, routes);
-        let added = self.fill_maps(&outside);
-        self.set_routes(&outside.routes).await;
-        let result = removed.and(added);
-        outside.is_complete = result.is_ok();
-        result
+
+        if !was_complete || (&outside.remotes, &outside.lan) != (&remotes, &lan) {
+            (outside.remotes, outside.lan) = (remotes, lan);
+            filled = filled.and(self.fill_maps(&outside));
+        }
+        if !was_complete || outside.routes != routes {
+            outside.routes = routes;
+            self.set_routes(&outside).await;
+        }
+        outside.is_complete = filled.is_ok();
+        filled
     }
 
     /// The state now.
@@ -142,16 +139,34 @@ impl HostHandle {
 
     fn fill_maps(&self, outside: &Outside) -> Result<(), Error> {
         let mut programs = lock(&self.shared.programs);
-        let remotes = programs.set_remotes(outside.remotes.iter().copied());
-        let lan = programs.set_lan_routes(outside.lan.iter().copied());
+        let sources = outside.remotes.iter();
+        let sources = sources.map(|((isd_as, host), number)| (*isd_as, *host, *number));
+        let remotes = programs.set_remotes(sources);
+        let lan = programs.set_lan_routes(outside.lan.iter().map(|(net, route)| (*net, *route)));
         Ok(remotes.and(lan)?)
     }
 
-    async fn set_routes(&self, routes: &[Route]) {
+    async fn set_routes(&self, outside: &Outside) {
         // Whoever keeps the routes has told what is wrong with which one, and goes on trying.
-        let _ = self.shared.routes.set(routes.to_vec()).await;
+        let _ = self
+            .shared
+            .routes
+            .set(outside.routes.values().copied().collect())
+            .await;
     }
 }
+
+/// The numbers of the remotes in the tables.
+fn numbers(planner: &Planner) -> Remotes {
+    let remotes = planner.current().gateways.iter().zip(planner.remotes());
+    let known = remotes.filter_map(|(gateway, remote)| {
+        let number = remote.as_ref()?.number;
+        Some(((gateway.isd_as, gateway.host), number.into()))
+    });
+    known.collect()
+}
+
+type Remotes = BTreeMap<(IsdAs, IpAddr), u32>;
 
 /// What follows from the plan in force, outside of the workers.
 pub(super) struct Outside {
@@ -162,9 +177,10 @@ pub(super) struct Outside {
     tunnel: Tunnel,
     /// See [`Surroundings::home`](crate::control::Surroundings::home).
     home: Vec<IpNet>,
-    remotes: Vec<(IsdAs, IpAddr, u32)>,
-    lan: Vec<(IpNet, LanRoute)>,
-    routes: Vec<Route>,
+    remotes: Remotes,
+    lan: BTreeMap<IpNet, LanRoute>,
+    /// By their prefixes.
+    routes: BTreeMap<IpNet, Route>,
 }
 
 impl Outside {
@@ -176,9 +192,9 @@ impl Outside {
             guard,
             tunnel,
             home,
-            remotes: Vec::new(),
-            lan: Vec::new(),
-            routes: Vec::new(),
+            remotes: BTreeMap::new(),
+            lan: BTreeMap::new(),
+            routes: BTreeMap::new(),
         }
     }
 
@@ -187,23 +203,43 @@ impl Outside {
         self.has_ended = true;
     }
 
-    /// The remotes' prefixes go into the tunnel; what is at home here stays, if a remote's prefix is wide
-    /// enough to hold it.
-    fn lan_routes(&self, plan: &Plan) -> Vec<(IpNet, LanRoute)> {
-        let prefixes: HashSet<IpNet> = exported(plan).collect();
-        let held = |net: &IpNet| {
-            let wider = std::iter::successors(net.supernet(), IpNet::supernet);
-            !prefixes.contains(net) && wider.into_iter().any(|wide| prefixes.contains(&wide))
-        };
-        let home = self.home.iter().chain(plan.served.iter().flatten());
-        let stays = home
-            .filter(|net| held(net))
-            .map(|net| (*net, LanRoute::PASS));
-        let tunnelled = prefixes.iter().map(|prefix| (*prefix, LanRoute::TUNNEL));
-        tunnelled.chain(stays).collect()
+    /// Forgets routes that are not among these; whether there were any.
+    fn retain_routes(&mut self, wanted: &BTreeMap<IpNet, Route>) -> bool {
+        let before = self.routes.len();
+        self.routes.retain(|prefix, _| wanted.contains_key(prefix));
+        self.routes.len() < before
     }
 
-    fn kernel_routes(&self, plan: &Plan) -> Vec<Route> {
+    /// Forgets remotes that are not in the plan, and prefixes that are not among these; whether there were
+    /// any.
+    fn retain_entries(&mut self, plan: &Plan, lan: &BTreeMap<IpNet, LanRoute>) -> bool {
+        let gateways = plan.gateways.iter();
+        let sources: HashSet<_> = gateways
+            .map(|gateway| (gateway.isd_as, gateway.host))
+            .collect();
+        let before = self.remotes.len() + self.lan.len();
+        self.remotes.retain(|source, _| sources.contains(source));
+        self.lan.retain(|net, _| lan.contains_key(net));
+        self.remotes.len() + self.lan.len() < before
+    }
+
+    /// The remotes' prefixes go into the tunnel; what is at home here stays, if a remote's prefix is wide
+    /// enough to hold it.
+    fn lan_routes(&self, plan: &Plan) -> BTreeMap<IpNet, LanRoute> {
+        let mut routes: BTreeMap<_, _> = exported(plan)
+            .map(|prefix| (prefix, LanRoute::TUNNEL))
+            .collect();
+        let is_held = |net: &IpNet| {
+            let mut wider = std::iter::successors(net.supernet(), IpNet::supernet);
+            !routes.contains_key(net) && wider.any(|wide| routes.contains_key(&wide))
+        };
+        let home = self.home.iter().chain(plan.served.iter().flatten());
+        let held: Vec<IpNet> = home.copied().filter(is_held).collect();
+        routes.extend(held.into_iter().map(|net| (net, LanRoute::PASS)));
+        routes
+    }
+
+    fn kernel_routes(&self, plan: &Plan) -> BTreeMap<IpNet, Route> {
         let route = |prefix| Route {
             prefix,
             source_hint: match prefix {
@@ -211,7 +247,9 @@ impl Outside {
                 IpNet::V6(_) => self.tunnel.src_ipv6.map(IpAddr::V6),
             },
         };
-        exported(plan).map(route).collect()
+        exported(plan)
+            .map(|prefix| (prefix, route(prefix)))
+            .collect()
     }
 }
 

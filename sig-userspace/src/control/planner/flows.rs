@@ -1,24 +1,21 @@
 //! Which flows of a session take which of its paths.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
-use crate::dataplane::{BUCKETS, Spread, Used};
+use crate::{
+    dataplane::{BUCKETS, Spread, Used},
+    paths::flows::Buckets,
+};
 
-/// A bucket without packets for this long holds no flow, nanoseconds.
-const IDLE_NS: u64 = 2_000_000_000;
+/// Most paths among which flows are spread.
+pub(super) const MAX_PATHS: usize = BUCKETS;
 
-/// Most paths among which flows are spread: their numbers are bytes.
-pub(super) const MAX_PATHS: usize = 256;
-
-/// The buckets of a session.
+/// The buckets of a session, by the names of the paths.
 #[derive(Debug)]
 pub(super) struct Flows {
-    /// The path of each bucket, by [`PlannedPath::name`](super::PlannedPath::name).
-    paths: [u64; BUCKETS],
-    /// When packets were last seen in each, nanoseconds.
-    used_at: [u64; BUCKETS],
-    /// Whether the workers mark the buckets that they use.
-    marked: bool,
+    buckets: Buckets<u64>,
+    /// Whether there was a single path, so that nobody marked the buckets in use.
+    unmarked: bool,
     used: Arc<Used>,
     table: Arc<[u8; BUCKETS]>,
 }
@@ -26,9 +23,8 @@ pub(super) struct Flows {
 impl Default for Flows {
     fn default() -> Self {
         Flows {
-            paths: [0; BUCKETS],
-            used_at: [0; BUCKETS],
-            marked: false,
+            buckets: Buckets::default(),
+            unmarked: false,
             used: Arc::default(),
             table: Arc::new([0; BUCKETS]),
         }
@@ -36,46 +32,15 @@ impl Default for Flows {
 }
 
 impl Flows {
-    /// Spreads the flows over the paths with these names, at most [`MAX_PATHS`]. A bucket in use keeps its
-    /// path for as long as that is there; one whose path is gone gets another; idle ones even out the
-    /// shares.
-    pub(super) fn spread(&mut self, now: u64, paths: &[u64]) -> Spread {
-        let several = paths.len() > 1;
-        // With one path nobody marks them, so all may be in use.
-        let all = several && !self.marked;
-        self.marked = several;
-        for (used, used_at) in self.used.take().into_iter().zip(&mut self.used_at) {
-            if used || all {
-                *used_at = now;
-            }
+    /// Spreads the flows over the paths with these names, of which there is at least one. A flow moves only
+    /// when its path is gone.
+    pub(super) fn spread(&mut self, now: Instant, paths: &[u64]) -> Spread {
+        let mut used = self.used.take();
+        if self.unmarked {
+            used = [true; BUCKETS];
         }
-        let mut shares = vec![0usize; paths.len()];
-        let mut table = [None; BUCKETS];
-        for (place, path) in table.iter_mut().zip(&self.paths) {
-            *place = paths.iter().position(|known| known == path);
-            if let Some(place) = *place {
-                shares[place] += 1;
-            }
-        }
-        for (bucket, place) in table.iter_mut().enumerate() {
-            let Some(least) = (0..paths.len()).min_by_key(|path| shares[*path]) else {
-                break;
-            };
-            match *place {
-                None => {}
-                Some(old)
-                    if now.saturating_sub(self.used_at[bucket]) >= IDLE_NS
-                        && shares[old] > shares[least] + 1 =>
-                {
-                    shares[old] -= 1;
-                }
-                Some(_) => continue,
-            }
-            *place = Some(least);
-            self.paths[bucket] = paths[least];
-            shares[least] += 1;
-        }
-        let table = table.map(|place| place.unwrap_or(0) as u8);
+        self.unmarked = paths.len() == 1;
+        let table = self.buckets.rebalance(now, paths, &used);
         if *self.table != table {
             self.table = Arc::new(table);
         }
@@ -86,7 +51,7 @@ impl Flows {
     }
 
     /// The same; whether any flow to come will take another path.
-    pub(super) fn even_out(&mut self, now: u64, paths: &[u64]) -> bool {
+    pub(super) fn even_out(&mut self, now: Instant, paths: &[u64]) -> bool {
         let before = self.table.clone();
         !Arc::ptr_eq(&self.spread(now, paths).buckets, &before)
     }

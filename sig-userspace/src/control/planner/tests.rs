@@ -1,3 +1,5 @@
+mod traffic;
+
 use std::{net::IpAddr, sync::Arc};
 
 use super::*;
