@@ -137,6 +137,7 @@ fn an_expired_path_is_neither_alive_nor_probed_until_it_is_refreshed() {
     let (now, wall) = (network.now, network.wall);
     let fresh = expiring(told.clone(), wall + 60 * SECOND);
     network.monitor.update(now, wall, vec![fresh]);
+    assert_eq!(network.state(&told).liveness, Liveness::Silent);
     network.run(3 * SECOND);
     assert!(network.is_alive(&told));
     let Liveness::Alive { since, settled } = network.state(&told).liveness else {
@@ -257,6 +258,28 @@ fn two_answered_probes_in_a_row_refute_a_report() {
     let sent = network.probes.len();
     network.run_until(10 * SECOND, |network| !network.state(&told).revoked);
     assert!(network.probes.len() - sent >= 2);
+}
+
+#[test]
+fn every_second_answered_probe_refutes_nothing() {
+    let told = path_over(2, 1);
+    let mut network = Network::new(std::slice::from_ref(&told));
+    network.lose_every.insert(told.fingerprint, 2);
+    network.run(5 * SECOND);
+    assert!(network.report(Failure::Interface(interface(100, 1))));
+    let took = network.run_until(20 * SECOND, |network| !network.state(&told).revoked);
+    assert!(took >= 10 * SECOND, "{took:?}");
+}
+
+#[test]
+fn a_report_that_comes_again_and_again_displaces_no_other() {
+    let (one, other) = (path_over(2, 1), path_over(2, 2));
+    let mut network = Network::new(&[one.clone(), other.clone()]);
+    assert!(network.report(Failure::Interface(interface(100, 1))));
+    for _ in 0..300 {
+        assert!(network.report(Failure::Interface(interface(200, 1))));
+    }
+    assert!(network.state(&one).revoked && network.state(&other).revoked);
 }
 
 #[test]

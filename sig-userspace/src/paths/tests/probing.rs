@@ -17,7 +17,8 @@ fn a_path_is_alive_after_three_answers() {
         assert_eq!(state.liveness == Liveness::Silent, answers == 0);
         state.is_alive()
     });
-    assert!(took < 1500 * MS, "{took:?}");
+    // Once there is an answer, it is probed as often as a path in use.
+    assert!(took < 850 * MS, "{took:?}");
     assert_eq!(network.probes.len(), 3);
 }
 
@@ -62,6 +63,42 @@ fn coming_back_takes_three_answers_to_new_probes() {
     network.run_until(5 * SECOND, |network| network.is_alive(&told));
     assert!(network.is_alive(&told));
     assert_eq!(network.monitor.counters().probes_received - before, 3);
+}
+
+#[test]
+fn late_answers_to_probes_from_before_its_death_do_not_bring_a_path_back() {
+    let told = path_over(1, 1);
+    let mut network = Network::new(std::slice::from_ref(&told));
+    network.monitor.set_in_use(network.now, [told.fingerprint]);
+    network.run(5 * SECOND);
+    let (mut now, wall) = (network.now, network.wall);
+    let mut late = Vec::new();
+    for _ in 0..20 {
+        late.extend(network.monitor.poll_probes(now, wall));
+        now += 50 * MS;
+    }
+    let alive = |network: &mut Network| {
+        let states = network.monitor.states(now, wall, &network.revocations);
+        states[0].is_alive()
+    };
+    assert!(!alive(&mut network));
+    let before_death = late.len() - 2;
+    for probe in &late[..before_death] {
+        assert!(network.monitor.handle_reply(now, probe.sequence, isd_as(9)));
+    }
+    assert!(before_death >= 3 && !alive(&mut network));
+}
+
+#[test]
+fn a_path_that_comes_into_use_is_probed_soon() {
+    let told = path_over(1, 1);
+    let mut network = Network::new(std::slice::from_ref(&told));
+    network.run(5 * SECOND);
+    let sent = network.probes.len();
+    network.run_until(SECOND, |network| network.probes.len() > sent);
+    network.monitor.set_in_use(network.now, [told.fingerprint]);
+    let took = network.run_until(SECOND, |network| network.probes.len() > sent + 1);
+    assert_eq!(took, 200 * MS);
 }
 
 #[test]

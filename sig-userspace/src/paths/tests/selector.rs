@@ -182,6 +182,26 @@ fn the_second_criterion_decides_among_paths_about_equal_by_the_first() {
 }
 
 #[test]
+fn a_later_criterion_does_not_win_at_half_the_margin_of_an_earlier_one() {
+    let start = Instant::now();
+    let used = with_latency(alive(path_over(2, 1), start), 20 * MS);
+    let short = alive(path_over(1, 2), start);
+    let ranking = [Criterion::Latency(Margin::TIME), Criterion::Hops];
+    for (latency, replaced) in [(20_900, true), (21_500, false)] {
+        let mut selector = Selector::new(by(&ranking, 1));
+        select(&mut selector, start, std::slice::from_ref(&used));
+        let latency = Duration::from_micros(latency);
+        let states = [used.clone(), with_latency(short.clone(), latency)];
+        select(&mut selector, start, &states);
+        let chosen = select(&mut selector, start + 5 * SECOND, &states);
+        assert_eq!(chosen == [short.fingerprint()], replaced);
+        // Chosen from scratch, both are about equal by latency.
+        let chosen = select(&mut Selector::new(by(&ranking, 1)), start, &states);
+        assert_eq!(chosen, [short.fingerprint()]);
+    }
+}
+
+#[test]
 fn every_criterion_orders_in_its_direction() {
     let now = Instant::now();
     let [a, b] = twins(now);
