@@ -150,6 +150,7 @@ mod tests {
         }
         let deviation = round_trip.deviation().expect("samples");
         assert!(deviation > 8 * MS && deviation < 13 * MS, "{deviation:?}");
+        assert!(round_trip.upper() > 50 * MS);
     }
 
     #[test]

@@ -101,6 +101,28 @@ fn a_better_path_waits_for_the_delay() {
 }
 
 #[test]
+fn better_paths_replace_the_worst_ones_one_by_one() {
+    let start = Instant::now();
+    let at = |n: u64, latency: u32| with_latency(alive(path_over(1, n), start), latency * MS);
+    let (bad, worst) = (at(1, 50), at(2, 90));
+    let (good, best) = (at(3, 30), at(4, 10));
+    for states in [[&bad, &worst], [&worst, &bad]] {
+        let states = states.map(Clone::clone);
+        let mut selector = Selector::new(by(&[Criterion::Latency(Margin::TIME)], 2));
+        select(&mut selector, start, &states);
+        let all = [worst.clone(), bad.clone(), good.clone(), best.clone()];
+        select(&mut selector, start, &all);
+        let chosen = select(&mut selector, start + 5 * SECOND, &all);
+        assert_eq!(chosen, [bad.fingerprint(), best.fingerprint()]);
+        select(&mut selector, start + 6 * SECOND, &all);
+        let chosen = select(&mut selector, start + 10 * SECOND, &all);
+        assert_eq!(chosen, [bad.fingerprint(), best.fingerprint()]);
+        let chosen = select(&mut selector, start + 11 * SECOND, &all);
+        assert_eq!(chosen, [good.fingerprint(), best.fingerprint()]);
+    }
+}
+
+#[test]
 fn without_a_delay_better_paths_come_at_once() {
     let now = Instant::now();
     let [best, other] = twins(now);
