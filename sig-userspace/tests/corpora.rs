@@ -11,10 +11,14 @@ mod configuration;
 mod frame_decode;
 #[path = "../fuzz/bodies/reassembly.rs"]
 mod reassembly;
+#[path = "../fuzz/bodies/routing_policy.rs"]
+mod routing_policy;
 #[path = "../fuzz/bodies/scion_header.rs"]
 mod scion_header;
 #[path = "../fuzz/bodies/scion_packet.rs"]
 mod scion_packet;
+#[path = "../fuzz/bodies/traffic_policy.rs"]
+mod traffic_policy;
 #[path = "../fuzz/bodies/worker.rs"]
 mod worker;
 
@@ -51,6 +55,11 @@ fn the_corpus_of_reassembly_replays() {
 }
 
 #[test]
+fn the_corpus_of_routing_policy_replays() {
+    replay("routing_policy", routing_policy::run);
+}
+
+#[test]
 fn the_corpus_of_scion_header_replays() {
     replay("scion_header", scion_header::run);
 }
@@ -58,6 +67,11 @@ fn the_corpus_of_scion_header_replays() {
 #[test]
 fn the_corpus_of_scion_packet_replays() {
     replay("scion_packet", scion_packet::run);
+}
+
+#[test]
+fn the_corpus_of_traffic_policy_replays() {
+    replay("traffic_policy", traffic_policy::run);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub enum Criterion {
     Jitter(Margin),
     /// Few lost probes. The absolute part is in parts per million.
     Loss(Margin),
-    /// Few ASes.
+    /// Few interfaces.
     Hops,
     /// Large packets.
     Mtu,
