@@ -1,0 +1,206 @@
+//! The server: takes QUIC connections and answers the calls on them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use super::{
+    RpcError, Status, connect, grpc,
+    quic::{self, CONNECT, DONE, Peer, QuicSocket, Ways},
+};
+use crate::{
+    control::config::{PeerLimits, RpcProtocols},
+    sockets::ScionSocket,
+};
+
+mod admission;
+mod router;
+
+use admission::{Admission, Seat};
+pub use router::{MethodCounts, Router};
+
+/// Requests of one connection that are worked on at the same time. Others wait in the network.
+pub(super) const AT_ONCE: usize = 8;
+/// A request has to be read and answered within this time.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// A handshake has to be complete within this time.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection without a request for this long, or a little longer, is closed.
+const UNUSED: Duration = Duration::from_secs(60);
+
+/// A server on a SCION socket. Stops when it is dropped.
+#[derive(Debug)]
+pub struct RpcServer {
+    endpoint: quinn::Endpoint,
+    accepting: JoinHandle<()>,
+    admission: Arc<Admission>,
+    router: Arc<Router>,
+}
+
+/// What happened at a server since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounts {
+    /// Connections whose handshake succeeded.
+    pub accepted: u64,
+    /// Connections turned away: too many of them, or too many in a short time.
+    pub refused: u64,
+    /// Handshakes that failed: no common protocol, or no end in time.
+    pub failed: u64,
+    /// Connections open now.
+    pub open: u32,
+    /// Requests by method.
+    pub methods: Vec<MethodCounts>,
+    /// Requests for methods that there are not.
+    pub unknown: u64,
+}
+
+impl RpcServer {
+    /// Starts serving.
+    ///
+    /// # Errors
+    /// [`RpcError::Endpoint`] if no certificate can be made.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(
+        socket: Arc<ScionSocket>,
+        protocols: RpcProtocols,
+        limits: &PeerLimits,
+        router: Router,
+    ) -> Result<Self, RpcError> {
+        // A peer may reconnect before its old connection is forgotten.
+        let peers = 4 * limits.connections as usize;
+        let socket = Arc::new(QuicSocket::new(socket, Ways::Reversed, peers));
+        let endpoint = quic::server(socket, protocols, limits.connections)?;
+        let router = Arc::new(router.with_limit(limits.message_bytes));
+        let admission = Arc::new(Admission::new(limits.connections));
+        let accepting = tokio::spawn(accept(
+            endpoint.clone(),
+            Arc::clone(&admission),
+            Arc::clone(&router),
+        ));
+        Ok(RpcServer {
+            endpoint,
+            accepting,
+            admission,
+            router,
+        })
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> ServerCounts {
+        let (methods, unknown) = self.router.counts();
+        ServerCounts {
+            methods,
+            unknown,
+            ..self.admission.counts()
+        }
+    }
+}
+
+impl Drop for RpcServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.endpoint.close(DONE, b"");
+    }
+}
+
+async fn accept(endpoint: quinn::Endpoint, admission: Arc<Admission>, router: Arc<Router>) {
+    while let Some(incoming) = endpoint.accept().await {
+        let caller = Peer::from_synthetic(incoming.remote_address());
+        let Some(seat) = admission.admit(caller.isd_as) else {
+            incoming.refuse();
+            continue;
+        };
+        match incoming.accept() {
+            Ok(connecting) => {
+                tokio::spawn(serve(connecting, seat, caller, Arc::clone(&router)));
+            }
+            Err(error) => seat.failed(&error),
+        }
+    }
+}
+
+async fn serve(connecting: quinn::Connecting, seat: Seat, caller: Peer, router: Arc<Router>) {
+    let connection = match timeout(HANDSHAKE_TIMEOUT, connecting).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return seat.failed(&error),
+        Err(_) => return seat.failed(&RpcError::Timeout),
+    };
+    seat.accepted();
+    let calls = Arc::new(Calls::new(router, caller));
+    let served = async {
+        if alpn(&connection).as_deref() == Some(CONNECT) {
+            connect::serve(connection.clone(), Arc::clone(&calls)).await
+        } else {
+            grpc::serve(connection.clone(), Arc::clone(&calls)).await
+        }
+    };
+    let result = tokio::select! {
+        result = served => result,
+        () = calls.unused() => Ok(()),
+    };
+    connection.close(DONE, b"");
+    if let Err(error) = result {
+        tracing::trace!(%caller, %error, "an RPC connection ends");
+    }
+}
+
+/// The calls of one connection.
+pub(super) struct Calls {
+    router: Arc<Router>,
+    caller: Peer,
+    requests: AtomicU64,
+}
+
+impl Calls {
+    pub(super) fn new(router: Arc<Router>, caller: Peer) -> Self {
+        Calls {
+            router,
+            caller,
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// Most bytes of a request.
+    pub(super) fn max_request(&self) -> u32 {
+        self.router.max_request()
+    }
+
+    /// The answer of a method.
+    pub(super) fn call(&self, method: &str, message: &[u8]) -> Result<Vec<u8>, Status> {
+        self.requests.fetch_add(1, Relaxed);
+        self.router.call(self.caller, method, message)
+    }
+
+    /// Waits until nothing was called for some time.
+    async fn unused(&self) {
+        let mut before = None;
+        loop {
+            let now = self.requests.load(Relaxed);
+            if before == Some(now) {
+                return;
+            }
+            before = Some(now);
+            sleep(UNUSED).await;
+        }
+    }
+}
+
+/// The protocol of a connection.
+pub(super) fn alpn(connection: &quinn::Connection) -> Option<Vec<u8>> {
+    let data = connection.handshake_data()?;
+    data.downcast::<quinn::crypto::rustls::HandshakeData>()
+        .ok()?
+        .protocol
+}
