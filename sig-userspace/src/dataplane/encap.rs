@@ -168,15 +168,15 @@ impl Encap {
         let flow_hash = flow_hash(bytes, 0);
         let unreachable = |reason| (reason, Some((Message::Unreachable, packet)));
         let session = match way {
-            Way::Session(session) => session,
+            Way::Session(session) => Some(session),
             Way::Rules(site) => {
                 let facts = Facts::of(&packet, bytes);
-                let decided = context.tables.routing.decide(site, &facts);
-                decided.map_err(unreachable)?
+                context.tables.routing.decide(site, &facts)
             }
-            Way::Closed(reason) => return Err(unreachable(reason)),
+            Way::Closed => None,
             Way::Home => return Err((DropReason::NoRoute, None)),
         };
+        let session = session.ok_or_else(|| unreachable(DropReason::NoSession))?;
         let path = match &context.tables.sessions[usize::from(session)] {
             Session::OnePath(path) => *path,
             Session::ManyPaths(first, spread) => first + spread.pick(flow_hash),

@@ -13,7 +13,6 @@ use std::{
 use ipnet::IpNet;
 use sig_common::{
     addr::{HostAddr, IsdAs},
-    reason::DropReason,
     wire::underlay::Local,
 };
 
@@ -77,8 +76,8 @@ pub(super) enum Way {
     Session(u16),
     /// Where the rules with this place in [`Routing::sites`] say.
     Rules(u16),
-    /// Nowhere, for this reason: the site has no rule, or its rule no session.
-    Closed(DropReason),
+    /// Nowhere: the site has no rule, or its first one takes every packet and has no session.
+    Closed,
     /// Not into the tunnel: the prefix is at home here, within one of a remote.
     Home,
 }
@@ -323,17 +322,16 @@ impl Routing {
     /// 65536 sites with conditions, packets to further ones are dropped.
     pub fn add_site(&mut self, prefixes: &[IpNet], rules: Vec<Rule>) {
         let way = match rules.first() {
-            None => Way::Closed(DropReason::NoRoute),
-            Some(rule) if rule.condition.is_always() => match rule.session {
-                Some(session) => Way::Session(session),
-                None => Way::Closed(DropReason::NoPath),
-            },
+            None => Way::Closed,
+            Some(rule) if rule.condition.is_always() => {
+                rule.session.map_or(Way::Closed, Way::Session)
+            }
             Some(_) => match u16::try_from(self.sites.len()) {
                 Ok(place) => {
                     self.sites.push(rules.into());
                     Way::Rules(place)
                 }
-                Err(_) => Way::Closed(DropReason::NoRoute),
+                Err(_) => Way::Closed,
             },
         };
         for prefix in prefixes {
@@ -358,16 +356,9 @@ impl Routing {
     }
 
     /// The session that the rules of a site choose for a packet.
-    ///
-    /// # Errors
-    ///
-    /// Why there is none.
-    pub(super) fn decide(&self, site: u16, facts: &Facts) -> Result<u16, DropReason> {
+    pub(super) fn decide(&self, site: u16, facts: &Facts) -> Option<u16> {
         let mut rules = self.sites[usize::from(site)].iter();
-        let rule = rules.find(|rule| rule.condition.matches(facts));
-        rule.ok_or(DropReason::NoRoute)?
-            .session
-            .ok_or(DropReason::NoPath)
+        rules.find(|rule| rule.condition.matches(facts))?.session
     }
 }
 

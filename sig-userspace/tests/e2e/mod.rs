@@ -72,3 +72,11 @@ pub(crate) fn assert_pings(network: &Network, family: Family, count: u32, size: 
         [network.a.status(), network.b.status()]
     );
 }
+
+/// Sends `count` echo requests from client A to this address; all must be answered.
+pub(crate) fn assert_pings_of(network: &Network, to: std::net::IpAddr, count: u32) {
+    let interval = Duration::from_millis(20);
+    let ping = testbed::ping(&network.a.client, to, count, 64, interval);
+    let ping = ping.unwrap_or_else(|e| panic!("{e:#}"));
+    assert_eq!(ping.received, ping.sent, "to {to}, answered of sent");
+}
