@@ -63,12 +63,12 @@ impl World {
     }
 
     /// Sends a packet from a host in `from`.
-    fn send(&self, from: IsdAs, packet: &mut Vec<u8>) -> End {
+    fn send(&self, from: IsdAs, packet: &mut [u8]) -> End {
         let host = self.host(from, 2);
         self.carry(from, Origin::Inside(host), packet, NOW)
     }
 
-    fn carry(&self, mut at: IsdAs, mut origin: Origin, packet: &mut Vec<u8>, now: u64) -> End {
+    fn carry(&self, mut at: IsdAs, mut origin: Origin, packet: &mut [u8], now: u64) -> End {
         loop {
             match self.engine(at).process(packet, origin, now) {
                 Verdict::Deliver(to) => return End::At(at, to),
