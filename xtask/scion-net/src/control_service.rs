@@ -7,9 +7,14 @@ use scion_protobuf::{
     buffa::Message as _,
     proto::control_plane::v1::{ServiceResolutionResponse, Transport},
 };
-use sig::scion::{
-    packet::{self, Addresses, Content},
-    reverse,
+use sig::{
+    control::config::{PeerLimits, RpcProtocols},
+    rpc::{DiscoveredGateway, Router, RpcServer, messages::Gateway},
+    scion::{
+        packet::{self, Addresses, Content},
+        reverse,
+    },
+    sockets::{Local, PortChoice, ScionSocket},
 };
 use sig_common::addr::{HostAddr, IsdAs};
 use testbed::Netns;
@@ -17,7 +22,16 @@ use tokio::net::UdpSocket;
 
 use crate::{
     place::{Place, Running},
-    topology::{As, GatewayEntry, Topology},
+    topology::{As, Topology},
+};
+
+/// The defaults of a gateway.
+const LIMITS: PeerLimits = PeerLimits {
+    gateways_per_as: 16,
+    prefixes_per_gateway: 4096,
+    message_bytes: 1 << 20,
+    connections: 256,
+    paths_per_as: 64,
 };
 
 /// The control service of an AS. It ends when dropped.
@@ -36,8 +50,18 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    gateways: Vec<GatewayEntry>,
-    resolutions: u64,
+    gateways: Vec<DiscoveredGateway>,
+    protocols: RpcProtocols,
+    calls: Calls,
+}
+
+/// What a control service was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Service resolution requests that it answered.
+    pub resolutions: u64,
+    /// ASes that asked for the gateways, in order.
+    pub gateways: Vec<IsdAs>,
 }
 
 impl ControlService {
@@ -50,7 +74,8 @@ impl ControlService {
         let own = own.with_context(|| format!("no {isd_as}"))?.clone();
         let state = Mutex::new(State {
             gateways: own.gateways.clone(),
-            resolutions: 0,
+            protocols: RpcProtocols::All,
+            calls: Calls::default(),
         });
         let mut service = Self {
             place: Place::new(netns)?,
@@ -79,20 +104,29 @@ impl ControlService {
             let socket = UdpSocket::bind(address)
                 .await
                 .with_context(|| format!("cannot bind {address}"))?;
-            Ok(resolve(shared, socket))
+            let server = serve(&shared)?;
+            Ok(async move {
+                let _server = server;
+                resolve(shared, socket).await;
+            })
         })?);
         Ok(())
     }
 
     /// From now on these are the gateways that it tells.
-    pub fn set_gateways(&self, gateways: Vec<GatewayEntry>) {
+    pub fn set_gateways(&self, gateways: Vec<DiscoveredGateway>) {
         self.shared.state().gateways = gateways;
     }
 
-    /// How many service resolution requests it answered.
+    /// Variants of RPCs that it serves when it is started the next time.
+    pub fn set_protocols(&self, protocols: RpcProtocols) {
+        self.shared.state().protocols = protocols;
+    }
+
+    /// What it was asked so far.
     #[must_use]
-    pub fn resolutions(&self) -> u64 {
-        self.shared.state().resolutions
+    pub fn calls(&self) -> Calls {
+        self.shared.state().calls.clone()
     }
 }
 
@@ -127,6 +161,36 @@ impl Shared {
     }
 }
 
+/// Serves RPCs.
+fn serve(shared: &Arc<Shared>) -> Result<RpcServer> {
+    let As {
+        isd_as,
+        ports: (first, last),
+        control_service: address,
+        ..
+    } = shared.own;
+    let local = Local::new(isd_as, first..=last);
+    let socket = ScionSocket::bind(&local, address.ip(), PortChoice::Fixed(address.port()))
+        .with_context(|| format!("cannot bind {address}"))?;
+    let (protocols, asked) = (shared.state().protocols, Arc::clone(shared));
+    let router = Router::new().gateways(move |caller| {
+        let mut state = asked.state();
+        state.calls.gateways.push(caller);
+        state.gateways.iter().map(message).collect()
+    });
+    let server = RpcServer::start(Arc::new(socket), protocols, &LIMITS, router);
+    server.map_err(|error| anyhow::anyhow!("cannot serve at {address}: {error}"))
+}
+
+fn message(gateway: &DiscoveredGateway) -> Gateway {
+    Gateway {
+        control_address: gateway.control.to_string(),
+        data_address: gateway.data.to_string(),
+        probe_address: gateway.probe.to_string(),
+        allow_interfaces: gateway.allow_interfaces.clone(),
+    }
+}
+
 async fn resolve(shared: Arc<Shared>, socket: UdpSocket) {
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -134,7 +198,7 @@ async fn resolve(shared: Arc<Shared>, socket: UdpSocket) {
             continue;
         };
         if let Some(answer) = shared.resolution(&buffer[..len]) {
-            shared.state().resolutions += 1;
+            shared.state().calls.resolutions += 1;
             let _ = socket.send_to(&answer, router).await;
         }
     }

@@ -17,7 +17,7 @@ mod place;
 mod router;
 mod topology;
 
-pub use control_service::ControlService;
+pub use control_service::{Calls, ControlService};
 pub use daemon::{Asked, Daemon};
 pub use link::{Cut, End, Link};
 pub use network::{
@@ -25,4 +25,4 @@ pub use network::{
 };
 pub use paths::{Lifetime, PathInfo};
 pub use router::{Counters, Router};
-pub use topology::{As, GatewayEntry, Topology};
+pub use topology::{As, Topology};

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use sig::rpc::DiscoveredGateway;
 use sig_common::addr::IsdAs;
 use testbed::{Network, Options, Site, Underlay};
 
@@ -17,7 +18,7 @@ use crate::{
     daemon::Daemon,
     link::{End, Link},
     router::Router,
-    topology::{As, GatewayEntry, Topology},
+    topology::{As, Topology},
 };
 
 /// Where the daemon of an AS listens: on the gateway's host.
@@ -157,9 +158,12 @@ impl SimNetwork {
         let topology = topology(sites, options)?;
         if options.transit {
             let address = transit_address(&network.b);
-            let length = if address.is_ipv4() { 24 } else { 64 };
+            let options = match address {
+                IpAddr::V4(_) => "/24 dev outside",
+                IpAddr::V6(_) => "/64 dev outside nodad",
+            };
             let router = &network.b.router;
-            router.ip(&format!("address add {address}/{length} dev outside"))?;
+            router.ip(&format!("address add {address}{options}"))?;
         }
         let services = |site: &Site| -> Result<Services> {
             let isd_as = isd_as(site)?;
@@ -202,9 +206,9 @@ impl SimNetwork {
 
 /// The gateway of a site as its control service tells it at first.
 #[must_use]
-pub fn gateway_entry(site: &Site) -> GatewayEntry {
+pub fn gateway_entry(site: &Site) -> DiscoveredGateway {
     let data = site.data_addr();
-    GatewayEntry {
+    DiscoveredGateway {
         control: SocketAddr::new(data.ip(), CONTROL_PORT),
         data,
         probe: SocketAddr::new(data.ip(), PROBE_PORT),

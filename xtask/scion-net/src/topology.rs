@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use sig::rpc::DiscoveredGateway;
 use sig_common::addr::IsdAs;
 
 use crate::link::{End, Link};
@@ -26,7 +27,7 @@ pub struct As {
     /// Whether paths to it name its discovery service, so that it need not be resolved.
     pub announces_discovery: bool,
     /// Its gateways, as its control service tells them.
-    pub gateways: Vec<GatewayEntry>,
+    pub gateways: Vec<DiscoveredGateway>,
 }
 
 impl As {
@@ -40,19 +41,6 @@ impl As {
             sig_common::wire::scion::ENDHOST_PORT
         }
     }
-}
-
-/// A gateway in the words of a control service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GatewayEntry {
-    /// Where it is asked for prefixes.
-    pub control: SocketAddr,
-    /// Where frames go.
-    pub data: SocketAddr,
-    /// Where session probes go.
-    pub probe: SocketAddr,
-    /// Interfaces by which it is reached; empty: all.
-    pub allow_interfaces: Vec<u64>,
 }
 
 /// ASes and links.

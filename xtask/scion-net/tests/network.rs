@@ -4,18 +4,22 @@ use std::{
     fs::File,
     net::{SocketAddr, UdpSocket},
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
 use scion_net::{Cut, DAEMON, SimNetwork, SimOptions, gateway_entry};
 use sig::{
+    control::config::{PeerLimits, RpcProtocols},
     daemon::{Daemon, LocalAs},
+    rpc::{DiscoveredGateway, RpcClient},
     scion::{
         self,
         packet::{self, Addresses, Content},
         reverse,
         scmp::{Problem, Scmp},
     },
+    sockets::{Local, PortChoice, ScionSocket},
 };
 use sig_common::addr::{HostAddr, IsdAs};
 use testbed::{Site, TimeLimit, Underlay};
@@ -298,8 +302,7 @@ fn the_control_service_is_resolved() {
     expected.extend([0x12, length + 2, 0x0a, length]);
     expected.extend(text.into_bytes());
     assert_eq!(at_a.receive_udp(), expected);
-    assert_eq!(bed.net.b.control_service.resolutions(), 1);
-    assert_eq!(gateway_entry(b).data, b.data_addr());
+    assert_eq!(bed.net.b.control_service.calls().resolutions, 1);
 
     bed.net.b.control_service.stop();
     at_a.send(service, &path, &[]);
@@ -307,4 +310,58 @@ fn the_control_service_is_resolved() {
     bed.net.b.control_service.restart().unwrap();
     at_a.send(service, &path, &[]);
     at_a.receive();
+}
+
+#[test]
+fn the_control_service_tells_gateways_in_both_variants() {
+    for underlay in [Underlay::V4, Underlay::V6] {
+        let mut bed = Bed::new(&SimOptions {
+            underlay,
+            mtu: 1452,
+            transit: true,
+            ..SimOptions::default()
+        });
+        for protocols in [RpcProtocols::Connect, RpcProtocols::Grpc] {
+            let service = &mut bed.net.b.control_service;
+            service.set_protocols(protocols);
+            service.restart().unwrap();
+            let net = &bed.net.network;
+            let mut entry = gateway_entry(&net.b);
+            assert_eq!(discover(&net.a, &net.b, protocols), vec![entry.clone(); 3]);
+
+            entry.allow_interfaces = vec![2];
+            bed.net.b.control_service.set_gateways(vec![entry.clone()]);
+            assert_eq!(discover(&net.a, &net.b, protocols), vec![entry.clone(); 3]);
+            entry.allow_interfaces.clear();
+            bed.net.b.control_service.set_gateways(vec![entry]);
+        }
+        let calls = bed.net.b.control_service.calls();
+        let asker = bed.net.network.a.isd_as().parse().unwrap();
+        assert_eq!(calls.gateways, [asker; 12]);
+    }
+}
+
+/// The gateways of an AS, asked for on each path to it.
+fn discover(from: &Site, to: &Site, protocols: RpcProtocols) -> Vec<DiscoveredGateway> {
+    let limits = PeerLimits {
+        gateways_per_as: 16,
+        prefixes_per_gateway: 16,
+        message_bytes: 1 << 16,
+        connections: 16,
+        paths_per_as: 16,
+    };
+    let [local, remote] = [from, to].map(|site| site.isd_as().parse().unwrap());
+    ask(from, async |daemon| {
+        let own = daemon.local().await.unwrap();
+        let sockets = Local::new(own.isd_as, own.ports.0..=own.ports.1);
+        let ip = from.data_addr().ip();
+        let mut found = Vec::new();
+        for path in daemon.paths(local, remote).await.unwrap() {
+            let socket = ScionSocket::bind(&sockets, ip, PortChoice::Free).unwrap();
+            let client = RpcClient::new(Arc::new(socket), protocols, &limits).unwrap();
+            let client = client.with_timeout(PATIENCE);
+            found.extend(client.gateways(remote, &path).await.unwrap());
+        }
+        found
+    })
 }
