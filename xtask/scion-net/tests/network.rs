@@ -365,3 +365,26 @@ fn discover(from: &Site, to: &Site, protocols: RpcProtocols) -> Vec<DiscoveredGa
         found
     })
 }
+
+#[test]
+fn nothing_is_left_of_a_network() {
+    let bed = Bed::new(&SimOptions::default());
+    let ours = std::process::id();
+    assert!(!testbed::left_by(ours).unwrap().is_empty());
+    // The lock stays, so no other test has a network.
+    let Bed { net, _lock, .. } = bed;
+    drop(net);
+    assert_eq!(testbed::left_by(ours).unwrap(), Vec::<String>::new());
+    // The kernel may show a thread for a moment after it has been waited for.
+    let gone = testbed::wait_until("the end of its threads", PATIENCE, || {
+        let mut left = false;
+        for task in std::fs::read_dir("/proc/self/task")? {
+            let name = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
+            left |= ["router", "daemon", "control"]
+                .iter()
+                .any(|start| name.starts_with(start));
+        }
+        Ok(!left)
+    });
+    gone.unwrap();
+}
