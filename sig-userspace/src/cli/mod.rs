@@ -4,7 +4,9 @@ mod config;
 mod dissect;
 mod doctor;
 mod relay;
+mod reload;
 mod run;
+mod socket;
 mod status;
 mod table;
 mod version;
@@ -32,6 +34,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Status(status::Args),
+    Reload(reload::Args),
     Config(config::Args),
     Dissect(dissect::Args),
     Doctor(doctor::Args),
@@ -84,6 +87,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::run(&args, &mut out),
+        Command::Reload(args) => reload::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
         Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),

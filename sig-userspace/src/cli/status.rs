@@ -1,35 +1,28 @@
 //! `sig status`: asks a running gateway over its Unix socket.
 
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+mod control;
+
+use std::io::{self, Write};
 use std::time::Duration;
 
 use sig_common::reason::DropReason;
 
 use super::Failure;
+use super::socket::{Choice, ask};
 use super::table::Table;
-use crate::control::config;
 use crate::observe::status::{Lan, Port, Remote, Status, Worker};
-
-/// Where gateways put their sockets unless configured otherwise.
-const FOLDER: &str = "/run/sig";
 
 /// A gateway that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Show what a running gateway does: workers, interfaces, remotes, paths, counters, drops.
+/// Show what a running gateway does: workers, interfaces, remotes, paths, counters, drops, and what it found out.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Notation: tables for people, or the JSON document of the gateway.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
-    /// The gateway's status socket [default: the only one in /run/sig].
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// Take the socket from this configuration file.
-    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    gateway: Choice,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -39,15 +32,9 @@ enum Format {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let socket = match (&args.socket, &args.config) {
-        (Some(socket), _) => socket.clone(),
-        (None, Some(file)) => {
-            let config = config::load(file).map_err(|e| Failure::Refused(e.to_string()))?;
-            config.gateway.status_socket
-        }
-        (None, None) => only_socket(Path::new(FOLDER)).map_err(Failure::Failed)?,
-    };
-    let document = ask(&socket).map_err(Failure::Failed)?;
+    let socket = args.gateway.socket()?;
+    // No line: gateways of every version answer that with the status.
+    let document = ask(&socket, "", PATIENCE).map_err(Failure::Failed)?;
     let strange = |error: serde_json::Error| {
         let socket = socket.display();
         Failure::Failed(format!(
@@ -69,56 +56,6 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The status socket in `folder`, if there is exactly one.
-fn only_socket(folder: &Path) -> Result<PathBuf, String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut sockets: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
-        .collect();
-    sockets.sort();
-    match &sockets[..] {
-        [socket] => Ok(socket.clone()),
-        [] => Err(format!(
-            "no gateway is running: there is no socket in {}; start one with \"sig run \
-             --config FILE\", or name its socket with --socket or its configuration with --config",
-            folder.display()
-        )),
-        several => {
-            let names: Vec<_> = several.iter().map(|s| s.display().to_string()).collect();
-            Err(format!(
-                "several gateways are here; choose one with --socket: {}",
-                names.join(", ")
-            ))
-        }
-    }
-}
-
-fn ask(socket: &Path) -> Result<Vec<u8>, String> {
-    let shown = socket.display();
-    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!("{shown}: no gateway is listening; start it with \"sig run --config FILE\"")
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!("{shown}: permission denied; run as the user of the gateway or as root")
-        }
-        _ => format!("{shown}: {error}"),
-    })?;
-    let mut document = Vec::new();
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| stream.read_to_end(&mut document))
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
-                "{shown}: the gateway did not answer within {} s; look into its log",
-                PATIENCE.as_secs()
-            ),
-            _ => format!("{shown}: {error}"),
-        })?;
-    Ok(document)
-}
-
 fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
@@ -129,18 +66,21 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         status.data_addr,
         uptime(status.uptime_ms)
     )?;
-    if status.prefixes.is_empty() {
+    if !status.prefixes.is_empty() {
+        writeln!(out, "serves {}", join(&status.prefixes))?;
+    } else if status.control.is_none() {
         writeln!(
             out,
             "serves no prefixes: set prefixes in [gateway], or everything received is refused"
         )?;
-    } else {
-        writeln!(out, "serves {}", join(&status.prefixes))?;
     }
     write_ports(&status.ports, out)?;
     write_workers(&status.workers, out)?;
     write_lan(&status.lan, out)?;
-    write_remotes(&status.remotes, out)?;
+    if let Some(known) = &status.control {
+        control::write(status, known, out)?;
+    }
+    write_remotes(status, out)?;
     write_counters(status, out)?;
     write_drops(status, out)
 }
@@ -236,13 +176,17 @@ fn write_lan(lan: &Lan, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn write_remotes(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
+fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    let remotes: &[Remote] = &status.remotes;
+    let is_configured = status.control.is_none();
     writeln!(out, "\nRemotes")?;
     if remotes.is_empty() {
-        return writeln!(
-            out,
-            "  none: add a [[remote]] to the configuration, \"sig config sample\" shows one"
-        );
+        let advice = if is_configured {
+            "add a [[remote]] to the configuration, \"sig config sample\" shows one"
+        } else {
+            "the control plane has found no remote gateway with prefixes yet"
+        };
+        return writeln!(out, "  none: {advice}");
     }
     let mut table = Table::new(&[
         "ISD-AS",
@@ -260,7 +204,12 @@ fn write_remotes(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
             remote.frames_received.to_string(),
             remote.packets_received.to_string(),
             if remote.prefixes.is_empty() {
-                "none: set prefixes in its [[remote]]".to_owned()
+                if is_configured {
+                    "none: set prefixes in its [[remote]]"
+                } else {
+                    "none"
+                }
+                .to_owned()
             } else {
                 join(&remote.prefixes)
             },
@@ -310,7 +259,12 @@ fn write_remotes(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
         }
     }
     if table.is_empty() {
-        return writeln!(out, "  none: add a [[remote.path]] to each remote");
+        let advice = if is_configured {
+            "add a [[remote.path]] to each remote"
+        } else {
+            "no path to any remote can be used"
+        };
+        return writeln!(out, "  none: {advice}");
     }
     table.write(out)?;
     for problem in problems {

@@ -1,109 +1,5 @@
-use std::os::unix::net::UnixListener;
-
 use super::*;
-use crate::observe::status::{
-    Counters, Drop, DropPlace, Lan, Path as StatusPath, PortRole, Traffic, XdpAttachment,
-};
-
-fn idle() -> Status {
-    Status {
-        version: "0.1.0".to_owned(),
-        id: "west".to_owned(),
-        isd_as: "1-ff00:0:110".to_owned(),
-        data_addr: "10.10.0.2:30056".parse().unwrap(),
-        prefixes: vec![],
-        uptime_ms: 61_500,
-        workers: vec![],
-        ports: vec![],
-        lan: Lan {
-            neighbours: 0,
-            helped: vec!["everything: no interface in `[dataplane] lan`".to_owned()],
-        },
-        remotes: vec![],
-        control: None,
-        counters: Counters::default(),
-        queues: vec![],
-        verdicts: vec![],
-        drops: vec![],
-    }
-}
-
-fn busy() -> Status {
-    Status {
-        prefixes: vec!["10.1.0.0/24".parse().unwrap()],
-        uptime_ms: 200_000_000,
-        workers: vec![Worker {
-            number: 0,
-            cpu: Some(2),
-            rx_packets: 30,
-            tx_packets: 20,
-            packets_straight: 7,
-            packets_via_helper: 2,
-            sleeps: 4,
-        }],
-        ports: vec![Port {
-            role: PortRole::Underlay,
-            interface: "eth0".to_owned(),
-            driver: Some("veth".to_owned()),
-            mode: XdpAttachment::Native,
-            zero_copy: false,
-            queues: 1,
-            mtu: 1500,
-            up: false,
-            rx_packets: 10,
-            tx_packets: 5,
-        }],
-        lan: Lan {
-            neighbours: 3,
-            helped: vec![],
-        },
-        remotes: vec![Remote {
-            isd_as: "1-ff00:0:111".to_owned(),
-            gateway: "10.11.0.2:30056".parse().unwrap(),
-            session: 0,
-            policy_id: 0,
-            probing: None,
-            prefixes: vec!["10.2.0.0/24".parse().unwrap()],
-            paths: vec![StatusPath {
-                name: "0".to_owned(),
-                fingerprint: String::new(),
-                next_hop: "10.10.0.1:30042".parse().unwrap(),
-                problem: None,
-                next_hop_mac: None,
-                mtu: 1472,
-                streams: vec![77],
-                frames_sent: 5,
-                bytes_sent: 5000,
-                packets_sent: 20,
-            }],
-            frames_received: 10,
-            frame_bytes_received: 1060,
-            packets_received: 9,
-            packet_bytes_received: 900,
-            sent: Traffic::default(),
-        }],
-        counters: Counters {
-            packets_sent: 20,
-            packet_bytes_sent: 2000,
-            frames_sent: 5,
-            frame_bytes_sent: 2080,
-            frames_received: 10,
-            frame_bytes_received: 1060,
-            packets_received: 9,
-            packet_bytes_received: 900,
-            packets_straight: 7,
-            packets_via_helper: 2,
-            frames_held: 2,
-            gaps: 1,
-        },
-        drops: vec![Drop {
-            reason: "unknown_remote".to_owned(),
-            place: DropPlace::Kernel,
-            count: 3,
-        }],
-        ..idle()
-    }
-}
+use crate::observe::example::{busy, found, idle};
 
 fn human(status: &Status) -> String {
     let mut out = Vec::new();
@@ -182,67 +78,34 @@ Drops
 }
 
 #[test]
-fn the_document_survives_the_socket() {
-    let folder = Folder::new("answer");
-    let socket = folder.0.join("west.sock");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let gateway = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream
-            .write_all(&serde_json::to_vec(&busy()).unwrap())
-            .unwrap();
-    });
-    let document = ask(&socket).unwrap();
-    gateway.join().unwrap();
-    assert_eq!(serde_json::from_slice::<Status>(&document).unwrap(), busy());
-    assert_eq!(only_socket(&folder.0), Ok(socket.clone()));
-
-    // The gateway is gone, its socket is not.
-    assert_eq!(
-        ask(&socket).unwrap_err(),
-        format!(
-            "{}: no gateway is listening; start it with \"sig run --config FILE\"",
-            socket.display()
-        )
-    );
+fn what_the_control_plane_knows_is_shown() {
+    let text = human(&found());
+    let begin = text.find("\nControl plane").unwrap();
+    let end = text.find("\nRemotes\n").unwrap();
+    assert_eq!(&text[begin..end], "");
 }
 
 #[test]
-fn no_socket_and_several_sockets_say_what_to_do() {
-    let folder = Folder::new("choice");
-    let shown = folder.0.display();
-    assert_eq!(
-        only_socket(&folder.0).unwrap_err(),
-        format!(
-            "no gateway is running: there is no socket in {shown}; start one with \"sig run \
-             --config FILE\", or name its socket with --socket or its configuration with --config"
-        )
-    );
-    for name in ["b.sock", "a.sock", "notes.txt"] {
-        std::fs::write(folder.0.join(name), "").unwrap();
+fn before_anything_is_found_it_says_so() {
+    let mut status = found();
+    status.remotes.clear();
+    status.prefixes.clear();
+    if let Some(control) = &mut status.control {
+        control.ases.clear();
+        control.sites.clear();
     }
-    assert_eq!(
-        only_socket(&folder.0).unwrap_err(),
-        format!(
-            "several gateways are here; choose one with --socket: {shown}/a.sock, {shown}/b.sock"
-        )
-    );
+    let text = human(&status);
+    assert!(!text.contains("[[remote]]"), "{text}");
+    assert!(!text.contains("set prefixes"), "{text}");
+    assert!(text.contains("\nRemote ASes\n  none: name some in the traffic policy file\n"));
+    assert!(text.contains("\nSessions\n  none: no remote gateway has told prefixes yet\n"));
 }
 
-/// A folder that is removed with its contents.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("sig-status-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-}
-
-impl std::ops::Drop for Folder {
-    fn drop(&mut self) {
-        // A left-over folder is no reason to fail.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+#[test]
+fn the_json_form_is_the_document_of_the_gateway() {
+    let document = serde_json::to_vec(&found()).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Status>(&document).unwrap(),
+        found()
+    );
 }

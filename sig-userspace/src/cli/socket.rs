@@ -1,0 +1,189 @@
+//! Talking to a running gateway over its Unix socket.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Failure;
+use crate::control::config;
+
+/// Where gateways put their sockets unless configured otherwise.
+const FOLDER: &str = "/run/sig";
+
+/// Which gateway.
+#[derive(clap::Args)]
+pub(super) struct Choice {
+    /// The gateway's socket [default: the only one in /run/sig].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Take the socket from this configuration file.
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
+}
+
+impl Choice {
+    /// The socket of the gateway.
+    pub(super) fn socket(&self) -> Result<PathBuf, Failure> {
+        match (&self.socket, &self.config) {
+            (Some(socket), _) => Ok(socket.clone()),
+            (None, Some(file)) => {
+                let config = config::load(file).map_err(|e| Failure::Refused(e.to_string()))?;
+                Ok(config.gateway.status_socket)
+            }
+            (None, None) => only_socket(Path::new(FOLDER)).map_err(Failure::Failed),
+        }
+    }
+}
+
+/// The socket in `folder`, if there is exactly one.
+fn only_socket(folder: &Path) -> Result<PathBuf, String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut sockets: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+        .collect();
+    sockets.sort();
+    match &sockets[..] {
+        [socket] => Ok(socket.clone()),
+        [] => Err(format!(
+            "no gateway is running: there is no socket in {}; start one with \"sig run \
+             --config FILE\", or name its socket with --socket or its configuration with --config",
+            folder.display()
+        )),
+        several => {
+            let names: Vec<_> = several.iter().map(|s| s.display().to_string()).collect();
+            Err(format!(
+                "several gateways are here; choose one with --socket: {}",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+/// The answer of the gateway to a line, or to none. It has to come within `patience`.
+pub(super) fn ask(socket: &Path, line: &str, patience: Duration) -> Result<Vec<u8>, String> {
+    let shown = socket.display();
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("{shown}: no gateway is listening; start it with \"sig run --config FILE\"")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{shown}: permission denied; run as the user of the gateway or as root")
+        }
+        _ => format!("{shown}: {error}"),
+    })?;
+    // A gateway that has answered already, because it is of an older version or took us for silent, may
+    // not read any more. What it answered is there all the same.
+    let _ = stream
+        .write_all(line.as_bytes())
+        .and_then(|()| stream.shutdown(Shutdown::Write));
+    let mut document = Vec::new();
+    stream
+        .set_read_timeout(Some(patience))
+        .and_then(|()| stream.read_to_end(&mut document))
+        .or_else(|error| match error.kind() {
+            io::ErrorKind::ConnectionReset if !document.is_empty() => Ok(document.len()),
+            _ => Err(error),
+        })
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
+                "{shown}: the gateway did not answer within {} s; look into its log",
+                patience.as_secs()
+            ),
+            _ => format!("{shown}: {error}"),
+        })?;
+    Ok(document)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// A folder that is removed with its contents.
+    pub(in crate::cli) struct Folder(pub(in crate::cli) PathBuf);
+
+    impl Folder {
+        pub(in crate::cli) fn new(name: &str) -> Self {
+            let name = format!("sig-cli-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            // A left-over folder is no reason to fail.
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn line_and_answer_go_through_the_socket() {
+        let folder = Folder::new("answer");
+        let socket = folder.0.join("west.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let gateway = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            stream.read_to_string(&mut line).unwrap();
+            stream.write_all(b"the answer").unwrap();
+            line
+        });
+        assert_eq!(ask(&socket, "the line\n", PATIENCE).unwrap(), b"the answer");
+        assert_eq!(gateway.join().unwrap(), "the line\n");
+        assert_eq!(only_socket(&folder.0), Ok(socket.clone()));
+
+        // The gateway is gone, its socket is not.
+        assert_eq!(
+            ask(&socket, "", PATIENCE).unwrap_err(),
+            format!(
+                "{}: no gateway is listening; start it with \"sig run --config FILE\"",
+                socket.display()
+            )
+        );
+    }
+
+    #[test]
+    fn the_answer_of_a_gateway_that_does_not_read_is_taken() {
+        let folder = Folder::new("older");
+        let socket = folder.0.join("west.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let gateway = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"{}").unwrap();
+        });
+        assert_eq!(ask(&socket, "reload\n", PATIENCE).unwrap(), b"{}");
+        gateway.join().unwrap();
+    }
+
+    #[test]
+    fn no_socket_and_several_sockets_say_what_to_do() {
+        let folder = Folder::new("choice");
+        let shown = folder.0.display();
+        assert_eq!(
+            only_socket(&folder.0).unwrap_err(),
+            format!(
+                "no gateway is running: there is no socket in {shown}; start one with \"sig run \
+                 --config FILE\", or name its socket with --socket or its configuration with \
+                 --config"
+            )
+        );
+        for name in ["b.sock", "a.sock", "notes.txt"] {
+            std::fs::write(folder.0.join(name), "").unwrap();
+        }
+        assert_eq!(
+            only_socket(&folder.0).unwrap_err(),
+            format!(
+                "several gateways are here; choose one with --socket: {shown}/a.sock, \
+                 {shown}/b.sock"
+            )
+        );
+    }
+}

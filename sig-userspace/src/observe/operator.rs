@@ -1,0 +1,43 @@
+//! What an operator can ask of a running gateway, and tell it.
+
+use super::status::Status;
+use crate::control::config::LogLevel;
+
+/// A running gateway, as the HTTP servers see it. Every call may block for a moment, as for reading a file.
+pub trait Operator: Send + Sync + 'static {
+    /// Its state now.
+    fn status(&self) -> Status;
+
+    /// The configuration in force, as TOML.
+    fn config(&self) -> String;
+
+    /// Least important message that the log shows.
+    fn log_level(&self) -> LogLevel;
+
+    /// Changes that.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be changed.
+    fn set_log_level(&self, level: LogLevel) -> Result<(), String>;
+
+    /// The IP routing policy in force, in the form of its file.
+    fn routing_policy(&self) -> String {
+        let control = self.status().control;
+        control.map_or_else(String::new, |control| control.routing_policy)
+    }
+
+    /// Puts another policy into force, until the next reload. No file is written.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text; the old policy stays.
+    fn set_routing_policy(&self, text: &str) -> Result<(), String>;
+
+    /// Reads the configuration and policy files again and puts them into force; tells what changed.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the files; nothing changes then.
+    fn reload(&self) -> Result<String, String>;
+}
