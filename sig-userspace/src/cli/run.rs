@@ -13,7 +13,7 @@ use crate::{
         config::{self, Config, LogFormat},
         host::Host,
     },
-    observe::socket::StatusSocket,
+    observe::socket::ControlSocket,
 };
 
 /// Run the gateway in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was.
@@ -69,9 +69,10 @@ async fn gateway(config: Config) -> Result<(), String> {
     let host = Host::start(config)
         .await
         .map_err(|error| error.to_string())?;
-    let _status = StatusSocket::listen(&socket, host.status()).map_err(|error| {
+    let no_reload = || Err("a changed configuration takes effect with a restart only".to_owned());
+    let _control = ControlSocket::listen(&socket, host.status(), no_reload).map_err(|error| {
         format!(
-            "{}: cannot listen for `sig status`: {error}",
+            "{}: cannot listen for `sig status` and `sig reload`: {error}",
             socket.display()
         )
     })?;

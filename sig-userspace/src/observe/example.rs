@@ -218,6 +218,7 @@ fn control() -> Control {
             problem: None,
             requests: 50,
             failures: 1,
+            paths_skipped: 2,
         },
         ctrl_addr: "10.10.0.2:30256".to_owned(),
         probe_addr: "10.10.0.2:30856".to_owned(),

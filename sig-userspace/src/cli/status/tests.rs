@@ -71,8 +71,11 @@ Traffic
   reordering: 2 frames waited for an earlier one, 1 gaps were given up
 
 Drops
-  reason          where   count  meaning
-  unknown_remote  kernel      3  A SIG frame came from a gateway that is not configured as a remote.
+  reason           where   count  meaning
+  unknown_remote   kernel      3  A SIG frame came from a gateway that is not configured as a remote.
+  no_route         engine      4  No remote announces the destination of the packet.
+  no_route         engine      1  No remote announces the destination of the packet.
+  frame_duplicate  engine      8  A SIG frame was received twice.
 "
     );
 }
@@ -82,7 +85,47 @@ fn what_the_control_plane_knows_is_shown() {
     let text = human(&found());
     let begin = text.find("\nControl plane").unwrap();
     let end = text.find("\nRemotes\n").unwrap();
-    assert_eq!(&text[begin..end], "");
+    assert_eq!(
+        &text[begin..end],
+        "
+Control plane
+  daemon 127.0.0.1:30255: reachable, 50 requests, 1 failed
+  prefixes are told at 10.10.0.2:30256, session probes answered at 10.10.0.2:30856, end host port: own
+  advertised to 1-ff00:0:111: 10.1.0.0/24 (asked 12 times)
+  reloads: 2 applied, 1 refused
+
+Remote ASes
+  ISD-AS        gateways  paths  alive  probes  answers  discovered  static prefixes
+  1-ff00:0:111         1      3      2     470      460  2.5 s ago   10.2.7.0/24
+  2-ff00:0:220         0      0      0       0        0  never       -
+  2-ff00:0:220 is not discovered: no path to it
+  2-ff00:0:220 has no fresh paths: the daemon knows no path
+
+Remote gateways
+  ISD-AS        control          data             interfaces  asked      accepted  rejected  prefixes
+  1-ff00:0:111  10.11.0.2:30256  10.11.0.2:30056  all         1.5 s ago         2         1  10.2.0.0/24, fd00:2::/64
+
+Known paths
+  ISD-AS        state            latency   jitter      loss   MTU  sessions  path
+  1-ff00:0:111  dead                   -        -  100.00 %  1472  -         Hops: [1-ff00:0:110 2>1 1-ff00:0:112 2>3 1-ff00:0:111] MTU: 1472 NextHop: 10.10.0.1:30042
+  1-ff00:0:111  alive           12.35 ms  0.68 ms    0.25 %  1472  0         Hops: [1-ff00:0:110 1>41 1-ff00:0:111] MTU: 1472 NextHop: 10.10.0.1:30042
+  1-ff00:0:111  alive, revoked  12.35 ms  0.68 ms    0.25 %  1472  -         Hops: [1-ff00:0:110 3>1 1-ff00:0:113 2>4 1-ff00:0:111] MTU: 1472 NextHop: 10.10.0.1:30042
+
+Sessions
+  ISD-AS        session  policy  gateway          healthy  probes  answers  ups and downs  path changes  alive  dead  rejected
+  1-ff00:0:111        0       0  10.11.0.2:30056  yes         100       98              1             2      1     1         1
+  1-ff00:0:111        1       1  10.11.0.2:30056  no            7        0              0             0      0     0         0
+
+Traffic classes
+  class  ISD-AS        condition  session  candidates  alive  kernel routes  prefixes
+      1  1-ff00:0:111  dscp=0x2e  none     1               0  yes            10.2.0.0/24, fd00:2::/64
+      2  1-ff00:0:111  BOOL=true  0        0, 1            1  yes            10.2.0.0/24, fd00:2::/64
+
+Refused input of peers
+  ISD-AS        reason         count
+  1-ff00:0:111  default_route      2
+"
+    );
 }
 
 #[test]

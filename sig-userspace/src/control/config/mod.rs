@@ -13,6 +13,7 @@ mod model;
 mod path;
 mod read;
 mod remote;
+mod render;
 mod sections;
 mod values;
 mod whole;

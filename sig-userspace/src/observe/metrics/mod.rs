@@ -254,6 +254,7 @@ fn control_plane(page: &mut Exposition, isd_as: &str, control: &Control) {
     page.raise(DAEMON_REACHABLE, &[isd_as], u8::from(daemon.reachable));
     page.add(DAEMON_REQUESTS, &[isd_as], daemon.requests);
     page.add(DAEMON_FAILURES, &[isd_as], daemon.failures);
+    page.add(DAEMON_PATHS_SKIPPED, &[isd_as], daemon.paths_skipped);
     page.add(RELOADS, &[isd_as, ("result", "applied")], control.reloads);
     page.add(
         RELOADS,

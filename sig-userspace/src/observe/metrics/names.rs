@@ -149,6 +149,8 @@ metrics! {
         "Requests to the SCION daemon.";
     Counter DAEMON_FAILURES "gateway_daemon_failures_total"
         "Requests to the SCION daemon that failed.";
+    Counter DAEMON_PATHS_SKIPPED "gateway_daemon_paths_skipped_total"
+        "Paths in answers of the SCION daemon that could not be used.";
     Counter RELOADS "gateway_config_reloads_total"
         "Reloads of the configuration.";
 

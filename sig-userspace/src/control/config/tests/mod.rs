@@ -9,6 +9,7 @@ use super::*;
 
 mod accepts;
 mod refuses;
+mod renders;
 
 /// The smallest useful file; tests append to it or replace in it.
 const SMALL: &str = r#"[gateway]
