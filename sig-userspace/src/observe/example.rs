@@ -292,6 +292,8 @@ fn control() -> Control {
             underlay_errors: 1,
             parse_errors: 2,
             scmp_errors: 3,
+            overflows: 4,
+            strays: 5,
         },
         refused: vec![Refused {
             isd_as: "1-ff00:0:111".to_owned(),

@@ -250,6 +250,8 @@ fn control_plane(page: &mut Exposition, isd_as: &str, control: &Control) {
     page.add(SNET_SCMP_ERRORS, &[], sockets.scmp_errors);
 
     let isd_as = ("isd_as", isd_as);
+    page.add(SOCKET_OVERFLOWS, &[isd_as], sockets.overflows);
+    page.add(SOCKET_STRAYS, &[isd_as], sockets.strays);
     let daemon = &control.daemon;
     page.raise(DAEMON_REACHABLE, &[isd_as], u8::from(daemon.reachable));
     page.add(DAEMON_REQUESTS, &[isd_as], daemon.requests);

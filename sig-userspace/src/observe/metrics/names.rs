@@ -143,6 +143,10 @@ metrics! {
         "Packets received on SCION sockets that are no valid SCION packets.";
     Counter SNET_SCMP_ERRORS "lib_snet_scmp_error_total"
         "SCMP error messages received.";
+    Counter SOCKET_OVERFLOWS "gateway_socket_overflows_total"
+        "Packets to the end host port dropped because the queue of their socket was full.";
+    Counter SOCKET_STRAYS "gateway_socket_strays_total"
+        "Packets received on SCION sockets for somebody else, or without a way back.";
     Gauge DAEMON_REACHABLE "gateway_daemon_reachable"
         "Whether the SCION daemon answered the last request.";
     Counter DAEMON_REQUESTS "gateway_daemon_requests_total"
