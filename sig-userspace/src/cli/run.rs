@@ -1,19 +1,16 @@
 //! `sig run`: the gateway, in the foreground until a signal ends it.
 
-use std::{
-    io::{self, IsTerminal},
-    path::PathBuf,
-};
+use std::{io, path::PathBuf};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Failure;
 use crate::{
     control::{
-        config::{self, Config, LogFormat},
+        config::{self, Config},
         host::Host,
     },
-    observe::socket::ControlSocket,
+    observe::{log, socket::ControlSocket},
 };
 
 /// Run the gateway in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was.
@@ -32,7 +29,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "finding remotes is not implemented yet; name them in [[remote]] sections".into(),
         ));
     }
-    start_log(&config);
+    log::start(&config.log);
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
@@ -43,19 +40,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))?;
     runtime.block_on(gateway(config)).map_err(Failure::Failed)
-}
-
-fn start_log(config: &Config) {
-    let lines = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .with_env_filter(tracing_subscriber::EnvFilter::new(
-            config.log.level.as_str(),
-        ));
-    match config.log.format {
-        LogFormat::Human => lines.with_target(false).init(),
-        LogFormat::Json => lines.json().init(),
-    }
 }
 
 async fn gateway(config: Config) -> Result<(), String> {

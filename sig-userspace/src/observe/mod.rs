@@ -4,6 +4,8 @@
 pub(crate) mod example;
 #[cfg(feature = "control")]
 pub mod http;
+#[cfg(feature = "xdp")]
+pub mod log;
 pub mod metrics;
 pub mod operator;
 pub mod pages;

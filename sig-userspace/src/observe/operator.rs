@@ -21,13 +21,7 @@ pub trait Operator: Send + Sync + 'static {
     /// Why it cannot be changed.
     fn set_log_level(&self, level: LogLevel) -> Result<(), String>;
 
-    /// The IP routing policy in force, in the form of its file.
-    fn routing_policy(&self) -> String {
-        let control = self.status().control;
-        control.map_or_else(String::new, |control| control.routing_policy)
-    }
-
-    /// Puts another policy into force, until the next reload. No file is written.
+    /// Puts another IP routing policy, in the form of its file, into force, until the next reload. No file is written.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! What a gateway tells about itself, as counters.
 
 use std::{
-    collections::BTreeMap, io::Read as _, os::unix::net::UnixStream, path::Path, time::Duration,
+    collections::BTreeMap, io::Read as _, net::Shutdown, os::unix::net::UnixStream, path::Path,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -19,6 +20,8 @@ pub(super) fn ask(socket: &Path) -> Result<Value> {
     let asked = || -> Result<Value> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        // Nothing is to follow: the gateway need not wait for it.
+        stream.shutdown(Shutdown::Write)?;
         let mut document = Vec::new();
         stream.read_to_end(&mut document)?;
         Ok(serde_json::from_slice(&document)?)
