@@ -32,6 +32,7 @@ use connection::{Connection, Variant};
 pub use counters::{CallCounts, ClientCounts};
 use counters::{Counters, Method};
 use dial::Dialer;
+use race::{HeadStarts, Race};
 
 /// How long a call may take, as in the reference.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +49,7 @@ pub struct RpcClient {
     dialer: Arc<Dialer>,
     limits: PeerLimits,
     timeout: Duration,
+    head_starts: HeadStarts,
     servers: Mutex<HashMap<Target, Server>>,
     counters: Arc<Counters>,
 }
@@ -92,6 +94,7 @@ impl RpcClient {
             dialer: Arc::new(dialer),
             limits: *limits,
             timeout: TIMEOUT,
+            head_starts: HeadStarts::default(),
             servers: Mutex::default(),
             counters,
         })
@@ -101,6 +104,14 @@ impl RpcClient {
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         RpcClient { timeout, ..self }
+    }
+
+    /// A client that tries another way only when one has failed.
+    #[cfg(test)]
+    pub(super) fn patient(mut self) -> Self {
+        self.head_starts.kept = self.timeout;
+        self.head_starts.variant = self.timeout;
+        self
     }
 
     /// The gateways of an AS, from its control service. Entries that cannot be used are left out and counted.
@@ -170,13 +181,14 @@ impl RpcClient {
         message: Bytes,
     ) -> Result<Bytes, RpcError> {
         let known = self.take(target);
-        let (connection, answer) = race::Race {
+        let (connection, answer) = Race {
             dialer: &self.dialer,
             target,
             path,
             method,
             message,
             timeout: self.timeout,
+            head_starts: self.head_starts,
         }
         .run(known)
         .await?;

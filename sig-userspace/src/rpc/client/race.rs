@@ -18,11 +18,25 @@ use crate::{
     scion::Path,
 };
 
-/// The other variant is tried if the first has brought nothing after this time, as in the reference.
-const NEXT_VARIANT: Duration = Duration::from_millis(300);
-/// A new connection is tried if one that was kept has brought nothing after this time: the server may have restarted,
-/// or it answers along a path that is dead by now.
-const NEXT_CONNECTION: Duration = Duration::from_secs(1);
+/// How long a way is tried alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeadStarts {
+    /// A kept connection, before a new one is tried: the server may have restarted, or it answers along a path that
+    /// is dead by now.
+    pub(super) kept: Duration,
+    /// A variant, before the other one is tried.
+    pub(super) variant: Duration,
+}
+
+impl Default for HeadStarts {
+    fn default() -> Self {
+        HeadStarts {
+            kept: Duration::from_secs(1),
+            // As in the reference.
+            variant: Duration::from_millis(300),
+        }
+    }
+}
 
 /// A call.
 pub(super) struct Race<'a> {
@@ -32,6 +46,7 @@ pub(super) struct Race<'a> {
     pub(super) method: &'static str,
     pub(super) message: Bytes,
     pub(super) timeout: Duration,
+    pub(super) head_starts: HeadStarts,
 }
 
 /// A way to make it.
@@ -45,14 +60,6 @@ impl Way {
         match self {
             Way::Kept(_) => "kept connection",
             Way::New(variant) => variant.name(),
-        }
-    }
-
-    /// How long nothing else is tried.
-    fn head_start(&self) -> Duration {
-        match self {
-            Way::Kept(_) => NEXT_CONNECTION,
-            Way::New(_) => NEXT_VARIANT,
         }
     }
 }
@@ -72,7 +79,11 @@ impl Race<'_> {
         loop {
             let next = match ways.pop_front() {
                 Some(way) => {
-                    let next = Instant::now() + way.head_start();
+                    let head_start = match way {
+                        Way::Kept(_) => self.head_starts.kept,
+                        Way::New(_) => self.head_starts.variant,
+                    };
+                    let next = Instant::now() + head_start;
                     pending.push(way.name());
                     running.spawn(self.attempt(way));
                     next

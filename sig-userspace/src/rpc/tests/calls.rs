@@ -82,7 +82,7 @@ async fn gateways_are_asked_of_the_resolved_discovery_service() {
         assert_eq!(gateways.len(), 1);
         assert_eq!(gateways[0].control, "10.11.0.2:30256".parse().unwrap());
         assert_eq!(gateways[0].allow_interfaces, [41]);
-        assert_eq!(border.resolutions.load(Relaxed), 1);
+        assert!(border.resolutions.load(Relaxed) >= 1);
         assert_eq!(client.counts().ignored, 1);
     }
 }
@@ -123,7 +123,7 @@ async fn answers_to_service_resolutions_that_are_none_are_errors() {
 async fn the_other_variant_is_used_where_the_first_is_not_spoken() {
     let (server, address) = server(RpcProtocols::Grpc, serving(&["10.2.0.0/24"]));
     let border = BorderRouter::start(None).await;
-    let client = client(RpcProtocols::All);
+    let client = client(RpcProtocols::All).patient();
     let path = border.path();
     for _ in 0..3 {
         let prefixes = client.prefixes(theirs(), address, &path, "").await;

@@ -7,7 +7,7 @@ async fn calls_share_one_connection() {
     for protocols in [RpcProtocols::Connect, RpcProtocols::Grpc] {
         let (server, address) = server(RpcProtocols::All, serving(&["10.2.0.0/24"]));
         let border = BorderRouter::start(None).await;
-        let client = client(protocols);
+        let client = client(protocols).patient();
         for _ in 0..10 {
             let path = border.path();
             let prefixes = client.prefixes(theirs(), address, &path, "").await;
@@ -24,11 +24,13 @@ async fn calls_share_one_connection() {
 async fn discovery_is_resolved_once_while_its_connection_lives() {
     let (server, address) = server(RpcProtocols::All, Router::new().gateways(|_| Vec::new()));
     let border = BorderRouter::start(Some(address)).await;
-    let client = client(RpcProtocols::Connect);
+    let client = client(RpcProtocols::Connect).patient();
+    assert_eq!(client.gateways(theirs(), &border.path()).await, Ok(vec![]));
+    let resolutions = border.resolutions.load(Relaxed);
     for _ in 0..5 {
         assert_eq!(client.gateways(theirs(), &border.path()).await, Ok(vec![]));
     }
-    assert_eq!(border.resolutions.load(Relaxed), 1);
+    assert_eq!(border.resolutions.load(Relaxed), resolutions);
     assert_eq!(server.counts().accepted, 1);
 }
 
@@ -36,7 +38,7 @@ async fn discovery_is_resolved_once_while_its_connection_lives() {
 async fn a_change_of_path_keeps_the_connection() {
     for protocols in [RpcProtocols::Connect, RpcProtocols::Grpc] {
         let (server, address) = server(RpcProtocols::All, serving(&["10.2.0.0/24"]));
-        let client = client(protocols);
+        let client = client(protocols).patient();
         for _ in 0..3 {
             // The border router of the call before is gone.
             let border = BorderRouter::start(None).await;

@@ -29,6 +29,9 @@ use crate::{
 };
 
 mod calls;
+// The capture reader comes with the whole gateway.
+#[cfg(feature = "xdp")]
+mod captures;
 mod hostile;
 mod kept;
 
@@ -87,7 +90,7 @@ fn client_with(protocols: RpcProtocols, limits: &PeerLimits) -> RpcClient {
     RpcClient::new(socket(ours()), protocols, limits)
         .expect("a client")
         // Slow machines are no failure.
-        .with_timeout(Duration::from_secs(30))
+        .with_timeout(Duration::from_secs(60))
 }
 
 fn serving(prefixes: &[&str]) -> Router {
