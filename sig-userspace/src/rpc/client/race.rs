@@ -67,10 +67,7 @@ impl Way {
 impl Race<'_> {
     /// Tries one way after the other, the next one as soon as one fails. The first answer counts, and all other ways
     /// end with it.
-    pub(super) async fn run(
-        mut self,
-        known: Option<Server>,
-    ) -> Result<(Connection, Bytes), RpcError> {
+    pub(super) async fn run(&self, known: Option<Server>) -> Result<(Connection, Bytes), RpcError> {
         let deadline = Instant::now() + self.timeout;
         let mut ways = self.ways(known);
         let mut running = JoinSet::new();
@@ -128,7 +125,7 @@ impl Race<'_> {
     }
 
     fn attempt(
-        &mut self,
+        &self,
         way: Way,
     ) -> impl Future<Output = (&'static str, Result<(Connection, Bytes), RpcError>)>
     + Send
