@@ -7,7 +7,7 @@ use quinn::{
     TokioRuntime, TransportConfig,
 };
 
-use super::{CONNECT, GRPC, QuicSocket, tls};
+use super::{CONNECT, GRPC, QuicSocket, sni, tls};
 use crate::{control::config::RpcProtocols, rpc::RpcError};
 
 /// A connection that says nothing for this long is closed. Polls come every five seconds and keep theirs alive;
@@ -79,7 +79,8 @@ pub(in crate::rpc) fn server(
     if protocols.grpc() {
         alpn.push(GRPC);
     }
-    let mut config = ServerConfig::with_crypto(Arc::new(tls::server(&alpn)?));
+    let mut config =
+        ServerConfig::with_crypto(Arc::new(sni::Server(Arc::new(tls::server(&alpn)?))));
     config
         .transport_config(transport())
         // Who asks is told from the address.

@@ -4,6 +4,7 @@ mod endpoint;
 mod peer;
 mod resolve;
 mod routes;
+mod sni;
 mod socket;
 mod tls;
 

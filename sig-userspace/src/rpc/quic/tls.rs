@@ -16,6 +16,7 @@ use rustls::{
     version::TLS13,
 };
 
+use super::sni;
 use crate::rpc::RpcError;
 
 fn refused(error: impl fmt::Display) -> RpcError {
@@ -35,7 +36,7 @@ pub(super) fn server(alpn: &[&[u8]]) -> Result<QuicServerConfig, RpcError> {
     ];
     let certificate = params.self_signed(&key).map_err(refused)?;
     let private_key = PrivateKeyDer::try_from(key.serialize_der()).map_err(refused)?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(sni::provider()))
         .with_protocol_versions(&[&TLS13])
         .map_err(refused)?
         .with_no_client_auth()
