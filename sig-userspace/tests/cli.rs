@@ -35,17 +35,48 @@ impl Drop for File {
     }
 }
 
-#[test]
-fn the_sample_passes_the_check() {
+/// The sample, with policy files that are there.
+fn sample_with(traffic: &File, routing: &File) -> String {
     let sample = sig(&["config", "sample"]);
     assert_eq!(sample.status.code(), Some(0));
-    let file = File::with("sample", &sample.stdout);
+    text(&sample.stdout)
+        .replace("#traffic_policy_file = ", "traffic_policy_file = ")
+        .replace("/etc/scion/traffic.policy", &traffic.0)
+        .replace("/etc/scion/ip-routing.policy", &routing.0)
+}
+
+#[test]
+fn the_sample_passes_the_check_with_its_policy_files() {
+    let traffic = File::with("traffic", br#"{"ASes": {"1-ff00:0:111": {"Nets": []}}}"#);
+    let routing = File::with("routing", b"# nothing\nadvertise 1-1 0-0 10.1.0.0/24\n");
+    let file = File::with("sample", sample_with(&traffic, &routing).as_bytes());
     let check = sig(&["config", "check", &file.0]);
-    assert_eq!(check.status.code(), Some(0));
-    let verdict = format!("{}: ok, 1 remote, 1 path\n", file.0);
+    let verdict = format!("{}: ok, 1 remote AS, 1 routing rule\n", file.0);
     assert_eq!(
         (text(&check.stdout), text(&check.stderr)),
         (verdict.as_str(), "")
+    );
+    assert_eq!(check.status.code(), Some(0));
+}
+
+#[test]
+fn problems_of_all_policy_files_are_named_at_once() {
+    let traffic = File::with(
+        "bad-traffic",
+        b"{\n\"ASes\": {\"1-ff00:0:111\": {\"Nets\": [\"10.1.0.1/24\"]}}}",
+    );
+    let routing = File::with("bad-routing", b"accept 1-1\n");
+    let file = File::with("bad-policies", sample_with(&traffic, &routing).as_bytes());
+    let check = sig(&["config", "check", &file.0]);
+    assert_eq!(check.status.code(), Some(2));
+    let problems = text(&check.stderr);
+    assert!(
+        problems.contains(&format!("{}:2: ", traffic.0)),
+        "{problems}"
+    );
+    assert!(
+        problems.contains(&format!("{}:1: ", routing.0)),
+        "{problems}"
     );
 }
 
@@ -72,23 +103,23 @@ fn a_bad_configuration_exits_with_2_and_names_the_line() {
 
 #[test]
 fn warnings_do_not_change_the_exit_code() {
-    let file = File::with(
-        "lonely",
-        b"[gateway]\nisd_as = \"1-1\"\ndata_addr = \"10.0.0.1\"\n",
+    let traffic = File::with("lonely-traffic", b"{}");
+    let config = format!(
+        "[features]\nexperimental_scmp_authentication = true\n[gateway]\ntraffic_policy_file = \"{}\"\n",
+        traffic.0
     );
+    let file = File::with("lonely", config.as_bytes());
     let check = sig(&["config", "check", &file.0]);
     assert_eq!(check.status.code(), Some(0));
-    assert_eq!(
-        text(&check.stdout),
-        format!("{}: ok, 0 remotes, 0 paths, 1 warning\n", file.0)
+    assert!(text(&check.stdout).contains(": ok, 0 remote ASes, 0 routing rules, "));
+    let warning = format!(
+        "warning: {}:2: features.experimental_scmp_authentication: ignored: the gateway has no such feature\n",
+        file.0
     );
-    assert_eq!(
-        text(&check.stderr),
-        format!(
-            "warning: {}:1: no [[remote]]: the gateway has nobody to talk to; \
-             \"sig config sample\" shows one\n",
-            file.0
-        )
+    assert!(
+        text(&check.stderr).contains(&warning),
+        "{}",
+        text(&check.stderr)
     );
 }
 

@@ -4,7 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::Failure;
-use crate::control::config::{self, Config};
+use crate::{
+    control::{
+        config::{self, Config},
+        discovery::Policies,
+    },
+    problem::{Errors, Problem},
+};
 
 /// Check a configuration file, or print a commented sample.
 #[derive(clap::Args)]
@@ -15,7 +21,7 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Check a configuration file as a whole, without touching the system.
+    /// Check a configuration file, and the policy files that it names, without touching the system.
     ///
     /// Names every problem with file, line, key and remedy. Exit code 2 if there is any. Warnings
     /// go to the standard error output and do not change the exit code.
@@ -33,25 +39,45 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
         Command::Sample => out.write_all(config::SAMPLE.as_bytes())?,
         Command::Check { file } => {
-            let config = config::load(file).map_err(|e| Failure::Refused(e.to_string()))?;
-            for warning in config.warnings() {
+            let refused = |errors: Errors| Failure::Refused(errors.to_string());
+            let config = config::load(file).map_err(refused)?;
+            let policies = match &config.control {
+                Some(control) => Some(Policies::load(control).map_err(refused)?),
+                None => None,
+            };
+            let (policies, more) = policies.unzip();
+            let warnings: Vec<Problem> = config
+                .warnings()
+                .iter()
+                .cloned()
+                .chain(more.into_iter().flatten())
+                .collect();
+            for warning in &warnings {
                 eprintln!("warning: {warning}");
             }
-            writeln!(out, "{}: {}", file.display(), verdict(&config))?;
+            let verdict = verdict(&config, policies.as_ref(), warnings.len());
+            writeln!(out, "{}: {verdict}", file.display())?;
         }
     }
     Ok(())
 }
 
-fn verdict(config: &Config) -> String {
+fn verdict(config: &Config, policies: Option<&Policies>, warnings: usize) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let mut text = format!(
-        "ok, {}, {}",
-        count(config.remotes.len(), "remote"),
-        count(config.path_count(), "path")
-    );
-    if !config.warnings().is_empty() {
-        text += &format!(", {}", count(config.warnings().len(), "warning"));
+    let mut text = match policies {
+        None => format!(
+            "ok, {}, {}",
+            count(config.remotes.len(), "remote"),
+            count(config.path_count(), "path")
+        ),
+        Some(policies) => format!(
+            "ok, {}, {}",
+            count(policies.traffic.ases.len(), "remote AS").replace("ASs", "ASes"),
+            count(policies.routing.rules.len(), "routing rule")
+        ),
+    };
+    if warnings > 0 {
+        text += &format!(", {}", count(warnings, "warning"));
     }
     text
 }

@@ -23,11 +23,15 @@ use clap::{Parser, Subcommand};
     name = "sig",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration."
+    after_help = "Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration.",
+    args_conflicts_with_subcommands = true
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    /// The command line of the reference gateway: the same as "sig run --config FILE".
+    #[command(flatten)]
+    run: Option<run::Args>,
 }
 
 #[derive(Subcommand)]
@@ -84,7 +88,12 @@ pub fn main() -> ExitCode {
         }
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let result = match cli.command {
+    let Some(command) = cli.command.or(cli.run.map(Command::Run)) else {
+        // Neither: the help says what there is.
+        let _ = <Cli as clap::CommandFactory>::command().print_help();
+        return ExitCode::from(2);
+    };
+    let result = match command {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::run(&args, &mut out),
         Command::Reload(args) => reload::run(&args, &mut out),

@@ -1,6 +1,10 @@
 //! `sig run`: the gateway, in the foreground until a signal ends it.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -8,80 +12,218 @@ use super::Failure;
 use crate::{
     control::{
         config::{self, Config},
-        host::Host,
+        discovery::{self, Discovery, Policies},
+        host::{Host, HostHandle},
+        operator::Running,
     },
-    observe::{log, socket::ControlSocket},
+    observe::{
+        http::{Server, Service},
+        log::{self, LogControl},
+        operator::Operator,
+        socket::ControlSocket,
+    },
 };
 
-/// Run the gateway in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was.
+/// Run the gateway in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was;
+/// SIGHUP reads the policy files again.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Configuration file; "sig config sample" prints one.
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    pub(super) config: PathBuf,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let config =
-        config::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
-    if config.control.is_some() {
-        return Err(Failure::Refused(
-            "finding remotes is not implemented yet; name them in [[remote]] sections".into(),
-        ));
-    }
-    log::start(&config.log);
+    let refused = |errors: crate::problem::Errors| Failure::Refused(errors.to_string());
+    let config = config::load(&args.config).map_err(refused)?;
+    let policies = match &config.control {
+        Some(control) => Some(Policies::load(control).map_err(refused)?),
+        None => None,
+    };
+    let log = log::start(&config.log);
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    let policies = policies.map(|(policies, warnings)| {
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        policies
+    });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The workers have threads of their own; the control plane has little to do.
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(gateway(config)).map_err(Failure::Failed)
+    runtime
+        .block_on(gateway(&args.config, config, policies, log))
+        .map_err(Failure::Failed)
 }
 
-async fn gateway(config: Config) -> Result<(), String> {
-    // Signals are caught before there is anything to leave behind.
-    let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let (id, socket) = (
-        config.gateway.id.clone(),
-        config.gateway.status_socket.clone(),
-    );
-    tracing::info!(id, isd_as = %config.gateway.isd_as, data_addr = %config.gateway.data_addr, "starting");
-    let host = Host::start(config)
-        .await
-        .map_err(|error| error.to_string())?;
-    let no_reload = || Err("a changed configuration takes effect with a restart only".to_owned());
-    let _control = ControlSocket::listen(&socket, host.status(), no_reload).map_err(|error| {
-        format!(
-            "{}: cannot listen for `sig status` and `sig reload`: {error}",
-            socket.display()
-        )
-    })?;
+/// The gateway, whichever way it finds its remotes.
+enum Gateway {
+    Configured(Host, Box<Config>),
+    Finding(Discovery),
+}
 
-    let mut announced = false;
-    let outcome = loop {
-        tokio::select! {
-            () = host.ready(), if !announced => {
-                announced = true;
-                tracing::info!(id, "ready");
-            }
-            reason = host.failed() => break Err(reason),
-            ends = signals.next() => {
-                if ends {
-                    break Ok(());
-                }
-                tracing::warn!("SIGHUP: a changed configuration takes effect with a restart only");
+impl Gateway {
+    async fn start(config: Config, policies: Option<Policies>) -> Result<Self, discovery::Error> {
+        match policies {
+            Some(policies) => Discovery::start(config, policies).await.map(Self::Finding),
+            None => {
+                let host = Host::start(config.clone()).await?;
+                Ok(Self::Configured(host, Box::new(config)))
             }
         }
+    }
+
+    fn host(&self) -> HostHandle {
+        match self {
+            Self::Configured(host, _) => host.handle(),
+            Self::Finding(discovery) => discovery.host(),
+        }
+    }
+
+    fn running(&self, file: &Path, read: Config, log: LogControl) -> Running {
+        let (handle, in_force) = match self {
+            Self::Configured(_, config) => (None, &**config),
+            Self::Finding(discovery) => (Some(discovery.handle()), discovery.config()),
+        };
+        let configs = (read, in_force.clone());
+        Running::new(self.host(), handle, file.to_owned(), configs, log)
+    }
+
+    async fn ready(&self) {
+        match self {
+            Self::Configured(host, _) => host.ready().await,
+            Self::Finding(discovery) => discovery.ready().await,
+        }
+    }
+
+    async fn failed(&self) -> String {
+        match self {
+            Self::Configured(host, _) => host.failed().await,
+            Self::Finding(discovery) => discovery.failed().await,
+        }
+    }
+
+    async fn stop(self) -> Result<(), discovery::Error> {
+        match self {
+            Self::Configured(host, _) => Ok(host.stop().await?),
+            Self::Finding(discovery) => discovery.stop().await,
+        }
+    }
+}
+
+async fn gateway(
+    file: &Path,
+    config: Config,
+    policies: Option<Policies>,
+    log: LogControl,
+) -> Result<(), String> {
+    // Signals are caught before there is anything to leave behind.
+    let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let id = config.gateway.id.clone();
+    tracing::info!(id, "starting");
+    let gateway = {
+        // Waiting for the SCION daemon can take long.
+        let mut starting = std::pin::pin!(Gateway::start(config.clone(), policies));
+        loop {
+            tokio::select! {
+                started = &mut starting => break started.map_err(|error| error.to_string())?,
+                signal = signals.next() => if signal == Wish::End { return Ok(()) },
+            }
+        }
+    };
+    let running = Arc::new(gateway.running(file, config.clone(), log));
+    let outcome = match serve(&config, &running).await {
+        Ok(servers) => {
+            let outcome = until_the_end(&gateway, &running, &mut signals, &id).await;
+            drop(servers);
+            outcome
+        }
+        Err(error) => Err(error),
     };
     if outcome.is_ok() {
         tracing::info!(id, "stopping");
     }
-    host.stop().await.map_err(|error| error.to_string())?;
+    drop(running);
+    gateway.stop().await.map_err(|error| error.to_string())?;
     outcome
+}
+
+/// Opens everything by which operators look at the gateway.
+async fn serve(
+    config: &Config,
+    running: &Arc<Running>,
+) -> Result<(ControlSocket, Vec<Server>), String> {
+    let socket = &config.gateway.status_socket;
+    let (asked, reloaded) = (running.clone(), running.clone());
+    let control = ControlSocket::listen(socket, move || asked.status(), move || reloaded.reload());
+    let control = control.map_err(|error| {
+        format!(
+            "{}: cannot listen for `sig status`: {error}",
+            socket.display()
+        )
+    })?;
+    let mut servers = Vec::new();
+    for (service, address) in [
+        (Service::StatusPages, config.observe.prometheus),
+        (Service::Api, config.observe.api),
+    ] {
+        if let Some(address) = address {
+            let server = Server::listen(service, address, running.clone()).await;
+            servers.push(server.map_err(|error| error.to_string())?);
+        }
+    }
+    Ok((control, servers))
+}
+
+async fn until_the_end(
+    gateway: &Gateway,
+    running: &Arc<Running>,
+    signals: &mut Signals,
+    id: &str,
+) -> Result<(), String> {
+    let mut announced = false;
+    loop {
+        tokio::select! {
+            () = gateway.ready(), if !announced => {
+                announced = true;
+                tracing::info!(id, "ready");
+            }
+            reason = gateway.failed() => return Err(reason),
+            wish = signals.next() => match wish {
+                Wish::End => return Ok(()),
+                Wish::Reload => reload_now(running).await,
+            },
+        }
+    }
+}
+
+async fn reload_now(running: &Arc<Running>) {
+    let running = running.clone();
+    match tokio::task::spawn_blocking(move || running.reload()).await {
+        Ok(Ok(told)) => {
+            for line in told.lines() {
+                tracing::info!("reload: {line}");
+            }
+        }
+        Ok(Err(problems)) => {
+            for problem in problems.lines() {
+                tracing::error!("reload refused, nothing has changed: {problem}");
+            }
+        }
+        Err(error) => tracing::error!("the reload did not end: {error}"),
+    }
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    End,
+    Reload,
 }
 
 struct Signals {
@@ -99,12 +241,11 @@ impl Signals {
         })
     }
 
-    /// Whether the next signal is one that ends the gateway.
-    async fn next(&mut self) -> bool {
+    async fn next(&mut self) -> Wish {
         tokio::select! {
-            _ = self.terminate.recv() => true,
-            _ = self.interrupt.recv() => true,
-            _ = self.hangup.recv() => false,
+            _ = self.terminate.recv() => Wish::End,
+            _ = self.interrupt.recv() => Wish::End,
+            _ = self.hangup.recv() => Wish::Reload,
         }
     }
 }

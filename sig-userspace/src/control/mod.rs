@@ -1,16 +1,21 @@
-//! Everything that decides: configuration, static remotes, the running gateway.
+//! Everything that decides: configuration, remotes, the running gateway.
 //!
 //! [`Gateway`] is a gateway over whatever ports it is given; `host::Host` gives it those of this
 //! machine and keeps it in step with the kernel's links, routes and neighbours.
 
 pub mod config;
+#[cfg(feature = "xdp")]
+pub mod discovery;
 #[cfg(feature = "control")]
 pub mod endhost;
 mod gateway;
 #[cfg(feature = "xdp")]
 pub mod host;
+#[cfg(feature = "xdp")]
+pub mod operator;
 pub mod plan;
 mod planner;
+pub mod remotes;
 
 pub use gateway::{Builder, Gateway, StartError};
 pub use planner::{Neighbour, PlannedPath, PlannedRemote, PlannedSession, Planner, Surroundings};

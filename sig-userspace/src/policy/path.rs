@@ -2,6 +2,7 @@
 
 mod acl;
 mod hop;
+mod print;
 pub(super) mod read;
 mod sequence;
 

@@ -1,5 +1,6 @@
 //! Performance policies: which of the paths that comply are better, and which are not good enough.
 
+mod print;
 pub(super) mod read;
 
 use std::time::Duration;

@@ -119,6 +119,15 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
     }
 }
 
+/// Reads a duration as the configuration writes it: a whole number with one unit.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn duration(text: &str) -> Result<std::time::Duration, String> {
+    values::duration(text)
+}
+
 /// Reads and checks the configuration file at `path`.
 ///
 /// # Errors

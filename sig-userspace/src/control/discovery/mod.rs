@@ -1,0 +1,290 @@
+//! A gateway on this machine that finds its remotes: with the SCION daemon, the control services of the
+//! remote ASes and their gateways.
+//!
+//! What to do is decided in [`remotes`](super::remotes), free of I/O; here are the sockets, the questions and
+//! answers, and what the operator asks for.
+
+mod addresses;
+mod operator;
+mod policies;
+mod prefixes;
+mod tasks;
+
+use std::{
+    net::SocketAddr,
+    ops::RangeInclusive,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use super::{
+    config::{Config, Control},
+    endhost,
+    host::{self, Host, HostHandle},
+    remotes::{Now, Remotes, Settings},
+};
+use crate::{
+    daemon::Daemon,
+    rpc::{Router, RpcClient, RpcError, RpcServer},
+    sockets::{EndhostPort, Local, PortChoice, ScionSocket},
+};
+pub use operator::Handle;
+pub use policies::Policies;
+use prefixes::Prefixes;
+use tasks::{Core, Sockets};
+
+/// How often [`Discovery::ready`] looks.
+const READY_INTERVAL: Duration = Duration::from_millis(50);
+/// Events that wait for their turn; whoever has more waits.
+const EVENTS: usize = 1024;
+
+/// Why the gateway does not start. Each text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration does not fit what is found.
+    #[error("{0}")]
+    Configuration(String),
+    /// The data plane does not start.
+    #[error(transparent)]
+    Host(#[from] host::Error),
+    /// A socket cannot be opened.
+    #[error("cannot open the {what} {address}: {source}; is another program using it?")]
+    Socket {
+        /// What for.
+        what: &'static str,
+        /// Its address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The RPCs cannot be set up.
+    #[error("cannot set up RPCs: {0}")]
+    Rpc(String),
+}
+
+/// The running gateway.
+pub struct Discovery {
+    shared: Arc<Shared>,
+    host: Host,
+    tasks: Vec<JoinHandle<()>>,
+    _server: RpcServer,
+    _endhost: Option<EndhostPort>,
+}
+
+/// What the tasks and operators work on.
+struct Shared {
+    control: Control,
+    config: Config,
+    remotes: Mutex<Remotes>,
+    policies: ArcSwap<Policies>,
+    prefixes: Arc<Prefixes>,
+    daemon: Daemon,
+    local: Arc<Local>,
+    endhost: &'static str,
+    wake: mpsc::Sender<tasks::Input>,
+    reloads: Mutex<(u64, u64)>,
+    client: RpcClient,
+}
+
+impl Shared {
+    fn remotes(&self) -> MutexGuard<'_, Remotes> {
+        self.remotes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Discovery {
+    /// Starts the gateway; `policies` are those of the files that the configuration names. Waits for a SCION
+    /// daemon that is not there yet.
+    ///
+    /// # Errors
+    /// If anything that is needed is missing, with what to do; nothing is left behind then.
+    pub async fn start(config: Config, policies: Policies) -> Result<Self, Error> {
+        let Some(control) = &config.control else {
+            return Err(Error::Configuration(
+                "the configuration names its remotes: there is nothing to find".into(),
+            ));
+        };
+        let daemon = Daemon::new(&control.daemon);
+        let local_as = daemon.wait_for().await;
+        let config = addresses::complete(config, &daemon, &local_as).await?;
+        let Some(control) = config.control.clone() else {
+            return Err(Error::Configuration(String::new()));
+        };
+        let mut host = Host::start(config.clone()).await?;
+
+        let (first, last) = local_as.ports;
+        let local = Local::new(
+            local_as.isd_as,
+            if last == 0 {
+                RangeInclusive::new(1, 0)
+            } else {
+                first..=last
+            },
+        );
+        local
+            .interfaces
+            .store(Arc::new(local_as.interfaces.clone()));
+        let socket = |what, address: SocketAddr, port| {
+            ScionSocket::bind(&local, address.ip(), port).map_err(|source| Error::Socket {
+                what,
+                address,
+                source,
+            })
+        };
+        let fixed = |address: SocketAddr| PortChoice::Fixed(address.port());
+        let ctrl = control.ctrl_addr;
+        let server_socket = socket("control address", ctrl, fixed(ctrl))?;
+        let probe_server = socket(
+            "probe address",
+            control.probe_addr,
+            fixed(control.probe_addr),
+        )?;
+        let client_socket = socket("client socket at", ctrl, PortChoice::Free)?;
+        let prober = socket("prober's socket at", ctrl, PortChoice::Free)?;
+        let data = host.take_data_socket();
+        let data = data
+            .map(|data| ScionSocket::scmp_only(&local, data))
+            .transpose()
+            .map_err(|source| Error::Socket {
+                what: "data address",
+                address: config.gateway.data_addr,
+                source,
+            })?;
+        let endhost = endhost::open(&local, ctrl.ip(), control.endhost_port).map_err(|source| {
+            Error::Socket {
+                what: "end host port of",
+                address: ctrl,
+                source,
+            }
+        })?;
+
+        let routing = policies.routing.clone();
+        let prefixes = Arc::new(Prefixes::new(local_as.isd_as, routing.clone()));
+        let rpc = |error: RpcError| Error::Rpc(error.to_string());
+        let (limits, asked) = (&control.limits, prefixes.clone());
+        let client = RpcClient::new(Arc::new(client_socket), control.client_protocol, limits)
+            .map_err(rpc)?;
+        let router = Router::new().prefixes(move |caller| asked.answer(caller));
+        let server = RpcServer::start(
+            Arc::new(server_socket),
+            control.server_protocol,
+            limits,
+            router,
+        )
+        .map_err(rpc)?;
+
+        let now = Now::read();
+        let mut remotes = Remotes::new(now, settings(&config, &control));
+        remotes.set_policies(now, &policies.traffic, routing);
+        let (wake, inputs) = mpsc::channel(EVENTS);
+        let shared = Arc::new(Shared {
+            remotes: Mutex::new(remotes),
+            policies: ArcSwap::from_pointee(policies),
+            prefixes,
+            daemon,
+            local,
+            endhost: if endhost.is_some() { "own" } else { "shared" },
+            wake,
+            reloads: Mutex::default(),
+            client,
+            config,
+            control,
+        });
+        let sockets = Sockets { prober, data };
+        let handle = Handle(shared.clone());
+        host.handle().report_control(move || handle.report());
+        let core = Core::new(shared.clone(), host.handle(), sockets, inputs);
+        let tasks = vec![
+            tokio::spawn(core.run()),
+            tokio::spawn(tasks::answer_probes(probe_server)),
+            tokio::spawn(tasks::follow_interfaces(shared.clone())),
+        ];
+        Ok(Discovery {
+            shared,
+            host,
+            tasks,
+            _server: server,
+            _endhost: endhost,
+        })
+    }
+
+    /// Waits until the gateway cannot go on, and says why. It must then be stopped and started again.
+    pub async fn failed(&self) -> String {
+        self.host.failed().await
+    }
+
+    /// For changing its policies.
+    pub fn handle(&self) -> Handle {
+        Handle(self.shared.clone())
+    }
+
+    /// Its data plane.
+    pub fn host(&self) -> HostHandle {
+        self.host.handle()
+    }
+
+    /// The configuration with what has been found out.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Waits until there is a session over which packets can be sent.
+    pub async fn ready(&self) {
+        while !self
+            .shared
+            .remotes()
+            .current_plan()
+            .sites
+            .iter()
+            .any(|site| site.exported)
+        {
+            tokio::time::sleep(READY_INTERVAL).await;
+        }
+    }
+
+    /// Ends the gateway in order.
+    ///
+    /// # Errors
+    /// If the kernel refuses to remove something.
+    pub async fn stop(self) -> Result<(), Error> {
+        for task in &self.tasks {
+            task.abort();
+        }
+        for task in self.tasks {
+            // Aborted on purpose.
+            let _ = task.await;
+        }
+        Ok(self.host.stop().await?)
+    }
+}
+
+fn settings(config: &Config, control: &Control) -> Settings {
+    Settings {
+        isd_as: config.gateway.isd_as,
+        data_addr: config.gateway.data_addr,
+        served: config.gateway.prefixes.clone(),
+        paths: crate::paths::Settings {
+            probe_interval: control.probe_interval,
+            probe_timeout: control.probe_timeout,
+            limit: control.limits.paths_per_as as usize,
+        },
+        path_interval: path_interval(control),
+        switch_delay: control.switch_delay,
+        limits: control.limits,
+    }
+}
+
+/// As the reference, the environment has the last word.
+fn path_interval(control: &Control) -> Duration {
+    const VARIABLE: &str = "SCION_EXPERIMENTAL_GATEWAY_PATH_UPDATE_INTERVAL";
+    match std::env::var(VARIABLE) {
+        Ok(text) => super::config::duration(&text).unwrap_or_else(|problem| {
+            tracing::warn!("{VARIABLE} is ignored: {problem}");
+            control.path_interval
+        }),
+        Err(_) => control.path_interval,
+    }
+}

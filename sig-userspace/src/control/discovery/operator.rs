@@ -1,0 +1,110 @@
+//! What operators see of the running gateway, and change in it.
+
+use std::sync::{Arc, PoisonError};
+
+use super::{Policies, Shared, tasks::Input};
+use crate::{
+    control::{
+        config::Control,
+        host::ControlReport,
+        remotes::{Now, Told},
+    },
+    observe::status,
+    policy::routing,
+    problem::{Errors, Problem},
+    sockets::Counters,
+};
+
+/// For looking at the gateway and changing what it does, from any task.
+#[derive(Clone)]
+pub struct Handle(pub(super) Arc<Shared>);
+
+impl Handle {
+    /// The control plane's part of the status.
+    #[must_use]
+    pub fn report(&self) -> ControlReport {
+        let shared = &*self.0;
+        let Told {
+            ases,
+            policies,
+            sites,
+            refused,
+            probing,
+        } = shared.remotes().told(Now::read());
+        let (reloads, reloads_refused) = *shared
+            .reloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        ControlReport {
+            control: status::Control {
+                daemon: shared.daemon.state().into(),
+                ctrl_addr: shared.control.ctrl_addr.to_string(),
+                probe_addr: shared.control.probe_addr.to_string(),
+                endhost_port: shared.endhost.into(),
+                advertised: shared.prefixes.told(),
+                routing_policy: shared.prefixes.policy().to_string(),
+                ases,
+                policies,
+                sites,
+                sockets: sockets(&shared.local.counters, shared.client.counts().dials),
+                refused,
+                reloads,
+                reloads_refused,
+            },
+            probing,
+        }
+    }
+
+    /// Reads the policy files that `control` names again and puts them into force; what they have in common
+    /// with those in force is not touched. Tells what has changed, one line each, and what deserves a look.
+    ///
+    /// # Errors
+    /// All problems of the files; nothing changes then.
+    pub fn reload(&self, control: &Control) -> Result<(Vec<String>, Vec<Problem>), Errors> {
+        let loaded = Policies::load(control);
+        {
+            let mut reloads = self
+                .0
+                .reloads
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            match &loaded {
+                Ok(_) => reloads.0 += 1,
+                Err(_) => reloads.1 += 1,
+            }
+        }
+        let (policies, warnings) = loaded?;
+        let changes = policies.changes(&self.0.policies.load());
+        self.put_into_force(policies);
+        Ok((changes, warnings))
+    }
+
+    /// Puts another IP routing policy into force, until the next reload.
+    ///
+    /// # Errors
+    /// What is wrong with the text; the old policy stays.
+    pub fn set_routing_policy(&self, text: &str) -> Result<(), Errors> {
+        let routing = routing::check(text, "the policy")?;
+        let traffic = self.0.policies.load().traffic.clone();
+        self.put_into_force(Policies { traffic, routing });
+        Ok(())
+    }
+
+    fn put_into_force(&self, policies: Policies) {
+        let shared = &*self.0;
+        shared.prefixes.set_policy(policies.routing.clone());
+        shared
+            .remotes()
+            .set_policies(Now::read(), &policies.traffic, policies.routing.clone());
+        shared.policies.store(Arc::new(policies));
+        // A full queue wakes the core as well.
+        let _ = shared.wake.try_send(Input::Changed);
+    }
+}
+
+fn sockets(counters: &Counters, dials: u64) -> status::Sockets {
+    status::Sockets {
+        dials,
+        ..counters.into()
+    }
+}

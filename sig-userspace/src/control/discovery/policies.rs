@@ -1,0 +1,87 @@
+//! The policy files.
+
+use std::path::Path;
+
+use sig_common::addr::IsdAs;
+
+use crate::{
+    control::config::Control,
+    policy::{
+        routing::{self, RoutingPolicy},
+        traffic::{self, TrafficPolicy},
+    },
+    problem::{Errors, Problem},
+};
+
+/// What the policy files say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policies {
+    /// Remote ASes and their classes.
+    pub traffic: TrafficPolicy,
+    /// What is advertised and believed; empty without a file.
+    pub routing: RoutingPolicy,
+}
+
+impl Policies {
+    /// Reads and checks the files that the configuration names, both in any case, so that all problems
+    /// are told at once. Beside the policies, what works but deserves a look.
+    ///
+    /// # Errors
+    /// All problems of both files.
+    pub fn load(control: &Control) -> Result<(Self, Vec<Problem>), Errors> {
+        let traffic = read(&control.traffic_policy_file)
+            .and_then(|(text, file)| traffic::check(&text, &file));
+        let routing = match &control.ip_routing_policy_file {
+            Some(path) => read(path).and_then(|(text, file)| routing::check(&text, &file)),
+            None => Ok(RoutingPolicy::default()),
+        };
+        match (traffic, routing) {
+            (Ok((traffic, warnings)), Ok(routing)) => Ok((Policies { traffic, routing }, warnings)),
+            (traffic, routing) => {
+                let problems = traffic.err().into_iter().chain(routing.err());
+                Err(Errors::new(
+                    problems
+                        .flat_map(|errors| errors.problems().to_vec())
+                        .collect(),
+                ))
+            }
+        }
+    }
+
+    /// How the policies differ from `before`, for people: one line each, none if they do not.
+    pub fn changes(&self, before: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let (old, new) = (&before.traffic.ases, &self.traffic.ases);
+        let mut note = |isd_as: &IsdAs, what: &str| lines.push(format!("{isd_as}: {what}"));
+        for (isd_as, policy) in new {
+            match old.get(isd_as) {
+                None => note(isd_as, "added"),
+                Some(before) if before == policy => {}
+                Some(before) if before.policies == policy.policies => {
+                    note(isd_as, "other prefixes")
+                }
+                Some(_) => note(isd_as, "other policies"),
+            }
+        }
+        for isd_as in old.keys().filter(|isd_as| !new.contains_key(isd_as)) {
+            note(isd_as, "removed");
+        }
+        if self.routing != before.routing {
+            lines.push("another IP routing policy".to_owned());
+        }
+        lines
+    }
+}
+
+fn read(path: &Path) -> Result<(String, String), Errors> {
+    let file = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok((text, file)),
+        Err(error) => Err(Errors::new(vec![Problem {
+            message: format!("cannot be read: {error}"),
+            file,
+            line: 1,
+            key: String::new(),
+        }])),
+    }
+}

@@ -1,0 +1,299 @@
+//! What runs: questions out, answers in.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use sig_common::addr::HostAddr;
+use tokio::sync::{mpsc, watch};
+
+use super::Shared;
+use crate::{
+    control::{
+        host::HostHandle,
+        plan::Plan,
+        remotes::{Action, Announced, Event, GatewayAddresses, Now},
+    },
+    paths::Failure,
+    rpc,
+    scion::{
+        Interface, packet,
+        scmp::{Problem, Scmp},
+    },
+    sockets::{Payload, Received, ScionSocket, Via},
+};
+
+/// How often the daemon is asked for the border routers, as in the reference.
+const INTERFACES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What wakes the core.
+pub(super) enum Input {
+    /// A question was answered.
+    Event(Event),
+    /// Something has been changed from outside: look.
+    Changed,
+}
+
+/// The sockets that the core reads.
+pub(super) struct Sockets {
+    /// Path probes and session probes.
+    pub(super) prober: ScionSocket,
+    /// Where SCMP errors about our frames arrive.
+    pub(super) data: Option<ScionSocket>,
+}
+
+/// Carries out what [`Remotes`](crate::control::remotes::Remotes) decides.
+pub(super) struct Core {
+    shared: Arc<Shared>,
+    sockets: Sockets,
+    inputs: mpsc::Receiver<Input>,
+    plans: watch::Sender<Plan>,
+    applier: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.applier.abort();
+    }
+}
+
+impl Core {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        host: HostHandle,
+        sockets: Sockets,
+        inputs: mpsc::Receiver<Input>,
+    ) -> Self {
+        let (plans, wanted) = watch::channel(Plan::default());
+        Core {
+            shared,
+            sockets,
+            inputs,
+            plans,
+            applier: tokio::spawn(apply(host, wanted)),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        // A new socket does not know yet that there is room.
+        let _ = self.sockets.prober.writable().await;
+        loop {
+            let now = Now::read();
+            let (actions, deadline) = {
+                let mut remotes = self.shared.remotes();
+                (remotes.poll(now), remotes.deadline(now))
+            };
+            for action in actions {
+                self.act(action);
+            }
+            let data = async {
+                match &self.sockets.data {
+                    Some(data) => data.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let events = tokio::select! {
+                input = self.inputs.recv() => match input {
+                    Some(Input::Event(event)) => Some(event),
+                    Some(Input::Changed) => None,
+                    None => return,
+                },
+                received = self.sockets.prober.recv() => event(received),
+                received = data => event(received),
+                () = tokio::time::sleep_until(deadline.into()) => None,
+            };
+            if let Some(event) = events {
+                self.shared.remotes().handle(Now::read(), event);
+            }
+        }
+    }
+
+    fn act(&self, action: Action) {
+        let shared = self.shared.clone();
+        match action {
+            Action::AskPaths(isd_as) => self.ask(async move {
+                let answer = shared.daemon.paths(shared.local.isd_as, isd_as).await;
+                let result = answer.map_err(|error| error.to_string());
+                Event::Paths { isd_as, result }
+            }),
+            Action::AskGateways { isd_as, path } => self.ask(async move {
+                let answer = shared.client.gateways(isd_as, &path).await;
+                Event::Gateways {
+                    isd_as,
+                    result: answer
+                        .map(|gateways| gateways.into_iter().map(addresses).collect())
+                        .map_err(|error| error.to_string()),
+                }
+            }),
+            Action::AskPrefixes {
+                isd_as,
+                control,
+                path,
+                etag,
+            } => self.ask(async move {
+                let answer = shared.client.prefixes(isd_as, control, &path, &etag).await;
+                Event::Prefixes {
+                    isd_as,
+                    control,
+                    result: answer.map(announced).map_err(|error| error.to_string()),
+                }
+            }),
+            Action::ProbePath {
+                isd_as,
+                path,
+                sequence,
+            } => {
+                let prober = &self.sockets.prober;
+                let id = prober.local_addr().port();
+                let sent = packet::path_probe(prober.host(), isd_as, &path.raw, id, sequence)
+                    .map_err(|error| error.to_string())
+                    .and_then(|packet| {
+                        prober
+                            .try_send_raw(&packet, path.next_hop)
+                            .map_err(|error| error.to_string())
+                    });
+                if let Err(problem) = sent {
+                    tracing::debug!(%isd_as, "a path probe is not sent: {problem}");
+                    shared
+                        .remotes()
+                        .handle(Now::read(), Event::SendFailed { isd_as });
+                }
+            }
+            Action::ProbeSession {
+                isd_as,
+                address,
+                session,
+                path,
+            } => {
+                let to = (isd_as, HostAddr::from(address.ip()), address.port());
+                let request = rpc::probe::request(session, &[]);
+                let sent = self
+                    .sockets
+                    .prober
+                    .try_send_to(to, &Via::from(&path), &request);
+                if let Err(problem) = sent {
+                    tracing::debug!(%isd_as, "a session probe is not sent: {problem}");
+                }
+            }
+            Action::TellDaemon(Interface { isd_as, id }) => {
+                tokio::spawn(async move {
+                    if let Err(error) = shared.daemon.notify_interface_down(isd_as, id).await {
+                        tracing::debug!("the daemon is not told of a failure: {error}");
+                    }
+                });
+            }
+            Action::Apply(plan) => {
+                self.plans.send_replace(plan);
+            }
+        }
+    }
+
+    fn ask(&self, question: impl Future<Output = Event> + Send + 'static) {
+        let wake = self.shared.wake.clone();
+        tokio::spawn(async move {
+            // Nobody listens any more when the gateway stops.
+            let _ = wake.send(Input::Event(question.await)).await;
+        });
+    }
+}
+
+/// Gives the data plane the newest plan, one at a time: a slow kernel makes none wait longer than the one
+/// before it takes.
+async fn apply(host: HostHandle, mut wanted: watch::Receiver<Plan>) {
+    while wanted.changed().await.is_ok() {
+        let plan = wanted.borrow_and_update().clone();
+        if let Err(error) = host.apply(plan).await {
+            tracing::error!("a change of the data plane is not complete: {error}");
+        }
+    }
+}
+
+fn addresses(gateway: rpc::DiscoveredGateway) -> GatewayAddresses {
+    GatewayAddresses {
+        control: gateway.control,
+        data: gateway.data,
+        probe: gateway.probe,
+        allow_interfaces: gateway.allow_interfaces,
+    }
+}
+
+fn announced(prefixes: rpc::Prefixes) -> Announced {
+    match prefixes {
+        rpc::Prefixes::Unchanged => Announced::Unchanged,
+        rpc::Prefixes::All {
+            prefixes,
+            ignored,
+            etag,
+        } => Announced::Prefixes {
+            prefixes,
+            malformed: ignored as usize,
+            etag,
+        },
+    }
+}
+
+/// What a received packet says.
+fn event(received: Received) -> Option<Event> {
+    let (isd_as, host) = received.source;
+    match received.payload {
+        Payload::Udp(payload) => Some(Event::SessionReply {
+            isd_as,
+            host: host.ip().unwrap_or(IpAddr::from([0; 4])),
+            session: rpc::probe::parse_answer(&payload)?.0,
+        }),
+        Payload::Scmp(Scmp::TracerouteReply { sequence, .. }) => {
+            Some(Event::PathReply { isd_as, sequence })
+        }
+        Payload::Scmp(Scmp::Error { problem, quote }) => match problem {
+            Problem::InterfaceDown { isd_as, interface } => {
+                Some(Event::Down(Failure::Interface(Interface {
+                    isd_as,
+                    id: interface,
+                })))
+            }
+            Problem::ConnectivityDown {
+                isd_as,
+                ingress,
+                egress,
+            } => Some(Event::Down(Failure::Connectivity {
+                isd_as,
+                ingress,
+                egress,
+            })),
+            Problem::PacketTooBig { mtu } => {
+                let packet = quote.packet()?;
+                Some(Event::TooBig {
+                    isd_as: packet.destination.0,
+                    path: packet.path.to_vec(),
+                    mtu,
+                })
+            }
+            Problem::Unreachable { .. } | Problem::Parameter { .. } => None,
+        },
+        Payload::Scmp(_) => None,
+    }
+}
+
+/// Answers the session probes of remote gateways, over the way that they came.
+pub(super) async fn answer_probes(socket: ScionSocket) {
+    loop {
+        let received = socket.recv().await;
+        let Payload::Udp(request) = &received.payload else {
+            continue;
+        };
+        if let Some(answer) = rpc::probe::answer(request)
+            && let Err(error) = socket.try_send_to(received.sender(), &received.reply, &answer)
+        {
+            tracing::debug!("a session probe is not answered: {error}");
+        }
+    }
+}
+
+/// Keeps the addresses of the border routers up to date.
+pub(super) async fn follow_interfaces(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(INTERFACES_INTERVAL).await;
+        // Without an answer the old ones stay.
+        if let Ok(interfaces) = shared.daemon.interfaces().await {
+            shared.local.interfaces.store(Arc::new(interfaces));
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! Remote ASes, their gateways and the sessions with them: from what was asked and answered to the
+//! [`Plan`] of the data plane.
+//!
+//! Pure: [`Remotes::handle`] takes what has happened, [`Remotes::poll`] tells what is to be done now, and
+//! [`Remotes::deadline`] when to poll again at the latest. Nothing here sends, receives or asks for the time.
+//!
+//! ```text
+//! traffic policy ──> RemoteAs ── paths (Monitor) ──────────────> Selector ──┐
+//!                       └── gateways (discovery)                            ▼
+//!                              ├── prefixes (exchange, vetted) ──> sites ──> Plan
+//!                              └── sessions, one per policy (probed) ───────┘
+//! ```
+
+mod health;
+mod plan;
+mod poll;
+mod remote_as;
+mod sites;
+mod status;
+mod vet;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    time::{Duration, Instant, SystemTime},
+};
+
+use ipnet::IpNet;
+use sig_common::addr::IsdAs;
+
+use super::{
+    config::PeerLimits,
+    plan::{Plan, SessionKey},
+};
+use crate::{
+    paths::{Failure, Revocations},
+    policy::{routing::RoutingPolicy, traffic::TrafficPolicy},
+    scion::{Interface, Path},
+};
+use remote_as::RemoteAs;
+pub use status::Told;
+use vet::{Own, Refusal};
+
+/// How often discovery and prefix exchange ask, as the reference does.
+const RPC_INTERVAL: Duration = Duration::from_secs(5);
+/// Learned prefixes are forgotten without a successful answer for this long, as in the reference.
+const PREFIX_EXPIRY: Duration = Duration::from_secs(30);
+/// How often sessions look at their paths, even if nothing is known to have changed.
+const SELECT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A moment, on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// For intervals.
+    pub monotonic: Instant,
+    /// For the expiry of paths.
+    pub wall: SystemTime,
+}
+
+impl Now {
+    /// This moment.
+    #[must_use]
+    pub fn read() -> Self {
+        Now {
+            monotonic: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+}
+
+/// What does not change while the gateway runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The own AS.
+    pub isd_as: IsdAs,
+    /// The own data address.
+    pub data_addr: SocketAddr,
+    /// Prefixes served beside the advertised ones.
+    pub served: Vec<IpNet>,
+    /// How paths are probed.
+    pub paths: crate::paths::Settings,
+    /// How often the daemon is asked for paths.
+    pub path_interval: Duration,
+    /// How long a better path or gateway must have been better before it takes over.
+    pub switch_delay: Duration,
+    /// What peers can make us keep.
+    pub limits: PeerLimits,
+}
+
+/// A gateway as the control service of its AS lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GatewayAddresses {
+    /// Where it is asked for prefixes.
+    pub control: SocketAddr,
+    /// Where its frames go.
+    pub data: SocketAddr,
+    /// Where session probes go.
+    pub probe: SocketAddr,
+    /// Interfaces of its AS through which it is reached; empty: all.
+    pub allow_interfaces: Vec<u64>,
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The daemon answered, or did not.
+    Paths {
+        /// The destination.
+        isd_as: IsdAs,
+        /// The paths, or why there are none.
+        result: Result<Vec<Path>, String>,
+    },
+    /// A control service answered, or did not.
+    Gateways {
+        /// Its AS.
+        isd_as: IsdAs,
+        /// The gateways, or why not.
+        result: Result<Vec<GatewayAddresses>, String>,
+    },
+    /// A gateway answered, or did not.
+    Prefixes {
+        /// Its AS.
+        isd_as: IsdAs,
+        /// Its control address.
+        control: SocketAddr,
+        /// The prefixes, or why not.
+        result: Result<Announced, String>,
+    },
+    /// A border router answered a path probe.
+    PathReply {
+        /// Its AS.
+        isd_as: IsdAs,
+        /// The probe's sequence number.
+        sequence: u16,
+    },
+    /// A path probe could not be sent.
+    SendFailed {
+        /// Where it was going.
+        isd_as: IsdAs,
+    },
+    /// A gateway answered a session probe.
+    SessionReply {
+        /// Its AS.
+        isd_as: IsdAs,
+        /// Its host address.
+        host: IpAddr,
+        /// The session number in the answer.
+        session: u32,
+    },
+    /// A border router reports that something on a path is down (SCMP).
+    Down(Failure),
+    /// A border router reports a packet as too big for the next link (SCMP).
+    TooBig {
+        /// Where the packet was going.
+        isd_as: IsdAs,
+        /// The path header of the packet, as far as it had come.
+        path: Vec<u8>,
+        /// Largest SCION packet in bytes.
+        mtu: u16,
+    },
+}
+
+/// What a gateway announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// These prefixes.
+    Prefixes {
+        /// Canonical.
+        prefixes: Vec<IpNet>,
+        /// How many entries were not prefixes.
+        malformed: usize,
+        /// Names this list; empty: not supported.
+        etag: String,
+    },
+    /// The same as last time.
+    Unchanged,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Ask the daemon for paths to the AS.
+    AskPaths(IsdAs),
+    /// Ask the control service of the AS for its gateways, over this path.
+    AskGateways {
+        /// The AS.
+        isd_as: IsdAs,
+        /// The way.
+        path: Path,
+    },
+    /// Ask a gateway for its prefixes, over this path.
+    AskPrefixes {
+        /// Its AS.
+        isd_as: IsdAs,
+        /// Its control address.
+        control: SocketAddr,
+        /// The way.
+        path: Path,
+        /// The name of the list that we know.
+        etag: String,
+    },
+    /// Send an SCMP traceroute request to the last router of the path.
+    ProbePath {
+        /// The destination AS.
+        isd_as: IsdAs,
+        /// The way.
+        path: Path,
+        /// For the answer to be told from others.
+        sequence: u16,
+    },
+    /// Send a session probe.
+    ProbeSession {
+        /// The AS of the gateway.
+        isd_as: IsdAs,
+        /// Its probe address.
+        address: SocketAddr,
+        /// Session number.
+        session: u8,
+        /// The way.
+        path: Path,
+    },
+    /// Tell the daemon that an interface is down.
+    TellDaemon(Interface),
+    /// Give the data plane another plan.
+    Apply(Plan),
+}
+
+/// All remote ASes.
+#[derive(Debug)]
+pub struct Remotes {
+    settings: Settings,
+    routing: RoutingPolicy,
+    own: Own,
+    ases: BTreeMap<IsdAs, RemoteAs>,
+    revocations: Revocations,
+    next_session: u64,
+    chains: plan::Chains,
+    /// Per site of the last plan, its classes.
+    site_chains: Vec<Vec<plan::ChainKey>>,
+    /// The last one handed out.
+    plan: Plan,
+    /// Whether the plan may have to change.
+    stale: bool,
+    select_at: Instant,
+    refused: BTreeMap<(IsdAs, &'static str), u64>,
+    /// Refused prefixes that have been logged.
+    logged: BTreeSet<(IsdAs, IpNet, Refusal)>,
+    outbox: Vec<Action>,
+}
+
+impl Remotes {
+    /// Nobody is known yet.
+    #[must_use]
+    pub fn new(now: Now, settings: Settings) -> Self {
+        let mut remotes = Remotes {
+            routing: RoutingPolicy::default(),
+            own: Own::default(),
+            ases: BTreeMap::new(),
+            revocations: Revocations::default(),
+            next_session: 1,
+            chains: plan::Chains::default(),
+            site_chains: Vec::new(),
+            plan: Plan::default(),
+            stale: true,
+            select_at: now.monotonic,
+            refused: BTreeMap::new(),
+            logged: BTreeSet::new(),
+            outbox: Vec::new(),
+            settings,
+        };
+        remotes.know_own();
+        remotes
+    }
+
+    /// Takes over what operators want, as a difference: what stays the same is not touched.
+    pub fn set_policies(&mut self, now: Now, traffic: &TrafficPolicy, routing: RoutingPolicy) {
+        self.routing = routing;
+        self.ases
+            .retain(|isd_as, _| traffic.ases.contains_key(isd_as));
+        for (isd_as, policy) in &traffic.ases {
+            if *isd_as == self.settings.isd_as {
+                tracing::warn!(%isd_as, "the traffic policy lists the own AS: ignored");
+                continue;
+            }
+            self.ases
+                .entry(*isd_as)
+                .or_insert_with(|| RemoteAs::new(now, *isd_as, &self.settings))
+                .set_policy(now, policy);
+        }
+        self.know_own();
+        self.vet_all();
+        self.select_at = now.monotonic;
+        self.stale = true;
+    }
+
+    /// Takes note of what has happened.
+    pub fn handle(&mut self, now: Now, event: Event) {
+        match event {
+            Event::Paths { isd_as, result } => {
+                let Some(remote) = self.ases.get_mut(&isd_as) else {
+                    return;
+                };
+                remote.handle_paths(now, result);
+                // New border routers are addresses that no prefix may contain.
+                if self.know_own() {
+                    self.vet_all();
+                }
+            }
+            Event::Gateways { isd_as, result } => {
+                let Some(remote) = self.ases.get_mut(&isd_as) else {
+                    return;
+                };
+                let refused = remote.handle_gateways(now, result, &self.settings.limits);
+                self.refuse(isd_as, "gateways_over_limit", refused);
+            }
+            Event::Prefixes {
+                isd_as,
+                control,
+                result,
+            } => {
+                let Some(remote) = self.ases.get_mut(&isd_as) else {
+                    return;
+                };
+                let outcome = remote.handle_prefixes(now, control, result, &self.settings.limits);
+                self.refuse(isd_as, "malformed_prefix", outcome.malformed);
+                self.refuse(isd_as, "prefixes_over_limit", outcome.over_limit);
+                if outcome.changed {
+                    self.vet(isd_as);
+                }
+            }
+            Event::PathReply { isd_as, sequence } => match self.ases.get_mut(&isd_as) {
+                Some(remote) => {
+                    if remote.monitor.handle_reply(now.monotonic, sequence, isd_as) {
+                        // The first answer makes a path usable: do not wait for the next look.
+                        self.select_at = now.monotonic;
+                    }
+                }
+                None => self.refuse(isd_as, "unexpected_path_reply", 1),
+            },
+            Event::SendFailed { isd_as } => {
+                if let Some(remote) = self.ases.get_mut(&isd_as) {
+                    remote.monitor.probe_not_sent();
+                }
+            }
+            Event::SessionReply {
+                isd_as,
+                host,
+                session,
+            } => {
+                let remote = self.ases.get_mut(&isd_as);
+                let known =
+                    remote.and_then(|remote| remote.handle_session_reply(now, host, session));
+                match known {
+                    Some(came_up) => self.stale |= came_up,
+                    None => self.refuse(isd_as, "unexpected_session_reply", 1),
+                }
+            }
+            Event::Down(failure) => self.handle_down(now, failure),
+            Event::TooBig { isd_as, path, mtu } => {
+                if let Some(remote) = self.ases.get_mut(&isd_as) {
+                    remote.handle_too_big(now, &path, mtu);
+                    self.select_at = now.monotonic;
+                }
+            }
+        }
+        self.stale = true;
+    }
+
+    /// Whoever can send us packets can claim that something is down, so only what lies on a path under
+    /// observation is believed, and no longer than probes say otherwise.
+    fn handle_down(&mut self, now: Now, failure: Failure) {
+        let monitors = self.ases.values().map(|remote| &remote.monitor);
+        if !self.revocations.report(now.monotonic, failure, monitors) {
+            self.refuse(IsdAs(0), "unknown_interface_down", 1);
+            return;
+        }
+        tracing::info!(?failure, "a border router reports a failure");
+        // The daemon knows interfaces only: of two, the one that packets should leave through.
+        let interface = match failure {
+            Failure::Interface(interface) => interface,
+            Failure::Connectivity { isd_as, egress, .. } => Interface { isd_as, id: egress },
+        };
+        self.outbox.push(Action::TellDaemon(interface));
+        self.select_at = now.monotonic;
+    }
+
+    /// What is to be done now.
+    pub fn poll(&mut self, now: Now) -> Vec<Action> {
+        let mut actions = std::mem::take(&mut self.outbox);
+        let select = self.select_at <= now.monotonic;
+        if select {
+            self.select_at = now.monotonic + SELECT_INTERVAL;
+        }
+        let mut forgotten = Vec::new();
+        for (isd_as, remote) in &mut self.ases {
+            if remote.expire(now) {
+                forgotten.push(*isd_as);
+            }
+            if select {
+                self.stale |= remote.select(now, &self.revocations);
+            }
+            self.stale |= remote.poll(now, &mut actions);
+        }
+        for isd_as in forgotten {
+            self.vet(isd_as);
+        }
+        if self.stale {
+            self.stale = false;
+            let plan = self.make_plan(now);
+            if plan != self.plan {
+                self.plan = plan.clone();
+                actions.push(Action::Apply(plan));
+            }
+        }
+        actions
+    }
+
+    /// When [`Remotes::poll`] has something to do at the latest.
+    #[must_use]
+    pub fn deadline(&self, now: Now) -> Instant {
+        let ases = self.ases.values().filter_map(|remote| remote.deadline(now));
+        ases.min()
+            .map_or(self.select_at, |at| at.min(self.select_at))
+    }
+
+    /// The last plan handed out.
+    #[must_use]
+    pub fn current_plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn refuse(&mut self, isd_as: IsdAs, reason: &'static str, count: usize) {
+        // Strangers can claim any AS: they share one entry.
+        let isd_as = if self.ases.contains_key(&isd_as) {
+            isd_as
+        } else {
+            IsdAs(0)
+        };
+        if count > 0 {
+            let counter = self.refused.entry((isd_as, reason)).or_default();
+            if *counter == 0 {
+                tracing::warn!(%isd_as, reason, "input of a peer is refused; further cases are only counted");
+            }
+            *counter += count as u64;
+        }
+    }
+
+    /// Collects what must not be routed into the tunnel. Whether it has changed.
+    fn know_own(&mut self) -> bool {
+        let routers = self.ases.values().flat_map(RemoteAs::next_hops);
+        let mut underlay: Vec<IpAddr> = routers.chain([self.settings.data_addr.ip()]).collect();
+        underlay.sort_unstable();
+        underlay.dedup();
+        let mut served = self.settings.served.clone();
+        served.extend(self.routing.all_advertised(self.settings.isd_as));
+        served.sort_unstable();
+        served.dedup();
+        let own = Own { underlay, served };
+        let changed = own != self.own;
+        self.own = own;
+        changed
+    }
+
+    fn vet_all(&mut self) {
+        let ases: Vec<IsdAs> = self.ases.keys().copied().collect();
+        for isd_as in ases {
+            self.vet(isd_as);
+        }
+    }
+
+    /// Decides anew which of the prefixes that an AS announces are believed.
+    fn vet(&mut self, isd_as: IsdAs) {
+        let others: Vec<IpNet> = self
+            .ases
+            .iter()
+            .filter(|(other, _)| **other != isd_as)
+            .flat_map(|(_, remote)| remote.static_prefixes.iter().copied())
+            .collect();
+        let Some(remote) = self.ases.get_mut(&isd_as) else {
+            return;
+        };
+        let refused = remote.vet(self.settings.isd_as, &self.routing, &self.own, &others);
+        self.stale = true;
+        for (prefix, refusal) in refused {
+            self.refused
+                .entry((isd_as, refusal.word()))
+                .and_modify(|count| *count += 1)
+                .or_insert(1);
+            // Bounded: a peer can announce other prefixes for ever.
+            if self.logged.len() < 4096 && self.logged.insert((isd_as, prefix, refusal)) {
+                tracing::warn!(%isd_as, %prefix, "a prefix is refused: {}", refusal.reason());
+            }
+        }
+    }
+
+    fn new_session_key(next: &mut u64) -> SessionKey {
+        *next += 1;
+        SessionKey(*next - 1)
+    }
+}

@@ -1,0 +1,600 @@
+//! One remote AS: its paths, gateways and sessions.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use ipnet::IpNet;
+use sig_common::addr::IsdAs;
+
+use super::{
+    Action, Announced, GatewayAddresses, Now, PREFIX_EXPIRY, RPC_INTERVAL, Settings,
+    health::Health,
+    poll::Poll,
+    vet::{Own, Refusal},
+};
+use crate::{
+    control::{config::PeerLimits, plan::SessionKey},
+    paths::{self, Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through},
+    policy::{
+        performance::{self, PerformancePolicy, Quality},
+        routing::RoutingPolicy,
+        traffic::{AsPolicy, Fallback, SessionPolicy},
+    },
+    scion::Path,
+};
+
+/// A remote AS of the traffic policy.
+#[derive(Debug)]
+pub(super) struct RemoteAs {
+    pub(super) isd_as: IsdAs,
+    pub(super) static_prefixes: Vec<IpNet>,
+    pub(super) policies: Vec<SessionPolicy>,
+    pub(super) monitor: Monitor,
+    pub(super) paths: Poll,
+    pub(super) discovery: Poll,
+    pub(super) gateways: Vec<Gateway>,
+    pub(super) gateway_changes: u64,
+    /// Failed requests for prefixes to gateways that are gone.
+    pub(super) lost_fetch_errors: u64,
+    /// The path of the next RPCs to the control service.
+    rpc_path: Selector,
+    switch_delay: Duration,
+}
+
+/// A gateway of a remote AS.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    pub(super) addresses: GatewayAddresses,
+    pub(super) exchange: Poll,
+    /// Wall clock of the last answer.
+    pub(super) answered_at: Option<std::time::SystemTime>,
+    etag: String,
+    announced: Vec<IpNet>,
+    /// What of it is believed.
+    pub(super) accepted: Vec<IpNet>,
+    pub(super) accepted_count: u64,
+    pub(super) rejected_count: u64,
+    pub(super) sessions: Vec<Session>,
+    rpc_path: Selector,
+}
+
+/// A session: one gateway under one policy.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Given when the plan first mentions it.
+    pub(super) key: Option<SessionKey>,
+    pub(super) number: Option<u8>,
+    pub(super) policy: SessionPolicy,
+    pub(super) health: Health,
+    pub(super) selector: Selector,
+    /// The paths that it uses now, best first.
+    pub(super) paths: Vec<PathState>,
+}
+
+/// How prefixes of a gateway were taken.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) changed: bool,
+    pub(super) malformed: usize,
+    pub(super) over_limit: usize,
+}
+
+impl RemoteAs {
+    pub(super) fn new(now: Now, isd_as: IsdAs, settings: &Settings) -> Self {
+        RemoteAs {
+            isd_as,
+            static_prefixes: Vec::new(),
+            policies: Vec::new(),
+            // Others cannot guess what to answer.
+            monitor: Monitor::new(isd_as, settings.paths, rand::random()),
+            paths: Poll::new(now.monotonic, settings.path_interval),
+            discovery: Poll::new(now.monotonic, RPC_INTERVAL),
+            gateways: Vec::new(),
+            gateway_changes: 0,
+            lost_fetch_errors: 0,
+            rpc_path: rpc_selector(settings.switch_delay),
+            switch_delay: settings.switch_delay,
+        }
+    }
+
+    /// Takes over the policy; sessions whose policy stays are not touched.
+    pub(super) fn set_policy(&mut self, now: Now, policy: &AsPolicy) {
+        self.static_prefixes.clone_from(&policy.prefixes);
+        self.policies.clone_from(&policy.policies);
+        for gateway in &mut self.gateways {
+            gateway.follow(now, &self.policies, self.switch_delay);
+        }
+    }
+
+    pub(super) fn next_hops(&self) -> impl Iterator<Item = IpAddr> {
+        self.monitor.paths().map(|path| path.next_hop.ip())
+    }
+
+    pub(super) fn handle_paths(&mut self, now: Now, result: Result<Vec<Path>, String>) {
+        let result = match result {
+            Ok(paths) if paths.is_empty() => Err("the daemon knows no path".to_owned()),
+            other => other,
+        };
+        let news = self.paths.answer(
+            now.monotonic,
+            result.as_ref().map(|_| ()).map_err(String::as_str),
+        );
+        match result {
+            Ok(paths) => {
+                if news {
+                    tracing::info!(isd_as = %self.isd_as, "the daemon tells paths again");
+                }
+                self.monitor.update(now.monotonic, now.wall, paths);
+            }
+            Err(problem) => {
+                if news {
+                    tracing::warn!(isd_as = %self.isd_as, "no new paths, known ones are kept: {problem}");
+                }
+            }
+        }
+    }
+
+    /// How many gateways were too many.
+    pub(super) fn handle_gateways(
+        &mut self,
+        now: Now,
+        result: Result<Vec<GatewayAddresses>, String>,
+        limits: &PeerLimits,
+    ) -> usize {
+        let news = self.discovery.answer(
+            now.monotonic,
+            result.as_ref().map(|_| ()).map_err(String::as_str),
+        );
+        let mut found = match result {
+            Ok(found) => found,
+            Err(problem) => {
+                if news {
+                    tracing::warn!(
+                        isd_as = %self.isd_as,
+                        "discovery of gateways fails, known ones are kept: {problem}"
+                    );
+                }
+                return 0;
+            }
+        };
+        found.sort();
+        found.dedup_by_key(|gateway| gateway.control);
+        let over = found.len().saturating_sub(limits.gateways_per_as as usize);
+        found.truncate(limits.gateways_per_as as usize);
+        let before = self.gateways.len();
+        self.gateways.retain(|known| {
+            let stays = found.contains(&known.addresses);
+            if !stays {
+                tracing::info!(isd_as = %self.isd_as, control = %known.addresses.control, "gateway is gone");
+                self.lost_fetch_errors += known.exchange.errors();
+            }
+            stays
+        });
+        let gone = before - self.gateways.len();
+        self.gateway_changes += gone as u64;
+        for addresses in found {
+            if self
+                .gateways
+                .iter()
+                .all(|known| known.addresses != addresses)
+            {
+                tracing::info!(
+                    isd_as = %self.isd_as,
+                    control = %addresses.control,
+                    data = %addresses.data,
+                    "gateway found"
+                );
+                self.gateway_changes += 1;
+                let mut gateway = Gateway::new(now, addresses, self.switch_delay);
+                gateway.follow(now, &self.policies, self.switch_delay);
+                self.gateways.push(gateway);
+            }
+        }
+        self.gateways.sort_by(|a, b| a.addresses.cmp(&b.addresses));
+        over
+    }
+
+    pub(super) fn handle_prefixes(
+        &mut self,
+        now: Now,
+        control: SocketAddr,
+        result: Result<Announced, String>,
+        limits: &PeerLimits,
+    ) -> Taken {
+        let Some(gateway) = self
+            .gateways
+            .iter_mut()
+            .find(|gateway| gateway.addresses.control == control)
+        else {
+            return Taken::default();
+        };
+        let news = gateway.exchange.answer(
+            now.monotonic,
+            result.as_ref().map(|_| ()).map_err(String::as_str),
+        );
+        let announced = match result {
+            Ok(announced) => announced,
+            Err(problem) => {
+                if news {
+                    tracing::warn!(isd_as = %self.isd_as, %control, "prefixes are not told: {problem}");
+                }
+                return Taken::default();
+            }
+        };
+        gateway.answered_at = Some(now.wall);
+        let Announced::Prefixes {
+            mut prefixes,
+            malformed,
+            etag,
+        } = announced
+        else {
+            return Taken::default();
+        };
+        let most = limits.prefixes_per_gateway as usize;
+        let over_limit = prefixes.len().saturating_sub(most);
+        prefixes.truncate(most);
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        let changed = prefixes != gateway.announced;
+        gateway.announced = prefixes;
+        gateway.etag = etag;
+        Taken {
+            changed,
+            malformed,
+            over_limit,
+        }
+    }
+
+    /// Forgets prefixes that have not been confirmed for long. Whether any were forgotten.
+    pub(super) fn expire(&mut self, now: Now) -> bool {
+        let mut forgotten = false;
+        for gateway in &mut self.gateways {
+            let fresh = gateway
+                .exchange
+                .answered()
+                .is_some_and(|at| now.monotonic < at + PREFIX_EXPIRY);
+            if !fresh && !gateway.announced.is_empty() {
+                tracing::warn!(
+                    isd_as = %self.isd_as,
+                    control = %gateway.addresses.control,
+                    "no answer about prefixes for {} s: those learned are forgotten",
+                    PREFIX_EXPIRY.as_secs()
+                );
+                gateway.announced.clear();
+                gateway.etag.clear();
+                forgotten = true;
+            }
+        }
+        forgotten
+    }
+
+    /// Decides which announced prefixes are believed; returns those that the policy would accept but that
+    /// nobody may route into the tunnel.
+    pub(super) fn vet(
+        &mut self,
+        local: IsdAs,
+        routing: &RoutingPolicy,
+        own: &Own,
+        others: &[IpNet],
+    ) -> Vec<(IpNet, Refusal)> {
+        let mut refused = Vec::new();
+        for gateway in &mut self.gateways {
+            let announced = &gateway.announced;
+            let mut taken = routing.accept(self.isd_as, local, announced);
+            let sound = |prefix: &IpNet| own.believes(prefix, others);
+            if taken.prefixes.iter().any(|prefix| sound(prefix).is_err()) {
+                // One by one: what was joined with a bad prefix may be good.
+                let mut good = Vec::with_capacity(announced.len());
+                for prefix in announced {
+                    let accepted = routing.accept(self.isd_as, local, std::slice::from_ref(prefix));
+                    match accepted.prefixes.iter().find_map(|part| sound(part).err()) {
+                        Some(refusal) => refused.push((*prefix, refusal)),
+                        None => good.push(*prefix),
+                    }
+                }
+                taken = routing.accept(self.isd_as, local, &good);
+            }
+            gateway.accepted_count = taken.accepted as u64;
+            gateway.rejected_count = announced.len() as u64 - gateway.accepted_count;
+            gateway.accepted = taken.prefixes;
+        }
+        refused
+    }
+
+    /// `None` if nobody asked; otherwise whether the session has come up.
+    pub(super) fn handle_session_reply(
+        &mut self,
+        now: Now,
+        host: IpAddr,
+        number: u32,
+    ) -> Option<bool> {
+        let isd_as = self.isd_as;
+        let session = self
+            .gateways
+            .iter_mut()
+            .filter(|gateway| gateway.addresses.probe.ip() == host)
+            .flat_map(|gateway| &mut gateway.sessions)
+            .find(|session| session.number.map(u32::from) == Some(number))?;
+        let up = session.health.reply(now.monotonic);
+        if up {
+            tracing::info!(%isd_as, session = number, policy = session.policy.name, "session is up");
+        }
+        Some(up)
+    }
+
+    pub(super) fn handle_too_big(&mut self, now: Now, path: &[u8], mtu: u16) {
+        let known = self
+            .monitor
+            .paths()
+            .find(|known| same_hops(&known.raw, path))
+            .map(|path| path.fingerprint);
+        if let Some(fingerprint) = known {
+            self.monitor.packet_too_big(now.monotonic, fingerprint, mtu);
+        }
+    }
+
+    /// Lets every session, and the questions, choose their paths. Whether the choice of a session has changed.
+    pub(super) fn select(&mut self, now: Now, revocations: &Revocations) -> bool {
+        let states = self.monitor.states(now.monotonic, now.wall, revocations);
+        self.rpc_path.select(now.monotonic, &states, |_| Some(0));
+        let mut changed = false;
+        let mut in_use = Vec::new();
+        for gateway in &mut self.gateways {
+            let allowed = &gateway.addresses.allow_interfaces;
+            let pinned = |path: &Path| enters_through(path, allowed).then_some(0);
+            gateway.rpc_path.select(now.monotonic, &states, pinned);
+            for session in &mut gateway.sessions {
+                changed |= session.select(now, &states, allowed);
+                in_use.extend(session.paths.iter().map(PathState::fingerprint));
+            }
+        }
+        self.monitor.set_in_use(now.monotonic, in_use);
+        changed
+    }
+
+    /// Tells what is to be done now. Whether a session has gone down.
+    pub(super) fn poll(&mut self, now: Now, actions: &mut Vec<Action>) -> bool {
+        let isd_as = self.isd_as;
+        if self.paths.ask(now.monotonic) {
+            actions.push(Action::AskPaths(isd_as));
+        }
+        for probe in self.monitor.poll_probes(now.monotonic, now.wall) {
+            actions.push(Action::ProbePath {
+                isd_as,
+                path: probe.path,
+                sequence: probe.sequence,
+            });
+        }
+        // Without a path the question stays due, and is asked as soon as there is one.
+        if let Some(path) = chosen_path(&self.monitor, &self.rpc_path)
+            && self.discovery.ask(now.monotonic)
+        {
+            actions.push(Action::AskGateways { isd_as, path });
+        }
+        let mut down = false;
+        for gateway in &mut self.gateways {
+            if let Some(path) = chosen_path(&self.monitor, &gateway.rpc_path)
+                && gateway.exchange.ask(now.monotonic)
+            {
+                actions.push(Action::AskPrefixes {
+                    isd_as,
+                    control: gateway.addresses.control,
+                    path,
+                    etag: gateway.etag.clone(),
+                });
+            }
+            for session in &mut gateway.sessions {
+                if session.health.expire(now.monotonic) {
+                    tracing::warn!(%isd_as, session = session.number, policy = session.policy.name, "session is down");
+                    down = true;
+                }
+                if let Some(number) = session.number
+                    && session
+                        .health
+                        .probe(now.monotonic, !session.paths.is_empty())
+                    && let Some(state) = session.paths.first()
+                {
+                    actions.push(Action::ProbeSession {
+                        isd_as,
+                        address: gateway.addresses.probe,
+                        session: number,
+                        path: state.path.clone(),
+                    });
+                }
+            }
+        }
+        down
+    }
+
+    pub(super) fn deadline(&self, now: Now) -> Option<Instant> {
+        let gateways = self.gateways.iter().flat_map(|gateway| {
+            let sessions = gateway
+                .sessions
+                .iter()
+                .map(|session| session.health.deadline());
+            sessions.chain(gateway.exchange.deadline())
+        });
+        gateways
+            .chain(self.paths.deadline())
+            .chain(self.discovery.deadline())
+            .chain(self.monitor.next_deadline(now.monotonic, now.wall))
+            .min()
+    }
+}
+
+impl Gateway {
+    fn new(now: Now, addresses: GatewayAddresses, switch_delay: Duration) -> Self {
+        Gateway {
+            addresses,
+            exchange: Poll::new(now.monotonic, RPC_INTERVAL),
+            answered_at: None,
+            etag: String::new(),
+            announced: Vec::new(),
+            accepted: Vec::new(),
+            accepted_count: 0,
+            rejected_count: 0,
+            sessions: Vec::new(),
+            rpc_path: rpc_selector(switch_delay),
+        }
+    }
+
+    /// Makes the sessions those of the policies.
+    fn follow(&mut self, now: Now, policies: &[SessionPolicy], switch_delay: Duration) {
+        let mut old = std::mem::take(&mut self.sessions);
+        for policy in policies {
+            let same = old
+                .iter()
+                .position(|session| session.policy.id == policy.id);
+            let session = match same {
+                Some(place) => {
+                    let mut session = old.swap_remove(place);
+                    session.adopt(policy, switch_delay);
+                    session
+                }
+                None => Session::new(now, policy, switch_delay),
+            };
+            self.sessions.push(session);
+        }
+    }
+}
+
+impl Session {
+    fn new(now: Now, policy: &SessionPolicy, switch_delay: Duration) -> Self {
+        Session {
+            key: None,
+            number: None,
+            health: Health::new(now.monotonic),
+            selector: Selector::new(selection(policy, switch_delay)),
+            policy: policy.clone(),
+            paths: Vec::new(),
+        }
+    }
+
+    /// The same session under a changed policy: what it uses goes on as far as the policy allows.
+    fn adopt(&mut self, policy: &SessionPolicy, switch_delay: Duration) {
+        self.selector.set_selection(selection(policy, switch_delay));
+        self.policy = policy.clone();
+    }
+
+    /// Whether packets can be sent.
+    pub(super) fn is_usable(&self) -> bool {
+        self.health.is_up() && !self.paths.is_empty()
+    }
+
+    fn select(&mut self, now: Now, states: &[PathState], allowed: &[u64]) -> bool {
+        let policy = &self.policy;
+        let admits = |path: &Path| {
+            if !enters_through(path, allowed) {
+                return None;
+            }
+            let state = states
+                .iter()
+                .find(|state| state.fingerprint() == path.fingerprint);
+            let good_enough = state.is_none_or(|state| meets_limits(policy, state));
+            match policy.fallback {
+                _ if good_enough => policy.weigh(path),
+                Fallback::AnyPath => Some(0),
+                Fallback::Drop | Fallback::Next => None,
+            }
+        };
+        let chosen: Vec<PathState> = self
+            .selector
+            .select(now.monotonic, states, admits)
+            .into_iter()
+            .cloned()
+            .collect();
+        let same_paths = chosen
+            .iter()
+            .map(PathState::fingerprint)
+            .eq(self.paths.iter().map(PathState::fingerprint));
+        if !same_paths && !chosen.is_empty() {
+            self.health.hurry(now.monotonic);
+        }
+        // New hop fields or another MTU change what is sent, too.
+        let changed = !same_paths
+            || chosen
+                .iter()
+                .zip(&self.paths)
+                .any(|(new, old)| (&new.path, new.mtu) != (&old.path, old.mtu));
+        self.paths = chosen;
+        changed
+    }
+}
+
+/// The path that a question takes now.
+fn chosen_path(monitor: &Monitor, selector: &Selector) -> Option<Path> {
+    let fingerprint = selector.chosen().first()?;
+    monitor
+        .paths()
+        .find(|path| path.fingerprint == *fingerprint)
+        .cloned()
+}
+
+/// Any path will do for questions.
+fn rpc_selector(switch_delay: Duration) -> Selector {
+    Selector::new(Selection {
+        switch_delay,
+        ..Selection::default()
+    })
+}
+
+fn selection(policy: &SessionPolicy, switch_delay: Duration) -> Selection {
+    Selection {
+        ranking: policy
+            .performance
+            .as_deref()
+            .map(ranking)
+            .unwrap_or_default(),
+        count: policy.path_count as usize,
+        switch_delay,
+    }
+}
+
+fn ranking(policy: &PerformancePolicy) -> Ranking {
+    if policy.order.is_empty() {
+        return Ranking::default();
+    }
+    let margin = |margin: performance::Margin| paths::Margin {
+        percent: margin.percent,
+        absolute: margin.absolute,
+    };
+    let criteria = policy.order.iter().map(|criterion| match *criterion {
+        performance::Criterion::Latency(m) => paths::Criterion::Latency(margin(m)),
+        performance::Criterion::Jitter(m) => paths::Criterion::Jitter(margin(m)),
+        performance::Criterion::Loss(m) => paths::Criterion::Loss(margin(m)),
+        performance::Criterion::Hops => paths::Criterion::Hops,
+        performance::Criterion::Mtu => paths::Criterion::Mtu,
+    });
+    Ranking(criteria.chain([paths::Criterion::Fingerprint]).collect())
+}
+
+/// Whether a path offers what the policy asks for, as far as is known.
+fn meets_limits(policy: &SessionPolicy, state: &PathState) -> bool {
+    policy.performance.as_ref().is_none_or(|performance| {
+        performance.limits.admit(&Quality {
+            latency: state.latency,
+            jitter: state.jitter,
+            loss_ppm: state.loss_ppm,
+            mtu: Some(state.mtu),
+        })
+    })
+}
+
+/// Whether two path headers have the same hop fields: routers change pointers, segment identifiers and alert
+/// flags on the way, and nothing else.
+fn same_hops(a: &[u8], b: &[u8]) -> bool {
+    let hops = |raw: &[u8]| -> Option<Vec<[u8; 11]>> {
+        let meta = u32::from_be_bytes(*raw.first_chunk()?);
+        let segments = [meta >> 12, meta >> 6, meta].map(|length| (length & 0x3f) as usize);
+        let infos = segments.iter().filter(|length| **length > 0).count();
+        let fields = raw.get(4 + 8 * infos..)?.chunks_exact(12);
+        // Behind the flags: expiry, interfaces, MAC.
+        let fields: Vec<[u8; 11]> = fields
+            .filter_map(|hop| hop[1..].first_chunk().copied())
+            .collect();
+        (!fields.is_empty()).then_some(fields)
+    };
+    a.len() == b.len() && hops(a).is_some() && hops(a) == hops(b)
+}

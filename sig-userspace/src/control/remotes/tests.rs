@@ -1,0 +1,591 @@
+//! Whole stories: a simulated SCION network answers on a virtual clock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::*;
+use crate::{control::plan::Session as PlanSession, policy, scion::Fingerprint};
+
+const LOCAL: &str = "1-ff00:0:110";
+const REMOTE: &str = "1-ff00:0:111";
+const OTHER: &str = "1-ff00:0:112";
+
+fn isd_as(text: &str) -> IsdAs {
+    text.parse().expect("an ISD-AS")
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().expect("a prefix")
+}
+
+fn interface(text: &str, id: u64) -> Interface {
+    Interface {
+        isd_as: isd_as(text),
+        id,
+    }
+}
+
+/// A path straight to a remote AS, through interface `local` here and `remote` there.
+fn path(to: &str, local: u64, remote: u64) -> Path {
+    let interfaces = [interface(LOCAL, local), interface(to, remote)];
+    let raw: Vec<u8> = [0_u8, 0, 0x20, 0, 1, 0, 0, 0, 0x66, 0, 0, 0]
+        .into_iter()
+        .chain([0, 63, 0, 0, 0, local as u8, 1, 2, 3, 4, 5, local as u8])
+        .chain([0, 63, 0, remote as u8, 0, 0, 7, 8, 9, 10, 11, remote as u8])
+        .collect();
+    Path {
+        interfaces: interfaces.into(),
+        fingerprint: Path::fingerprint_of(&interfaces),
+        ..Path::configured(&raw, "10.10.0.1:30042".parse().expect("an address"), 1472)
+    }
+}
+
+fn gateway(host: &str) -> GatewayAddresses {
+    let at = |port: u16| SocketAddr::new(host.parse().expect("an address"), port);
+    GatewayAddresses {
+        control: at(30256),
+        data: at(30056),
+        probe: at(30856),
+        allow_interfaces: Vec::new(),
+    }
+}
+
+/// What is out there, and how it answers.
+struct Net {
+    remotes: Remotes,
+    now: Now,
+    start: Instant,
+    paths: BTreeMap<IsdAs, Vec<Path>>,
+    cut: BTreeSet<Fingerprint>,
+    gateways: BTreeMap<IsdAs, Vec<GatewayAddresses>>,
+    prefixes: BTreeMap<SocketAddr, Vec<IpNet>>,
+    dead: BTreeSet<IpAddr>,
+    daemon: bool,
+    discovery: bool,
+    exchange: bool,
+    /// Answers on their way.
+    coming: VecDeque<(Instant, Event)>,
+    /// Plans with the time since the start, milliseconds.
+    plans: Vec<(u64, Plan)>,
+    told: Vec<Interface>,
+}
+
+impl Net {
+    /// Two paths to one remote AS with one gateway.
+    fn new(traffic: &str, routing: &str) -> Self {
+        let start = Instant::now();
+        let now = Now {
+            monotonic: start,
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+        };
+        let settings = Settings {
+            isd_as: isd_as(LOCAL),
+            data_addr: "10.10.0.2:30056".parse().expect("an address"),
+            served: vec![net("192.168.10.0/24")],
+            paths: crate::paths::Settings::default(),
+            path_interval: Duration::from_secs(10),
+            switch_delay: Duration::from_secs(5),
+            limits: PeerLimits {
+                gateways_per_as: 4,
+                prefixes_per_gateway: 8,
+                message_bytes: 1 << 20,
+                connections: 16,
+                paths_per_as: 8,
+            },
+        };
+        let remote = isd_as(REMOTE);
+        let mut this = Net {
+            remotes: Remotes::new(now, settings),
+            now,
+            start,
+            paths: BTreeMap::from([(remote, vec![path(REMOTE, 1, 41), path(REMOTE, 2, 42)])]),
+            cut: BTreeSet::new(),
+            gateways: BTreeMap::from([(remote, vec![gateway("10.11.0.2")])]),
+            prefixes: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            daemon: true,
+            discovery: true,
+            exchange: true,
+            coming: VecDeque::new(),
+            plans: Vec::new(),
+            told: Vec::new(),
+        };
+        this.load(traffic, routing);
+        this
+    }
+
+    fn load(&mut self, traffic: &str, routing: &str) {
+        let (traffic, _) =
+            policy::traffic::check(traffic, "traffic.json").expect("a traffic policy");
+        let routing = policy::routing::check(routing, "routing.policy").expect("a routing policy");
+        self.remotes.set_policies(self.now, &traffic, routing);
+    }
+
+    fn elapsed(&self) -> u64 {
+        (self.now.monotonic - self.start).as_millis() as u64
+    }
+
+    /// Lets so many milliseconds pass.
+    fn run(&mut self, ms: u64) {
+        let end = self.now.monotonic + Duration::from_millis(ms);
+        loop {
+            for action in self.remotes.poll(self.now) {
+                self.act(action);
+            }
+            let deadline = self.remotes.deadline(self.now);
+            let next = self.coming.iter().map(|(at, _)| *at).min();
+            let next = next.map_or(deadline, |at| at.min(deadline));
+            // A deadline in the past would be a busy loop.
+            let next = next.max(self.now.monotonic + Duration::from_millis(1));
+            if next > end {
+                self.pass(end);
+                return;
+            }
+            self.pass(next);
+            let due = |(at, _): &(Instant, Event)| *at <= next;
+            while let Some(place) = self.coming.iter().position(due) {
+                if let Some((_, event)) = self.coming.remove(place) {
+                    self.remotes.handle(self.now, event);
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, to: Instant) {
+        self.now.wall += to - self.now.monotonic;
+        self.now.monotonic = to;
+    }
+
+    fn answer(&mut self, after_ms: u64, event: Event) {
+        let at = self.now.monotonic + Duration::from_millis(after_ms);
+        self.coming.push_back((at, event));
+    }
+
+    fn works(&self, path: &Path) -> bool {
+        !self.cut.contains(&path.fingerprint)
+    }
+
+    fn act(&mut self, action: Action) {
+        let failure = || "time-out".to_owned();
+        match action {
+            Action::AskPaths(isd_as) => {
+                let known = self.paths.get(&isd_as).cloned().unwrap_or_default();
+                let result = if self.daemon {
+                    Ok(known)
+                } else {
+                    Err(failure())
+                };
+                self.answer(5, Event::Paths { isd_as, result });
+            }
+            Action::AskGateways { isd_as, path } => {
+                let known = self.gateways.get(&isd_as).cloned().unwrap_or_default();
+                let works = self.discovery && self.works(&path);
+                let result = if works { Ok(known) } else { Err(failure()) };
+                self.answer(
+                    if works { 30 } else { 5000 },
+                    Event::Gateways { isd_as, result },
+                );
+            }
+            Action::AskPrefixes {
+                isd_as,
+                control,
+                path,
+                ..
+            } => {
+                let works =
+                    self.exchange && self.works(&path) && !self.dead.contains(&control.ip());
+                let prefixes = self.prefixes.get(&control).cloned().unwrap_or_default();
+                let result = if works {
+                    Ok(Announced::Prefixes {
+                        prefixes,
+                        malformed: 0,
+                        etag: String::new(),
+                    })
+                } else {
+                    Err(failure())
+                };
+                let event = Event::Prefixes {
+                    isd_as,
+                    control,
+                    result,
+                };
+                self.answer(if works { 30 } else { 5000 }, event);
+            }
+            Action::ProbePath {
+                isd_as,
+                path,
+                sequence,
+            } => {
+                if self.works(&path) {
+                    self.answer(10, Event::PathReply { isd_as, sequence });
+                }
+            }
+            Action::ProbeSession {
+                isd_as,
+                address,
+                session,
+                path,
+            } => {
+                if self.works(&path) && !self.dead.contains(&address.ip()) {
+                    let event = Event::SessionReply {
+                        isd_as,
+                        host: address.ip(),
+                        session: session.into(),
+                    };
+                    self.answer(12, event);
+                }
+            }
+            Action::TellDaemon(interface) => self.told.push(interface),
+            Action::Apply(plan) => self.plans.push((self.elapsed(), plan)),
+        }
+    }
+
+    fn plan(&self) -> &Plan {
+        self.remotes.current_plan()
+    }
+
+    fn exported(&self) -> Vec<IpNet> {
+        let sites = self.plan().sites.iter().filter(|site| site.exported);
+        let mut prefixes: Vec<IpNet> = sites.flat_map(|site| site.prefixes.clone()).collect();
+        prefixes.sort_unstable();
+        prefixes
+    }
+
+    fn session(&self) -> &PlanSession {
+        &self.plan().sessions[0]
+    }
+
+    /// Interfaces here that the paths of the first session leave by.
+    fn leaves_by(&self) -> Vec<u64> {
+        let paths = self.session().paths.iter();
+        paths.map(|path| path.path.interfaces[0].id).collect()
+    }
+}
+
+const STATIC: &str = r#"{"ASes": {"1-ff00:0:111": {"Nets": ["192.168.11.0/24", "fd00:11::/64"]}}}"#;
+const DYNAMIC: &str = r#"{"ASes": {"1-ff00:0:111": {"Nets": []}}, "ConfigVersion": 1}"#;
+const ACCEPT: &str = "reject 0-0 1-ff00:0:110 172.16.0.0/12\n\
+                      accept 1-ff00:0:111 1-ff00:0:110 192.168.0.0/16,::/0,10.0.0.0/8,0.0.0.0/0\n\
+                      advertise 1-ff00:0:110 0-0 192.168.10.0/24\n";
+
+#[test]
+fn static_prefixes_are_reached_within_a_second() {
+    let mut net = Net::new(STATIC, "");
+    net.run(1000);
+    assert_eq!(net.exported().len(), 2);
+    let [session] = &net.plan().sessions[..] else {
+        panic!("one session")
+    };
+    assert_eq!((session.number, session.policy_id), (0, 0));
+    assert_eq!(
+        session.data_addr,
+        "10.11.0.2:30056".parse().expect("an address")
+    );
+    assert_eq!(session.paths.len(), 1);
+    let [gateway] = &net.plan().gateways[..] else {
+        panic!("one gateway")
+    };
+    assert_eq!(gateway.accepted.len(), 2);
+}
+
+#[test]
+fn announced_prefixes_are_reached_as_far_as_they_are_believed() {
+    let mut this = Net::new(DYNAMIC, ACCEPT);
+    let control = gateway("10.11.0.2").control;
+    let announced = [
+        "192.168.11.0/24",
+        "fd00:11::/64",
+        // Not accepted, everything, the own router, what is served here.
+        "172.16.0.0/16",
+        "0.0.0.0/0",
+        "::/0",
+        "10.10.0.0/16",
+        "192.168.10.128/25",
+    ];
+    this.prefixes.insert(control, announced.map(net).to_vec());
+    this.run(1500);
+    assert_eq!(
+        this.exported(),
+        ["192.168.11.0/24", "fd00:11::/64"].map(net)
+    );
+    assert_eq!(this.plan().served, Some(vec![net("192.168.10.0/24")]));
+    let told = this.remotes.told(this.now);
+    let gateway = &told.ases[0].gateways[0];
+    assert_eq!(
+        (gateway.prefixes_accepted, gateway.prefixes_rejected),
+        (2, 5)
+    );
+    let reasons: BTreeSet<&str> = told
+        .refused
+        .iter()
+        .map(|refused| refused.reason.as_str())
+        .collect();
+    assert_eq!(
+        reasons,
+        BTreeSet::from(["default_route", "contains_underlay", "overlaps_served"])
+    );
+    // Withdrawn with the next answer.
+    this.prefixes.insert(control, vec![net("fd00:11::/64")]);
+    this.run(6000);
+    assert_eq!(this.exported(), [net("fd00:11::/64")]);
+}
+
+#[test]
+fn more_than_the_limits_allow_is_refused_and_counted() {
+    let mut this = Net::new(DYNAMIC, ACCEPT);
+    let many = (0..20).map(|n| net(&format!("192.168.{}.0/24", 100 + 2 * n)));
+    this.prefixes
+        .insert(gateway("10.11.0.2").control, many.collect());
+    let hosts = (2..12).map(|n| gateway(&format!("10.11.0.{n}")));
+    this.gateways.insert(isd_as(REMOTE), hosts.collect());
+    this.run(1500);
+    assert_eq!(this.exported().len(), 8);
+    assert_eq!(this.plan().gateways.len(), 4);
+    let told = this.remotes.told(this.now);
+    let refused: Vec<(&str, u64)> = told
+        .refused
+        .iter()
+        .map(|r| (r.reason.as_str(), r.count))
+        .collect();
+    assert_eq!(
+        refused,
+        [("gateways_over_limit", 6), ("prefixes_over_limit", 12)]
+    );
+}
+
+#[test]
+fn a_cut_path_is_replaced_within_a_second_and_the_session_stays_up() {
+    let mut net = Net::new(STATIC, "");
+    net.run(5000);
+    let used = net.session().paths[0].path.clone();
+    let (before, key) = (net.plans.len(), net.session().key);
+    net.cut.insert(used.fingerprint);
+    let cut_at = net.elapsed();
+    net.run(5000);
+    let (at, plan) = &net.plans[before];
+    assert!(at - cut_at < 1000, "replaced after {} ms", at - cut_at);
+    assert_ne!(plan.sessions[0].paths[0].path.fingerprint, used.fingerprint);
+    assert_eq!(net.plans.len(), before + 1, "nothing else has changed");
+    assert_eq!(net.session().key, key);
+    assert_eq!(net.exported().len(), 2);
+    // It comes back, and since it is the better one it is used again, but not at once.
+    net.cut.clear();
+    net.run(2000);
+    assert_ne!(net.session().paths[0].path.fingerprint, used.fingerprint);
+    net.run(60_000);
+    assert_eq!(net.session().paths[0].path.fingerprint, used.fingerprint);
+}
+
+#[test]
+fn a_reported_failure_moves_traffic_at_once_and_the_daemon_is_told() {
+    let mut net = Net::new(STATIC, "");
+    net.run(5000);
+    let used = net.leaves_by()[0];
+    let down = interface(LOCAL, used);
+    net.cut.insert(net.session().paths[0].path.fingerprint);
+    net.remotes
+        .handle(net.now, Event::Down(Failure::Interface(down)));
+    net.run(1);
+    assert_ne!(net.leaves_by(), [used]);
+    assert_eq!(net.told, [down]);
+    // Nobody can claim that something is down which is on no path.
+    net.remotes.handle(
+        net.now,
+        Event::Down(Failure::Interface(interface(OTHER, 7))),
+    );
+    net.run(1);
+    assert_eq!(net.told.len(), 1);
+}
+
+#[test]
+fn a_silent_gateway_loses_its_routes_until_it_answers_again() {
+    let mut net = Net::new(STATIC, "");
+    net.run(3000);
+    net.dead.insert("10.11.0.2".parse().expect("an address"));
+    net.run(1400);
+    assert_eq!(net.exported().len(), 2, "one lost answer is no outage");
+    net.run(1600);
+    assert_eq!(net.exported(), []);
+    net.dead.clear();
+    net.run(1000);
+    assert_eq!(net.exported().len(), 2);
+}
+
+#[test]
+fn tunnels_carry_on_without_daemon_and_without_control_service() {
+    let mut this = Net::new(DYNAMIC, ACCEPT);
+    this.prefixes
+        .insert(gateway("10.11.0.2").control, vec![net("192.168.11.0/24")]);
+    this.run(3000);
+    let plans = this.plans.len();
+    (this.daemon, this.discovery) = (false, false);
+    this.run(60_000);
+    assert_eq!(this.plans.len(), plans, "nothing has changed");
+    assert_eq!(this.exported(), [net("192.168.11.0/24")]);
+    // Whereas prefixes that nobody confirms are forgotten.
+    this.exchange = false;
+    this.run(24_000);
+    assert_eq!(this.exported().len(), 1);
+    this.run(12_000);
+    assert_eq!(this.exported(), []);
+}
+
+#[test]
+fn the_first_gateway_carries_what_both_serve_and_the_other_one_takes_over() {
+    let mut this = Net::new(STATIC, "");
+    let both = vec![gateway("10.11.0.2"), gateway("10.11.0.3")];
+    this.gateways.insert(isd_as(REMOTE), both);
+    this.run(2000);
+    let used = |net: &Net| {
+        let session = net.plan().sites[0].rules[0].session.expect("a session");
+        net.plan().sessions[session].data_addr.ip().to_string()
+    };
+    assert_eq!(used(&this), "10.11.0.2");
+    let numbers: Vec<u8> = this
+        .plan()
+        .sessions
+        .iter()
+        .map(|session| session.number)
+        .collect();
+    assert_eq!(numbers, [0, 1]);
+    this.dead.insert("10.11.0.2".parse().expect("an address"));
+    this.run(3000);
+    assert_eq!(used(&this), "10.11.0.3");
+    this.dead.clear();
+    this.run(3000);
+    assert_eq!(used(&this), "10.11.0.3", "it must prove itself first");
+    this.run(5000);
+    assert_eq!(used(&this), "10.11.0.2");
+}
+
+#[test]
+fn a_reload_touches_only_what_it_changes() {
+    let mut this = Net::new(STATIC, "");
+    this.run(3000);
+    let (key, sites) = (this.session().key, this.plan().sites.clone());
+    let more = r#"{"ASes": {
+        "1-ff00:0:111": {"Nets": ["192.168.11.0/24", "fd00:11::/64", "192.168.13.0/24"]},
+        "1-ff00:0:112": {"Nets": ["192.168.12.0/24"]}
+    }}"#;
+    this.paths.insert(isd_as(OTHER), vec![path(OTHER, 3, 31)]);
+    this.gateways
+        .insert(isd_as(OTHER), vec![gateway("10.12.0.2")]);
+    this.load(more, "");
+    this.run(2000);
+    assert_eq!(this.session().key, key);
+    assert_eq!(this.exported().len(), 4);
+    assert_eq!(this.plan().sessions.len(), 2);
+    this.load(STATIC, "");
+    this.run(10);
+    assert_eq!(this.session().key, key);
+    assert_eq!(this.plan().sites, sites);
+    let probes = this.remotes.told(this.now).probing[&key].state_changes;
+    assert_eq!(probes, 1, "it has been up all the time");
+}
+
+/// A class with a path policy that only the second path satisfies, and one for the rest.
+fn classes(fallback: &str) -> String {
+    format!(
+        r#"{{"ASes": {{"1-ff00:0:111": {{"Nets": ["192.168.11.0/24"], "Policies": [
+            {{"Name": "voice", "TrafficClass": "dscp=0x2e", "Fallback": "{fallback}",
+              "PathPolicy": {{"acl": ["- 1-ff00:0:111#41", "+"]}}}},
+            {{"Name": "rest", "TrafficClass": "BOOL=true"}}
+        ]}}}}}}"#
+    )
+}
+
+#[test]
+fn a_class_takes_its_own_path_and_falls_back_as_its_policy_says() {
+    for (fallback, expected) in [("drop", [None, Some(1)]), ("any-path", [Some(0), Some(1)])] {
+        let mut this = Net::new(&classes(fallback), "");
+        this.run(3000);
+        assert_eq!(this.leaves_by(), [2]);
+        this.cut.insert(path(REMOTE, 2, 42).fingerprint);
+        this.run(5000);
+        let rules = &this.plan().sites[0].rules;
+        let sessions: Vec<Option<usize>> = rules.iter().map(|rule| rule.session).collect();
+        assert_eq!(sessions, expected, "{fallback}");
+    }
+    let mut this = Net::new(&classes("next"), "");
+    this.run(3000);
+    assert_eq!(this.plan().sites[0].rules.len(), 2);
+    this.cut.insert(path(REMOTE, 2, 42).fingerprint);
+    this.run(5000);
+    let [rest] = &this.plan().sites[0].rules[..] else {
+        panic!("only the class for the rest is left")
+    };
+    assert_eq!(rest.session, Some(1));
+}
+
+#[test]
+fn a_packet_too_big_on_the_way_makes_frames_smaller() {
+    let mut net = Net::new(STATIC, "");
+    net.run(3000);
+    let mut travelled = net.session().paths[0].path.raw.to_vec();
+    // The pointer has moved, the segment identifier has changed, an alert flag is set.
+    travelled[0] = 1;
+    travelled[6] = 0x77;
+    travelled[12] = 2;
+    let event = |path| Event::TooBig {
+        isd_as: isd_as(REMOTE),
+        path,
+        mtu: 1300,
+    };
+    net.remotes.handle(net.now, event(vec![0; 36]));
+    net.run(10);
+    assert_eq!(net.session().paths[0].mtu, 1472, "about no path of ours");
+    net.remotes.handle(net.now, event(travelled));
+    net.run(10);
+    assert_eq!(net.session().paths[0].mtu, 1300);
+}
+
+#[test]
+fn a_pinned_gateway_is_reached_through_its_interfaces_only() {
+    let mut this = Net::new(STATIC, "");
+    let mut pinned = gateway("10.11.0.2");
+    pinned.allow_interfaces = vec![42];
+    this.gateways.insert(isd_as(REMOTE), vec![pinned]);
+    this.run(3000);
+    assert_eq!(this.leaves_by(), [2]);
+    this.cut.insert(path(REMOTE, 2, 42).fingerprint);
+    this.run(4000);
+    assert_eq!(this.exported(), []);
+}
+
+#[test]
+fn answers_that_nobody_asked_for_change_nothing() {
+    let mut this = Net::new(STATIC, "");
+    this.run(3000);
+    let plans = this.plans.len();
+    for isd_as in [isd_as(REMOTE), isd_as(OTHER)] {
+        for event in [
+            Event::SessionReply {
+                isd_as,
+                host: "10.66.6.6".parse().expect("an address"),
+                session: 0,
+            },
+            Event::SessionReply {
+                isd_as,
+                host: "10.11.0.2".parse().expect("an address"),
+                session: 77,
+            },
+            Event::PathReply {
+                isd_as,
+                sequence: 9,
+            },
+            Event::Gateways {
+                isd_as: IsdAs(5),
+                result: Ok(vec![gateway("10.66.6.6")]),
+            },
+            Event::Prefixes {
+                isd_as,
+                control: "10.66.6.6:30256".parse().expect("an address"),
+                result: Ok(Announced::Unchanged),
+            },
+        ] {
+            this.remotes.handle(this.now, event);
+        }
+    }
+    this.run(400);
+    assert_eq!(this.plans.len(), plans);
+    assert!(!this.remotes.told(this.now).refused.is_empty());
+}
