@@ -105,11 +105,13 @@ impl Remotes {
                     .filter(|number| !here.contains(number))
                     .min_by_key(|number| used[usize::from(*number)]);
                 let Some(number) = free else {
-                    tracing::warn!(
-                        isd_as = %remote.isd_as,
-                        policy = session.policy.name,
-                        "no session number is left: at most 256 sessions with one AS"
-                    );
+                    if !std::mem::replace(&mut session.is_known_unnumbered, true) {
+                        tracing::warn!(
+                            isd_as = %remote.isd_as,
+                            policy = session.policy.name,
+                            "no session number is left: at most 256 sessions with one AS"
+                        );
+                    }
                     continue;
                 };
                 used[usize::from(number)] += 1;

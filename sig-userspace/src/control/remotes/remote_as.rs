@@ -66,6 +66,8 @@ pub(super) struct Session {
     /// Given when the plan first mentions it.
     pub(super) key: Option<SessionKey>,
     pub(super) number: Option<u8>,
+    /// Whether it has been logged that there is no number for it.
+    pub(super) is_known_unnumbered: bool,
     pub(super) policy: SessionPolicy,
     pub(super) health: Health,
     pub(super) selector: Selector,
@@ -408,17 +410,19 @@ impl RemoteAs {
         down
     }
 
+    /// When [`RemoteAs::poll`] has something to do. What waits for a path, or for a session number, has no time.
     pub(super) fn deadline(&self, now: Now) -> Option<Instant> {
+        let question = |poll: &Poll, path: &Selector| {
+            chosen_path(&self.monitor, path).and_then(|_| poll.deadline())
+        };
         let gateways = self.gateways.iter().flat_map(|gateway| {
-            let sessions = gateway
-                .sessions
-                .iter()
-                .map(|session| session.health.deadline());
-            sessions.chain(gateway.exchange.deadline())
+            let numbered = gateway.sessions.iter().filter(|s| s.number.is_some());
+            let sessions = numbered.map(|session| session.health.deadline());
+            sessions.chain(question(&gateway.exchange, &gateway.rpc_path))
         });
         gateways
             .chain(self.paths.deadline())
-            .chain(self.discovery.deadline())
+            .chain(question(&self.discovery, &self.rpc_path))
             .chain(self.monitor.next_deadline(now.monotonic, now.wall))
             .min()
     }
@@ -465,6 +469,7 @@ impl Session {
         Session {
             key: None,
             number: None,
+            is_known_unnumbered: false,
             health: Health::new(now.monotonic),
             selector: Selector::new(selection(policy, switch_delay)),
             policy: policy.clone(),

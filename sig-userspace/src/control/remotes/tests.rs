@@ -127,6 +127,7 @@ impl Net {
     /// Lets so many milliseconds pass.
     fn run(&mut self, ms: u64) {
         let end = self.now.monotonic + Duration::from_millis(ms);
+        let mut looks = 0;
         loop {
             for action in self.remotes.poll(self.now) {
                 self.act(action);
@@ -134,8 +135,14 @@ impl Net {
             let deadline = self.remotes.deadline(self.now);
             let next = self.coming.iter().map(|(at, _)| *at).min();
             let next = next.map_or(deadline, |at| at.min(deadline));
-            // A deadline in the past would be a busy loop.
-            let next = next.max(self.now.monotonic + Duration::from_millis(1));
+            // What one look brings about may need another one, but more would be a busy loop.
+            looks = if deadline > self.now.monotonic {
+                0
+            } else {
+                looks + 1
+            };
+            assert!(looks < 3, "a deadline that has passed stays one");
+            let next = next.max(self.now.monotonic);
             if next > end {
                 self.pass(end);
                 return;
@@ -588,4 +595,22 @@ fn answers_that_nobody_asked_for_change_nothing() {
     this.run(400);
     assert_eq!(this.plans.len(), plans);
     assert!(!this.remotes.told(this.now).refused.is_empty());
+}
+
+#[test]
+fn more_sessions_than_there_are_numbers_wait_without_a_busy_loop() {
+    let classes: Vec<String> = (0..64)
+        .map(|n| format!(r#"{{"Name": "{n}", "TrafficClass": "dstport={n}"}}"#))
+        .collect();
+    let traffic = format!(
+        r#"{{"ASes": {{"1-ff00:0:111": {{"Nets": ["192.168.11.0/24"], "Policies": [{}]}}}}}}"#,
+        classes.join(",")
+    );
+    let mut this = Net::new(&traffic, "");
+    this.remotes.settings.limits.gateways_per_as = 5;
+    let hosts = (2..7).map(|n| gateway(&format!("10.11.0.{n}")));
+    this.gateways.insert(isd_as(REMOTE), hosts.collect());
+    this.run(3000);
+    assert_eq!(this.plan().sessions.len(), 256);
+    assert_eq!(this.exported().len(), 1);
 }
