@@ -116,6 +116,8 @@ pub struct Monitor {
     next_probe: Option<Instant>,
     /// Until when answers have been given more time.
     granted: Option<Instant>,
+    /// See [`Monitor::take_news`].
+    news: bool,
     problem: Option<String>,
     counters: Counters,
 }
@@ -132,6 +134,7 @@ impl Monitor {
             next_sequence: first_sequence,
             next_probe: None,
             granted: None,
+            news: false,
             problem: None,
             counters: Counters::default(),
         }
@@ -275,16 +278,24 @@ impl Monitor {
     pub fn handle_reply(&mut self, now: Instant, sequence: u16, from: IsdAs) -> bool {
         self.tick(now);
         let expected = from == self.remote
-            && self
-                .paths
-                .values_mut()
-                .any(|watched| watched.prober.answer(now, sequence));
+            && self.paths.values_mut().any(|watched| {
+                let before = watched.prober.standing();
+                let expected = watched.prober.answer(now, sequence);
+                self.news |= watched.prober.standing() != before;
+                expected
+            });
         if expected {
             self.counters.probes_received += 1;
         } else {
             self.counters.unexpected += 1;
         }
         expected
+    }
+
+    /// Whether a path has begun to answer, come to life or died since the last call: worth choosing anew at once.
+    pub fn take_news(&mut self, now: Instant) -> bool {
+        self.tick(now);
+        std::mem::take(&mut self.news)
     }
 
     /// A router on the path cannot pass on SCION packets longer than `mtu` bytes. Whether that changes
@@ -390,7 +401,7 @@ impl Monitor {
             if late > HELD_UP {
                 watched.prober.grant(late);
             }
-            watched.prober.advance(now, self.settings.probe_timeout);
+            self.news |= watched.prober.advance(now, self.settings.probe_timeout);
         }
     }
 

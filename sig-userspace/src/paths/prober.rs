@@ -124,9 +124,10 @@ impl Prober {
         true
     }
 
-    /// Time has passed: the path may have died.
-    pub(super) fn advance(&mut self, now: Instant, timeout: Duration) {
-        if self.is_overdue(now, timeout) {
+    /// Time has passed: the path may have died, or lost the answers it had. Whether it has.
+    pub(super) fn advance(&mut self, now: Instant, timeout: Duration) -> bool {
+        let overdue = self.is_overdue(now, timeout);
+        if overdue {
             self.answers = 0;
             if self.alive_since.take().is_some() {
                 self.counted_from = self.next;
@@ -141,6 +142,7 @@ impl Prober {
             .retain(|probe| now.saturating_duration_since(probe.at) < longest + probe.grace);
         self.deaths
             .retain(|&death| now.saturating_duration_since(death) < DEATH_MEMORY);
+        overdue
     }
 
     /// The path cannot be probed any more: it starts anew when it can. That is no death.
@@ -181,6 +183,11 @@ impl Prober {
                 since,
                 settled: since + self.hold(),
             })
+    }
+
+    /// How far its answers have brought it: none, some, enough.
+    pub(super) fn standing(&self) -> (bool, bool) {
+        (self.answers > 0, self.alive_since.is_some())
     }
 
     /// Whether it is on the way to be alive: worth asking more often.

@@ -23,7 +23,7 @@ mod vet;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, SocketAddr},
     time::{Duration, Instant, SystemTime},
 };
@@ -50,6 +50,11 @@ const RPC_INTERVAL: Duration = Duration::from_secs(5);
 const PREFIX_EXPIRY: Duration = Duration::from_secs(30);
 /// How often sessions look at their paths, even if nothing is known to have changed.
 const SELECT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often the same failure is logged, and told to the daemon, whose memory of it lasts for 10 s.
+const DOWN_INTERVAL: Duration = Duration::from_secs(5);
+/// Failures remembered for that; more are neither logged nor told.
+const DOWN_LIMIT: usize = 64;
 
 /// A moment, on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -245,6 +250,10 @@ pub struct Remotes {
     /// Whether the plan may have to change.
     stale: bool,
     select_at: Instant,
+    /// When the next session has been up for long enough to take over from a worse one.
+    settled_at: Option<Instant>,
+    /// Failures that the daemon was told of, and when.
+    told_down: HashMap<Failure, Instant>,
     refused: BTreeMap<(IsdAs, &'static str), u64>,
     /// Refused prefixes that have been logged.
     logged: BTreeSet<(IsdAs, IpNet, Refusal)>,
@@ -266,6 +275,8 @@ impl Remotes {
             plan: Plan::default(),
             stale: true,
             select_at: now.monotonic,
+            settled_at: None,
+            told_down: HashMap::new(),
             refused: BTreeMap::new(),
             logged: BTreeSet::new(),
             outbox: Vec::new(),
@@ -313,7 +324,9 @@ impl Remotes {
                 let Some(remote) = self.ases.get_mut(&isd_as) else {
                     return;
                 };
+                let before = remote.gateway_changes;
                 let refused = remote.handle_gateways(now, result, &self.settings.limits);
+                self.stale |= remote.gateway_changes != before;
                 self.refuse(isd_as, "gateways_over_limit", refused);
             }
             Event::Prefixes {
@@ -333,10 +346,7 @@ impl Remotes {
             }
             Event::PathReply { isd_as, sequence } => match self.ases.get_mut(&isd_as) {
                 Some(remote) => {
-                    if remote.monitor.handle_reply(now.monotonic, sequence, isd_as) {
-                        // The first answer makes a path usable: do not wait for the next look.
-                        self.select_at = now.monotonic;
-                    }
+                    remote.monitor.handle_reply(now.monotonic, sequence, isd_as);
                 }
                 None => self.refuse(isd_as, "unexpected_path_reply", 1),
             },
@@ -366,7 +376,6 @@ impl Remotes {
                 }
             }
         }
-        self.stale = true;
     }
 
     /// Whoever can send us packets can claim that something is down, so only what lies on a path under
@@ -377,6 +386,13 @@ impl Remotes {
             self.refuse(IsdAs(0), "unknown_interface_down", 1);
             return;
         }
+        // Every packet into a dead link brings another report.
+        let is_recent = |at: &Instant| now.monotonic.saturating_duration_since(*at) < DOWN_INTERVAL;
+        self.told_down.retain(|_, at| is_recent(at));
+        if self.told_down.contains_key(&failure) || self.told_down.len() >= DOWN_LIMIT {
+            return;
+        }
+        self.told_down.insert(failure, now.monotonic);
         tracing::info!(?failure, "a border router reports a failure");
         // The daemon knows interfaces only: of two, the one that packets should leave through.
         let interface = match failure {
@@ -399,7 +415,8 @@ impl Remotes {
             if remote.expire(now) {
                 forgotten.push(*isd_as);
             }
-            if select {
+            // Not later, lest a dead path is used until then.
+            if remote.monitor.take_news(now.monotonic) || select {
                 self.stale |= remote.select(now, &self.revocations);
             }
             self.stale |= remote.poll(now, &mut actions);
@@ -407,9 +424,11 @@ impl Remotes {
         for isd_as in forgotten {
             self.vet(isd_as);
         }
+        self.stale |= self.settled_at.is_some_and(|at| at <= now.monotonic);
         if self.stale {
             self.stale = false;
             let plan = self.make_plan(now);
+            self.settled_at = self.next_settled(now);
             if plan != self.plan {
                 self.plan = plan.clone();
                 actions.push(Action::Apply(plan));
@@ -422,8 +441,18 @@ impl Remotes {
     #[must_use]
     pub fn deadline(&self, now: Now) -> Instant {
         let ases = self.ases.values().filter_map(|remote| remote.deadline(now));
-        ases.min()
+        ases.chain(self.settled_at)
+            .min()
             .map_or(self.select_at, |at| at.min(self.select_at))
+    }
+
+    fn next_settled(&self, now: Now) -> Option<Instant> {
+        let gateways = self.ases.values().flat_map(|remote| &remote.gateways);
+        let sessions = gateways.flat_map(|gateway| &gateway.sessions);
+        let up = sessions.filter_map(|session| session.health.up_since());
+        up.filter_map(|since| since.checked_add(self.settings.switch_delay))
+            .filter(|at| *at > now.monotonic)
+            .min()
     }
 
     /// The last plan handed out.

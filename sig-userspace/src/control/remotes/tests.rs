@@ -394,6 +394,13 @@ fn a_reported_failure_moves_traffic_at_once_and_the_daemon_is_told() {
     net.run(1);
     assert_ne!(net.leaves_by(), [used]);
     assert_eq!(net.told, [down]);
+    // Each packet that is lost brings a report.
+    for _ in 0..1000 {
+        net.remotes
+            .handle(net.now, Event::Down(Failure::Interface(down)));
+        net.run(1);
+    }
+    assert_eq!(net.told, [down], "once is enough for a while");
     // Nobody can claim that something is down which is on no path.
     net.remotes.handle(
         net.now,
@@ -613,4 +620,42 @@ fn more_sessions_than_there_are_numbers_wait_without_a_busy_loop() {
     this.run(3000);
     assert_eq!(this.plan().sessions.len(), 256);
     assert_eq!(this.exported().len(), 1);
+}
+
+#[test]
+fn a_dead_path_is_left_when_it_dies_and_not_at_the_next_look() {
+    let mut net = Net::new(STATIC, "");
+    net.run(5000);
+    let used = net.session().paths[0].path.fingerprint;
+    net.cut.insert(used);
+    let is_alive = |net: &mut Net| {
+        let told = net.remotes.told(net.now);
+        let mut paths = told.ases[0].paths.iter();
+        let alive = paths.find(|path| path.fingerprint == used.to_string());
+        alive.is_some_and(|path| path.alive)
+    };
+    while is_alive(&mut net) {
+        assert_eq!(net.session().paths[0].path.fingerprint, used);
+        net.run(1);
+    }
+    assert_ne!(net.session().paths[0].path.fingerprint, used);
+}
+
+#[test]
+fn answers_that_change_nothing_cost_no_new_choice() {
+    let mut net = Net::new(STATIC, "");
+    net.run(5010);
+    let mut looks = BTreeSet::new();
+    for _ in 0..1000 {
+        let event = Event::SessionReply {
+            isd_as: isd_as(REMOTE),
+            host: "10.11.0.2".parse().expect("an address"),
+            session: 0,
+        };
+        net.remotes.handle(net.now, event);
+        assert!(!net.remotes.stale);
+        net.run(1);
+        looks.insert(net.remotes.select_at);
+    }
+    assert!(looks.len() <= 5, "{} in a second", looks.len());
 }
