@@ -4,6 +4,8 @@
 mod names;
 mod text;
 
+use std::collections::HashSet;
+
 use sig_common::reason::DropReason;
 
 pub use names::ALL;
@@ -41,6 +43,7 @@ pub fn render(status: &Status, process: &Process) -> String {
 
 fn traffic(page: &mut Exposition, status: &Status) {
     let isd_as = ("isd_as", &*status.isd_as);
+    let mut seen = HashSet::new();
     for remote in &status.remotes {
         let policy = remote.policy_id.to_string();
         let from = [isd_as, ("remote_isd_as", &*remote.isd_as)];
@@ -49,10 +52,13 @@ fn traffic(page: &mut Exposition, status: &Status) {
         page.add(IPPKTS_SENT, &to, remote.sent.packets);
         page.add(FRAME_BYTES_SENT, &to, remote.sent.frame_bytes);
         page.add(FRAMES_SENT, &to, remote.sent.frames);
-        page.add(IPPKT_BYTES_RECEIVED, &from, remote.packet_bytes_received);
-        page.add(IPPKTS_RECEIVED, &from, remote.packets_received);
-        page.add(FRAME_BYTES_RECEIVED, &from, remote.frame_bytes_received);
-        page.add(FRAMES_RECEIVED, &from, remote.frames_received);
+        // What came from a gateway is told with each of its sessions.
+        if seen.insert((&remote.isd_as, remote.gateway.ip())) {
+            page.add(IPPKT_BYTES_RECEIVED, &from, remote.packet_bytes_received);
+            page.add(IPPKTS_RECEIVED, &from, remote.packets_received);
+            page.add(FRAME_BYTES_RECEIVED, &from, remote.frame_bytes_received);
+            page.add(FRAMES_RECEIVED, &from, remote.frames_received);
+        }
     }
     let c = &status.counters;
     page.add(IPPKT_BYTES_LOCAL_SENT, &[isd_as], c.packet_bytes_received);

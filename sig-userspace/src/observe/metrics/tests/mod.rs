@@ -91,6 +91,28 @@ fn sessions_of_one_policy_are_summed_and_their_paths_are_not() {
 }
 
 #[test]
+fn what_a_gateway_sent_is_counted_once_whatever_the_number_of_its_sessions() {
+    let mut status = example::found();
+    let received = |status: &Status| {
+        let page = parse(&render(status, &process()));
+        [
+            "gateway_ippkts_received_total",
+            "gateway_ippkt_bytes_received_total",
+            "gateway_frames_received_total",
+            "gateway_frame_bytes_received_total",
+        ]
+        .map(|metric| page[metric].series.clone())
+    };
+    let before = received(&status);
+    let mut second = status.remotes[0].clone();
+    (second.session, second.policy_id) = (7, 1);
+    status.remotes.push(second);
+    assert_eq!(received(&status), before);
+    status.remotes[2].gateway.set_ip([10, 11, 0, 99].into());
+    assert_ne!(received(&status), before, "another gateway");
+}
+
+#[test]
 fn every_metric_is_in_the_documentation_and_has_a_series_of_its_own() {
     let documentation = include_str!("../../../../../docs/observability.md");
     let mut full = process();
