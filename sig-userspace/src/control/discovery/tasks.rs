@@ -24,6 +24,9 @@ use crate::{
 /// How often the daemon is asked for the border routers, as in the reference.
 const INTERFACES_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Most that the core takes in before it looks what is to be done.
+const EVENTS_PER_LOOK: usize = 256;
+
 /// What wakes the core.
 pub(super) enum Input {
     /// A question was answered.
@@ -84,25 +87,43 @@ impl Core {
             for action in actions {
                 self.act(action);
             }
-            let data = async {
-                match &self.sockets.data {
-                    Some(data) => data.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let events = tokio::select! {
-                input = self.inputs.recv() => match input {
-                    Some(Input::Event(event)) => Some(event),
-                    Some(Input::Changed) => None,
-                    None => return,
-                },
-                received = self.sockets.prober.recv() => event(received),
-                received = data => event(received),
+            let mut event = tokio::select! {
+                event = self.next() => event,
                 () = tokio::time::sleep_until(deadline.into()) => None,
             };
-            if let Some(event) = events {
+            // What waits is taken before the next look: one look per answer would be too many.
+            for _ in 0..EVENTS_PER_LOOK {
+                if let Some(event) = event.take() {
+                    self.shared.remotes().handle(Now::read(), event);
+                }
+                tokio::select! {
+                    biased;
+                    next = self.next() => event = next,
+                    () = std::future::ready(()) => break,
+                }
+            }
+            if let Some(event) = event {
                 self.shared.remotes().handle(Now::read(), event);
             }
+        }
+    }
+
+    /// Waits for the next thing that wakes the core; `None` if it is only to look. Nothing is lost if the future is
+    /// dropped.
+    async fn next(&mut self) -> Option<Event> {
+        let data = async {
+            match &self.sockets.data {
+                Some(data) => data.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(input) = self.inputs.recv() => match input {
+                Input::Event(event) => Some(event),
+                Input::Changed => None,
+            },
+            received = self.sockets.prober.recv() => event(received),
+            received = data => event(received),
         }
     }
 
