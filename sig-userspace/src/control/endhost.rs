@@ -1,36 +1,41 @@
 //! Who listens on the end host port.
 
-use std::{io, net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, io, net::IpAddr, sync::Arc};
 
 use super::config;
 use crate::sockets::{EndhostPort, Local};
 
-/// Takes the end host port of `ip`, as far as the configuration wants it. `None`: another program owns it
-/// and relays what is ours.
+/// Takes the end host port of each of these addresses, as far as the configuration wants it. Those that are
+/// missing belong to another program, which relays what is ours.
 ///
 /// # Errors
-/// Of the operating system. [`io::ErrorKind::AddrInUse`] only if the port must be ours.
+/// Of the operating system, with the address. [`io::ErrorKind::AddrInUse`] only if the port must be ours.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
 pub fn open(
     local: &Arc<Local>,
-    ip: IpAddr,
+    addresses: impl IntoIterator<Item = IpAddr>,
     wish: config::EndhostPort,
-) -> io::Result<Option<EndhostPort>> {
+) -> Result<Vec<EndhostPort>, (IpAddr, io::Error)> {
     if wish == config::EndhostPort::Shared {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    match EndhostPort::open(local, ip) {
-        Ok(port) => Ok(Some(port)),
-        Err(error)
-            if wish == config::EndhostPort::Auto && error.kind() == io::ErrorKind::AddrInUse =>
-        {
-            tracing::info!(%ip, "another program owns the end host port; it has to relay what is ours");
-            Ok(None)
+    let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
+    let mut ports = Vec::with_capacity(addresses.len());
+    for ip in addresses {
+        match EndhostPort::open(local, ip) {
+            Ok(port) => ports.push(port),
+            Err(error)
+                if wish == config::EndhostPort::Auto
+                    && error.kind() == io::ErrorKind::AddrInUse =>
+            {
+                tracing::info!(%ip, "another program owns the end host port; it has to relay what is ours");
+            }
+            Err(error) => return Err((ip, error)),
         }
-        Err(error) => Err(error),
     }
+    Ok(ports)
 }
 
 #[cfg(test)]
@@ -42,22 +47,28 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_port_is_ours_if_it_is_wanted_and_free() {
+    async fn the_ports_of_all_addresses_are_ours_if_they_are_wanted_and_free() {
         use config::EndhostPort::{Auto, Own, Shared};
 
-        // An address of its own, as other processes may test the same.
+        // Addresses of its own, as other processes may test the same.
         let [_, _, high, low] = std::process::id().to_be_bytes();
-        let ip = Ipv4Addr::new(127, high, low, 253).into();
+        let [ip, second, third] =
+            [251, 252, 253].map(|last| IpAddr::from(Ipv4Addr::new(127, high, low, last)));
         let local = Local::new(IsdAs::new(1, 1), 0..=0);
-        let opened = |wish| open(&local, ip, wish).map(|port| port.is_some());
+        // Each other address is taken once: a task that ends gives its port back a little later.
+        let opened = |wish, other| {
+            let ports = open(&local, [ip, other, ip], wish)?;
+            let addresses = ports.iter().map(|port| port.local_addr().ip());
+            Ok::<Vec<IpAddr>, (IpAddr, io::Error)>(addresses.collect())
+        };
 
         let other = UdpSocket::bind((ip, ENDHOST_PORT)).expect("a socket");
-        assert!(!opened(Auto).expect("shared"));
-        assert!(!opened(Shared).expect("shared"));
-        let error = opened(Own).expect_err("it must be ours");
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(opened(Auto, second).expect("shared"), [second]);
+        assert!(opened(Shared, third).expect("shared").is_empty());
+        let (whose, error) = opened(Own, third).expect_err("it must be ours");
+        assert_eq!((whose, error.kind()), (ip, io::ErrorKind::AddrInUse));
         drop(other);
-        assert!(!opened(Shared).expect("shared"));
-        assert!(opened(Auto).expect("ours"));
+        assert!(opened(Shared, third).expect("shared").is_empty());
+        assert_eq!(opened(Auto, third).expect("ours"), [ip, third]);
     }
 }

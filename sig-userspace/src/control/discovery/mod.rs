@@ -18,6 +18,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use sig_common::wire::scion::ENDHOST_PORT;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
@@ -38,6 +39,8 @@ use tasks::{Core, Sockets};
 
 /// How often [`Discovery::ready`] looks.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
+/// The daemon is not asked for paths more often, whatever the environment says.
+const LEAST_PATH_INTERVAL: Duration = Duration::from_millis(100);
 /// Events that wait for their turn; whoever has more waits.
 const EVENTS: usize = 1024;
 
@@ -71,7 +74,7 @@ pub struct Discovery {
     host: Host,
     tasks: Vec<JoinHandle<()>>,
     _server: RpcServer,
-    _endhost: Option<EndhostPort>,
+    _endhost: Vec<EndhostPort>,
 }
 
 /// What the tasks and operators work on.
@@ -86,6 +89,8 @@ struct Shared {
     endhost: &'static str,
     wake: mpsc::Sender<tasks::Input>,
     reloads: Mutex<(u64, u64)>,
+    /// Held while policies are read and put into force, so that none gets lost between two changes.
+    changing: Mutex<()>,
     client: RpcClient,
 }
 
@@ -153,13 +158,15 @@ impl Discovery {
                 address: config.gateway.data_addr,
                 source,
             })?;
-        let endhost = endhost::open(&local, ctrl.ip(), control.endhost_port).map_err(|source| {
-            Error::Socket {
-                what: "end host port of",
-                address: ctrl,
-                source,
-            }
-        })?;
+        let own = [ctrl, control.probe_addr, config.gateway.data_addr].map(|address| address.ip());
+        let endhost =
+            endhost::open(&local, own, control.endhost_port).map_err(|(ip, source)| {
+                Error::Socket {
+                    what: "end host port",
+                    address: SocketAddr::new(ip, ENDHOST_PORT),
+                    source,
+                }
+            })?;
 
         let routing = policies.routing.clone();
         let prefixes = Arc::new(Prefixes::new(local_as.isd_as, routing.clone()));
@@ -186,9 +193,10 @@ impl Discovery {
             prefixes,
             daemon,
             local,
-            endhost: if endhost.is_some() { "own" } else { "shared" },
+            endhost: if endhost.is_empty() { "shared" } else { "own" },
             wake,
             reloads: Mutex::default(),
+            changing: Mutex::default(),
             client,
             config,
             control,
@@ -281,10 +289,13 @@ fn settings(config: &Config, control: &Control) -> Settings {
 fn path_interval(control: &Control) -> Duration {
     const VARIABLE: &str = "SCION_EXPERIMENTAL_GATEWAY_PATH_UPDATE_INTERVAL";
     match std::env::var(VARIABLE) {
-        Ok(text) => super::config::duration(&text).unwrap_or_else(|problem| {
-            tracing::warn!("{VARIABLE} is ignored: {problem}");
-            control.path_interval
-        }),
+        Ok(text) => match super::config::duration(&text) {
+            Ok(interval) => interval.max(LEAST_PATH_INTERVAL),
+            Err(problem) => {
+                tracing::warn!("{VARIABLE} is ignored: {problem}");
+                control.path_interval
+            }
+        },
         Err(_) => control.path_interval,
     }
 }

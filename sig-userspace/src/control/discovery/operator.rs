@@ -1,6 +1,6 @@
 //! What operators see of the running gateway, and change in it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{Policies, Shared, tasks::Input};
 use crate::{
@@ -61,6 +61,7 @@ impl Handle {
     /// # Errors
     /// All problems of the files; nothing changes then.
     pub fn reload(&self, control: &Control) -> Result<(Vec<String>, Vec<Problem>), Errors> {
+        let _changing = self.changing();
         let loaded = Policies::load(control);
         {
             let mut reloads = self
@@ -85,9 +86,15 @@ impl Handle {
     /// What is wrong with the text; the old policy stays.
     pub fn set_routing_policy(&self, text: &str) -> Result<(), Errors> {
         let routing = routing::check(text, "the policy")?;
+        let _changing = self.changing();
         let traffic = self.0.policies.load().traffic.clone();
         self.put_into_force(Policies { traffic, routing });
         Ok(())
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        let changing = self.0.changing.lock();
+        changing.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put_into_force(&self, policies: Policies) {
