@@ -11,7 +11,7 @@ mod prefixes;
 mod tasks;
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -273,6 +273,7 @@ fn settings(config: &Config, control: &Control) -> Settings {
     Settings {
         isd_as: config.gateway.isd_as,
         data_addr: config.gateway.data_addr,
+        control_addrs: control_addrs(control),
         served: config.gateway.prefixes.clone(),
         paths: crate::paths::Settings {
             probe_interval: control.probe_interval,
@@ -283,6 +284,16 @@ fn settings(config: &Config, control: &Control) -> Settings {
         switch_delay: control.switch_delay,
         limits: control.limits,
     }
+}
+
+/// What must stay within reach for the gateway to work. A daemon that is given by name is taken for a near one.
+fn control_addrs(control: &Control) -> Vec<IpAddr> {
+    let daemon = control.daemon.parse::<SocketAddr>().ok();
+    let addresses = [control.ctrl_addr, control.probe_addr].into_iter();
+    addresses
+        .chain(daemon)
+        .map(|address| address.ip())
+        .collect()
 }
 
 /// As the reference, the environment has the last word.

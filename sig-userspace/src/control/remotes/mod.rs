@@ -83,6 +83,8 @@ pub struct Settings {
     pub isd_as: IsdAs,
     /// The own data address.
     pub data_addr: SocketAddr,
+    /// Other addresses that no remote's prefix may contain: those of the control plane, here and at the daemon.
+    pub control_addrs: Vec<IpAddr>,
     /// Prefixes served beside the advertised ones.
     pub served: Vec<IpNet>,
     /// How paths are probed.
@@ -480,7 +482,9 @@ impl Remotes {
     /// Collects what must not be routed into the tunnel. Whether it has changed.
     fn know_own(&mut self) -> bool {
         let routers = self.ases.values().flat_map(RemoteAs::next_hops);
-        let mut underlay: Vec<IpAddr> = routers.chain([self.settings.data_addr.ip()]).collect();
+        let own = self.settings.control_addrs.iter().copied();
+        let own = own.chain([self.settings.data_addr.ip()]);
+        let mut underlay: Vec<IpAddr> = routers.chain(own).collect();
         underlay.sort_unstable();
         underlay.dedup();
         let mut served = self.settings.served.clone();

@@ -124,10 +124,12 @@ impl RemoteAs {
             result.as_ref().map(|_| ()).map_err(String::as_str),
         );
         match result {
-            Ok(paths) => {
+            Ok(mut paths) => {
                 if news {
                     tracing::info!(isd_as = %self.isd_as, "the daemon tells paths again");
                 }
+                // If not all are watched, then those that somebody may use.
+                paths.sort_by_cached_key(|path| !self.is_of_use(path));
                 self.monitor.update(now.monotonic, now.wall, paths);
             }
             Err(problem) => {
@@ -136,6 +138,15 @@ impl RemoteAs {
                 }
             }
         }
+    }
+
+    /// Whether there is a session that may use the path.
+    fn is_of_use(&self, path: &Path) -> bool {
+        let mut policies = self.policies.iter();
+        let mut gateways = self.gateways.iter();
+        policies.any(|policy| policy.path.evaluate(path).is_some())
+            && (self.gateways.is_empty()
+                || gateways.any(|g| enters_through(path, &g.addresses.allow_interfaces)))
     }
 
     /// How many gateways were too many.

@@ -80,6 +80,7 @@ impl Net {
         let settings = Settings {
             isd_as: isd_as(LOCAL),
             data_addr: "10.10.0.2:30056".parse().expect("an address"),
+            control_addrs: vec!["10.77.0.1".parse().expect("an address")],
             served: vec![net("192.168.10.0/24")],
             paths: crate::paths::Settings::default(),
             path_interval: Duration::from_secs(10),
@@ -301,11 +302,12 @@ fn announced_prefixes_are_reached_as_far_as_they_are_believed() {
     let announced = [
         "192.168.11.0/24",
         "fd00:11::/64",
-        // Not accepted, everything, the own router, what is served here.
+        // Not accepted, everything, the own router, the daemon, what is served here.
         "172.16.0.0/16",
         "0.0.0.0/0",
         "::/0",
         "10.10.0.0/16",
+        "10.77.0.0/24",
         "192.168.10.128/25",
     ];
     this.prefixes.insert(control, announced.map(net).to_vec());
@@ -319,7 +321,7 @@ fn announced_prefixes_are_reached_as_far_as_they_are_believed() {
     let gateway = &told.ases[0].gateways[0];
     assert_eq!(
         (gateway.prefixes_accepted, gateway.prefixes_rejected),
-        (2, 5)
+        (2, 6)
     );
     let reasons: BTreeSet<&str> = told
         .refused
@@ -658,4 +660,18 @@ fn answers_that_change_nothing_cost_no_new_choice() {
         looks.insert(net.remotes.select_at);
     }
     assert!(looks.len() <= 5, "{} in a second", looks.len());
+}
+
+#[test]
+fn of_more_paths_than_are_watched_those_count_that_a_policy_admits() {
+    let traffic = r#"{"ASes": {"1-ff00:0:111": {"Nets": ["192.168.11.0/24"], "Policies": [
+        {"Name": "all", "TrafficClass": "BOOL=true",
+         "PathPolicy": {"acl": ["+ 1-ff00:0:111#77", "- 1-ff00:0:111#0", "+"]}}
+    ]}}}"#;
+    let mut net = Net::new(traffic, "");
+    let others = (1..=20).map(|n| path(REMOTE, n, 20 + n));
+    let paths = others.chain([path(REMOTE, 21, 77)]).collect();
+    net.paths.insert(isd_as(REMOTE), paths);
+    net.run(3000);
+    assert_eq!(net.leaves_by(), [21]);
 }
