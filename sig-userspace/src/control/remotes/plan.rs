@@ -45,7 +45,7 @@ impl Remotes {
         let mut taken: BTreeMap<IpNet, IsdAs> = BTreeMap::new();
         for remote in self.ases.values() {
             let slots = add_gateways(&mut plan, remote, self.settings.data_addr.port());
-            for group in groups(remote, &self.own, &mut taken) {
+            for group in groups(remote, &mut taken) {
                 let (rules, keys) = rules(
                     remote,
                     &group,
@@ -178,17 +178,9 @@ fn paths(session: &Session, source_port: u16) -> Vec<plan::SessionPath> {
         .collect()
 }
 
-/// The groups of prefixes of an AS. A prefix that another AS has already, or that would catch our own frames,
-/// is left out.
-fn groups(
-    remote: &RemoteAs,
-    own: &super::vet::Own,
-    taken: &mut BTreeMap<IpNet, IsdAs>,
-) -> Vec<Group> {
-    let mut free = |prefix: &IpNet| {
-        own.allows(prefix).is_ok()
-            && *taken.entry(*prefix).or_insert(remote.isd_as) == remote.isd_as
-    };
+/// The groups of prefixes of an AS. A prefix that another AS has already is left out.
+fn groups(remote: &RemoteAs, taken: &mut BTreeMap<IpNet, IsdAs>) -> Vec<Group> {
+    let mut free = |prefix: &IpNet| *taken.entry(*prefix).or_insert(remote.isd_as) == remote.isd_as;
     let common: Vec<IpNet> = remote
         .static_prefixes
         .iter()

@@ -675,3 +675,11 @@ fn of_more_paths_than_are_watched_those_count_that_a_policy_admits() {
     net.run(3000);
     assert_eq!(net.leaves_by(), [21]);
 }
+
+#[test]
+fn a_wide_prefix_of_the_operator_is_used_although_it_holds_the_underlay() {
+    let wide = r#"{"ASes": {"1-ff00:0:111": {"Nets": ["10.0.0.0/8"]}}}"#;
+    let mut net = Net::new(wide, "");
+    net.run(1000);
+    assert_eq!(net.exported(), [self::net("10.0.0.0/8")]);
+}
