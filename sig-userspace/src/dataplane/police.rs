@@ -13,7 +13,7 @@ use super::{
 /// Whether an address may be source or destination of a packet that crosses the gateway: not
 /// unspecified, loopback, link-local, multicast or broadcast.
 #[inline]
-pub(super) fn may_cross(address: IpAddr) -> bool {
+pub(crate) fn may_cross(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let v4 = u32::from(v4);

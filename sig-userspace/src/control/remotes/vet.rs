@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::dataplane::may_cross;
+
 /// What must never be routed into the tunnel because a remote says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Own {
@@ -67,7 +69,7 @@ impl Own {
         if self.underlay.iter().any(|ip| prefix.contains(ip)) {
             return Err(Refusal::Underlay);
         }
-        if !is_routable(prefix) {
+        if !may_cross(prefix.network()) {
             return Err(Refusal::Scope);
         }
         if self.served.iter().any(|served| overlap(served, prefix)) {
@@ -82,22 +84,6 @@ impl Own {
 
 fn overlap(a: &IpNet, b: &IpNet) -> bool {
     a.contains(b) || b.contains(a)
-}
-
-/// Whether the prefix lies outside of the ranges that no router carries: this network, loopback, link-local,
-/// multicast and reserved.
-fn is_routable(prefix: &IpNet) -> bool {
-    match prefix {
-        IpNet::V4(v4) => {
-            let first = u32::from(v4.network());
-            let octet = first >> 24;
-            octet != 0 && octet != 127 && octet < 224 && first >> 16 != 0xa9fe
-        }
-        IpNet::V6(v6) => {
-            let first = u128::from(v6.network());
-            first >> 120 != 0xff && first >> 118 != 0x3fa && first >> 48 != 0
-        }
-    }
 }
 
 #[cfg(test)]
