@@ -23,7 +23,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{Gateway, PlannedPath, StartError, Surroundings, config::Config, plan::Plan};
 use crate::{
@@ -94,7 +94,8 @@ pub enum Error {
 /// leaves nothing behind either.
 pub struct Host {
     shared: Arc<Shared>,
-    tasks: Vec<JoinHandle<()>>,
+    /// They end with it.
+    tasks: JoinSet<()>,
     failed: watch::Receiver<Option<String>>,
     pair: InnerPair,
     attached: Attached,
@@ -183,13 +184,13 @@ impl Host {
         let attached = attach(&mut programs, &config, &interfaces, &pair, &mut ports.facts)?;
         let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
         let next_hops = NextHops::new(&netlink, &watch, &interfaces.underlay.name, NEIGHBOURS);
-        let mut tasks = Vec::new();
+        let mut tasks = JoinSet::new();
         if let Some(forward) = programs.forward_logs() {
-            tasks.push(tokio::spawn(async move {
+            tasks.spawn(async move {
                 if let Err(error) = forward.await {
                     tracing::warn!("messages of the BPF programs are no longer shown: {error}");
                 }
-            }));
+            });
         }
         let (lan, lan_hops) = lan::start(&config, &ports.facts, &netlink, &watch);
         let shared = Arc::new(Shared {
@@ -213,20 +214,17 @@ impl Host {
         let handle = HostHandle::new(&shared);
         handle.apply(Plan::from_config(&config)).await?;
         let (fail, failed) = watch::channel(None);
-        tasks.push(tokio::spawn(surroundings::follow(
-            shared.clone(),
-            surroundings,
-        )));
+        tasks.spawn(surroundings::follow(shared.clone(), surroundings));
         for link in interfaces.all() {
             let state = watch.interface(&netlink, &link.name).await?;
-            tasks.push(tokio::spawn(interfaces::follow(
+            tasks.spawn(interfaces::follow(
                 link.clone(),
                 state,
                 shared.clone(),
                 fail.clone(),
-            )));
+            ));
         }
-        tasks.push(tokio::spawn(watch_workers(shared.clone(), fail)));
+        tasks.spawn(watch_workers(shared.clone(), fail));
         Ok(Host {
             shared,
             tasks,
@@ -298,17 +296,11 @@ impl Host {
     /// # Errors
     ///
     /// If the kernel refuses to remove something.
-    pub async fn stop(self) -> Result<(), Error> {
+    pub async fn stop(mut self) -> Result<(), Error> {
         self.shared.outside.lock().await.end();
         self.shared.routes.close().await?;
         drop(self.attached);
-        for task in &self.tasks {
-            task.abort();
-        }
-        for task in self.tasks {
-            // Aborted on purpose.
-            let _ = task.await;
-        }
+        self.tasks.shutdown().await;
         // The workers end with the last owner, their sockets with them.
         tokio::task::block_in_place(|| drop(self.shared));
         self.pair.delete().await?;

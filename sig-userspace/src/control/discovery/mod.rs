@@ -19,7 +19,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use sig_common::wire::scion::ENDHOST_PORT;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     config::{Config, Control},
@@ -72,7 +72,8 @@ pub enum Error {
 pub struct Discovery {
     shared: Arc<Shared>,
     host: Host,
-    tasks: Vec<JoinHandle<()>>,
+    /// They end with it.
+    tasks: JoinSet<()>,
     _server: RpcServer,
     _endhost: Vec<EndhostPort>,
 }
@@ -205,11 +206,10 @@ impl Discovery {
         let handle = Handle(shared.clone());
         host.handle().report_control(move || handle.report());
         let core = Core::new(shared.clone(), host.handle(), sockets, inputs);
-        let tasks = vec![
-            tokio::spawn(core.run()),
-            tokio::spawn(tasks::answer_probes(probe_server)),
-            tokio::spawn(tasks::follow_interfaces(shared.clone())),
-        ];
+        let mut tasks = JoinSet::new();
+        tasks.spawn(core.run());
+        tasks.spawn(self::tasks::answer_probes(probe_server));
+        tasks.spawn(self::tasks::follow_interfaces(shared.clone()));
         Ok(Discovery {
             shared,
             host,
@@ -257,14 +257,8 @@ impl Discovery {
     ///
     /// # Errors
     /// If the kernel refuses to remove something.
-    pub async fn stop(self) -> Result<(), Error> {
-        for task in &self.tasks {
-            task.abort();
-        }
-        for task in self.tasks {
-            // Aborted on purpose.
-            let _ = task.await;
-        }
+    pub async fn stop(mut self) -> Result<(), Error> {
+        self.tasks.shutdown().await;
         Ok(self.host.stop().await?)
     }
 }
