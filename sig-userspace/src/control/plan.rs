@@ -138,6 +138,19 @@ impl Plan {
         plan
     }
 
+    /// This plan, but sessions that are in `newer` as well use their paths of there.
+    #[must_use]
+    pub fn with_paths_of(&self, newer: &Self) -> Self {
+        let mut plan = self.clone();
+        for session in &mut plan.sessions {
+            let same = newer.sessions.iter().find(|other| other.key == session.key);
+            if let Some(same) = same {
+                session.paths.clone_from(&same.paths);
+            }
+        }
+        plan
+    }
+
     /// Underlay addresses that the sessions' paths go to first, each once.
     #[must_use]
     pub fn next_hops(&self) -> Vec<IpAddr> {
@@ -146,5 +159,42 @@ impl Plan {
         hops.sort_unstable();
         hops.dedup();
         hops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(key: u64, hops: &[u8]) -> Session {
+        let path = |hop: &u8| SessionPath {
+            name: hop.to_string(),
+            path: scion::Path::configured(&[*hop], ([10, 0, 0, *hop], 30042).into(), 1400),
+            mtu: 1400,
+            source_port: 30056,
+        };
+        Session {
+            key: SessionKey(key),
+            gateway: 0,
+            data_addr: ([10, 11, 0, 2], 30056).into(),
+            number: 0,
+            policy_id: 0,
+            paths: hops.iter().map(path).collect(),
+        }
+    }
+
+    fn plan(sessions: &[Session]) -> Plan {
+        Plan {
+            sessions: sessions.to_vec(),
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn of_a_newer_plan_only_the_paths_of_known_sessions_are_taken() {
+        let old = plan(&[session(1, &[1]), session(2, &[1, 2]), session(3, &[3])]);
+        let new = plan(&[session(4, &[4]), session(3, &[2, 3]), session(1, &[])]);
+        let expected = plan(&[session(1, &[]), session(2, &[1, 2]), session(3, &[2, 3])]);
+        assert_eq!(old.with_paths_of(&new), expected);
     }
 }

@@ -66,6 +66,12 @@ impl HostHandle {
 
         let (routes, lan) = (outside.kernel_routes(&plan), outside.lan_routes(&plan));
         if outside.retain_routes(&routes) {
+            // Whoever leaves a dead path must not wait until thousands of routes of others are gone.
+            {
+                let mut gateway = lock(&shared.gateway);
+                let sooner = gateway.planner().current().with_paths_of(&plan);
+                gateway.apply(sooner);
+            }
             self.set_routes(&outside).await;
         }
         if outside.retain_entries(&plan, &lan) {
