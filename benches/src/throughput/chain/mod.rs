@@ -206,12 +206,10 @@ pub fn build(subject: Subject, case: &Case) -> Result<Box<dyn Chain>, Refusal> {
         Subject::ChainReference => Ok(Box::new(reference::Reference::build(case, false)?)),
         Subject::ChainReferenceTuned => Ok(Box::new(reference::Reference::build(case, true)?)),
         Subject::ChainSig => Ok(Box::new(sig::Sig::build(case)?)),
-        Subject::ChainMixed => Err(Refusal::NotHere(
-            "sig does not do yet what a reference gateway at the other end needs: being found by it (gateway discovery), \
-             the exchange of prefixes, and the answer to its path probes"
-                .into(),
-        )),
-        other => Err(Refusal::NotHere(format!("{other} is no chain of two sites"))),
+        Subject::ChainMixed => Ok(Box::new(reference::Mixed::build(case)?)),
+        other => Err(Refusal::NotHere(format!(
+            "{other} is no chain of two sites"
+        ))),
     }
 }
 

@@ -1,6 +1,8 @@
-//! The reference implementation: its routers and control services, with its gateways or without.
+//! The reference implementation: its routers and control services, with its gateways, with one of them, or
+//! without.
 
 mod configuration;
+mod mixed;
 mod programs;
 mod scion;
 
@@ -13,6 +15,7 @@ use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
 use crate::throughput::{experiment::Case, subject::Refusal};
 use programs::Programs;
 
+pub(super) use mixed::Mixed;
 pub(super) use scion::Scion;
 
 /// Time until each AS knows a path to the other.
