@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use scion_net::Cut;
-use testbed::Family;
+use testbed::{Family, Site};
 
 use crate::{
     bed::{self, Bed, Files, traffic, wait},
@@ -111,4 +111,31 @@ fn with_two_paths_a_failure_concerns_only_the_flows_on_it() {
         moved > 0 && stayed > 0,
         "{moved} flows moved, {stayed} stayed"
     );
+}
+
+#[test]
+fn without_any_path_the_routes_go_and_with_the_first_one_they_come_back() {
+    let mut bed = Bed::running(&bed::options(), Files::with_routing_policy);
+    let has_route = |site: &Site, remote: &Site| {
+        let prefix = remote.prefix(Family::V4);
+        let shown = site.gateway.exec(&format!("ip route show {prefix}"));
+        shown.expect("`ip route`").contains("dev sig")
+    };
+    for cut in [Cut::Silent, Cut::Announced] {
+        let (a, b) = (&bed.net.network.a, &bed.net.network.b);
+        assert!(has_route(a, b) && has_route(b, a));
+        for link in &bed.net.links {
+            link.cut(cut);
+        }
+        wait("the end of the routes", || {
+            !has_route(a, b) && !has_route(b, a)
+        });
+        // Longer than anybody waits for the answer to a single probe.
+        thread::sleep(Duration::from_secs(5));
+        bed.net.links[1].restore();
+        let back = wait("the routes", || has_route(a, b) && has_route(b, a));
+        println!("{cut:?}: routes are back {back:?} after the link");
+        bed.assert_pings(20);
+        bed.net.links[0].restore();
+    }
 }

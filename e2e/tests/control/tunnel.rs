@@ -9,9 +9,9 @@ use std::{
 
 use scion_net::SimOptions;
 use sig::control::config::RpcProtocols;
-use testbed::{Family, Site};
+use testbed::{Family, Site, Underlay};
 
-use crate::bed::{self, Bed, Files, PATIENCE, known};
+use crate::bed::{self, Bed, Files, PATIENCE, known, wait};
 
 /// Bytes sent over TCP in each direction.
 const TRANSFER: usize = 1 << 20;
@@ -88,7 +88,12 @@ fn prefixes_are_exchanged_in_each_variant_of_rpcs() {
         ("connectrpc", "all", RpcProtocols::Connect),
         ("all", "grpc", RpcProtocols::All),
     ] {
-        let mut bed = Bed::new(&bed::options());
+        // Where paths name the discovery service, gRPC does without a resolution, as the reference does.
+        let announces_discovery = client == "grpc";
+        let mut bed = Bed::new(&SimOptions {
+            announces_discovery,
+            ..bed::options()
+        });
         for services in [&mut bed.net.a, &mut bed.net.b] {
             services.control_service.set_protocols(service);
             services
@@ -110,6 +115,8 @@ fn prefixes_are_exchanged_in_each_variant_of_rpcs() {
             (0, 0),
             "{found:#?}"
         );
+        let resolutions = bed.net.b.control_service.calls().resolutions;
+        assert_eq!(resolutions == 0, announces_discovery);
     }
 }
 
@@ -130,4 +137,39 @@ fn a_gateway_waits_for_its_daemon() {
             .unwrap_or_else(|error| panic!("{error:#}"));
     }
     bed.assert_pings(10);
+}
+
+#[test]
+fn an_underlay_of_ipv6_works_the_same() {
+    let options = SimOptions {
+        underlay: Underlay::V6,
+        mtu: 1452,
+        ..SimOptions::default()
+    };
+    let mut bed = Bed::running(&options, Files::with_routing_policy);
+    assert_carries(&mut bed);
+}
+
+#[test]
+fn links_as_long_as_oceans_and_smaller_than_announced_are_no_obstacle() {
+    let mut bed = Bed::new(&bed::options());
+    for link in &bed.net.links {
+        link.set_delay(Duration::from_millis(100));
+        link.set_mtu(1300);
+    }
+    bed.configure(Files::with_routing_policy);
+    bed.start();
+    let path_mtu_found = || {
+        let network = &bed.net.network;
+        let sites = [(&network.a, &network.b), (&network.b, &network.a)];
+        sites.iter().all(|(site, remote)| {
+            let to = remote.client_ip(Family::V4);
+            let ping = testbed::ping(&site.client, to, 1, 1400, Duration::from_millis(20));
+            let known = known(site, remote.isd_as()).expect("the AS of the policy");
+            let mut used = known.paths.iter().filter(|path| !path.used_by.is_empty());
+            ping.is_ok_and(|ping| ping.received == 1) && used.all(|path| path.mtu == 1300)
+        })
+    };
+    wait("the MTU of the paths", path_mtu_found);
+    assert_carries(&mut bed);
 }
