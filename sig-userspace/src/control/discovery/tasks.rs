@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use sig_common::addr::HostAddr;
 use tokio::sync::{mpsc, watch};
 
@@ -21,6 +22,8 @@ use crate::{
     sockets::{Payload, Received, ScionSocket, Via},
 };
 
+/// Between attempts to make a plan take effect.
+const APPLY_RETRY: Duration = Duration::from_secs(5);
 /// How often the daemon is asked for the border routers, as in the reference.
 const INTERFACES_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -217,12 +220,25 @@ impl Core {
 }
 
 /// Gives the data plane the newest plan, one at a time: a slow kernel makes none wait longer than the one
-/// before it takes.
+/// before it takes. One that does not take effect in full is tried again.
 async fn apply(host: HostHandle, mut wanted: watch::Receiver<Plan>) {
-    while wanted.changed().await.is_ok() {
+    if wanted.changed().await.is_err() {
+        return;
+    }
+    loop {
         let plan = wanted.borrow_and_update().clone();
-        if let Err(error) = host.apply(plan).await {
-            tracing::error!("a change of the data plane is not complete: {error}");
+        let retry = match host.apply(plan).await {
+            Ok(()) => std::future::pending().left_future(),
+            Err(error) => {
+                tracing::error!(
+                    "a change of the data plane is not complete, trying again: {error}"
+                );
+                tokio::time::sleep(APPLY_RETRY).right_future()
+            }
+        };
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() { return },
+            () = retry => {}
         }
     }
 }

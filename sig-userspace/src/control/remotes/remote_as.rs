@@ -25,6 +25,10 @@ use crate::{
     scion::Path,
 };
 
+/// How long a list without gateways is not believed after one with some: as long as the reference keeps what
+/// it has learned of them.
+const BLANK_IGNORED: Duration = PREFIX_EXPIRY;
+
 /// A remote AS of the traffic policy.
 #[derive(Debug)]
 pub(super) struct RemoteAs {
@@ -35,6 +39,8 @@ pub(super) struct RemoteAs {
     pub(super) paths: Poll,
     pub(super) discovery: Poll,
     pub(super) gateways: Vec<Gateway>,
+    /// When the control service last listed any.
+    listed: Option<Instant>,
     pub(super) gateway_changes: u64,
     /// Failed requests for prefixes to gateways that are gone.
     pub(super) lost_fetch_errors: u64,
@@ -94,6 +100,7 @@ impl RemoteAs {
             paths: Poll::new(now.monotonic, settings.path_interval),
             discovery: Poll::new(now.monotonic, RPC_INTERVAL),
             gateways: Vec::new(),
+            listed: None,
             gateway_changes: 0,
             lost_fetch_errors: 0,
             rpc_path: rpc_selector(settings.switch_delay),
@@ -172,6 +179,15 @@ impl RemoteAs {
                 return 0;
             }
         };
+        // A control service that has just started may not know its gateways yet.
+        let is_blank = found.is_empty()
+            && self
+                .listed
+                .is_some_and(|at| now.monotonic < at + BLANK_IGNORED);
+        if is_blank {
+            return 0;
+        }
+        self.listed = (!found.is_empty()).then_some(now.monotonic);
         found.sort();
         found.dedup_by_key(|gateway| gateway.control);
         let over = found.len().saturating_sub(limits.gateways_per_as as usize);

@@ -683,3 +683,18 @@ fn a_wide_prefix_of_the_operator_is_used_although_it_holds_the_underlay() {
     net.run(1000);
     assert_eq!(net.exported(), [self::net("10.0.0.0/8")]);
 }
+
+#[test]
+fn a_control_service_that_lists_no_gateways_is_believed_after_half_a_minute() {
+    let mut this = Net::new(STATIC, "");
+    this.run(3000);
+    this.gateways.insert(isd_as(REMOTE), Vec::new());
+    this.run(25_000);
+    assert_eq!(this.exported().len(), 2);
+    this.run(12_000);
+    assert_eq!(this.exported(), []);
+    this.gateways
+        .insert(isd_as(REMOTE), vec![gateway("10.11.0.2")]);
+    this.run(7_000);
+    assert_eq!(this.exported().len(), 2);
+}
