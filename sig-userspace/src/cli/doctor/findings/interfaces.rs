@@ -148,7 +148,9 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
     let underlay = match &config.dataplane.underlay {
         Some(name) => {
             let found = by_name(out, facts, name);
-            if let Some(interface) = found.filter(|interface| !carries(interface)) {
+            if let Some(interface) =
+                found.filter(|interface| !data_ip.is_unspecified() && !carries(interface))
+            {
                 out.push(Finding::bad(
                     &format!("interface {name}"),
                     format!("`data_addr` {data_ip} is not an address of this interface"),
@@ -158,6 +160,15 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             } else {
                 found
             }
+        }
+        // The daemon helps to find it, at start.
+        None if data_ip.is_unspecified() => {
+            out.push(Finding::warning(
+                "underlay",
+                "the configuration leaves the own address open, so the interface of the SCION side is not checked",
+                "write `ctrl_addr` in [gateway] to have it checked",
+            ));
+            None
         }
         None => {
             let found = facts.interfaces.iter().find(carries);

@@ -336,6 +336,18 @@ fn the_underlay_must_carry_the_data_address() {
 }
 
 #[test]
+fn an_own_address_that_is_to_be_found_out_is_no_fault() {
+    let mut config = sample();
+    config.gateway.data_addr = "0.0.0.0:30056".parse().unwrap();
+    complains(
+        &good_host(),
+        Some(&config),
+        "Warning",
+        &["underlay", "ctrl_addr"],
+    );
+}
+
+#[test]
 fn foreign_xdp_programs_are_bad_and_those_of_a_running_gateway_only_noted() {
     let mut host = good_host();
     host.interfaces[1].link.xdp_program = Some(42);
