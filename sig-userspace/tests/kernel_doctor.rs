@@ -7,16 +7,33 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
-use sig::control::config::SAMPLE;
 use support::netns::{Netns, root_or_skip, veth_with_queues};
 
 const SIG: &str = env!("CARGO_BIN_EXE_sig");
 
-/// The sample configuration in a file of this test.
-fn sample(label: &str) -> PathBuf {
+/// A gateway with its remotes in the file, so that there are next hops to look at.
+const CONFIGURATION: &str = r#"
+[gateway]
+isd_as = "1-ff00:0:110"
+data_addr = "10.10.0.2:30056"
+prefixes = ["192.168.10.0/24"]
+[dataplane]
+lan = ["eth1"]
+[[remote]]
+isd_as = "1-ff00:0:111"
+gateway = "10.11.0.2:30056"
+prefixes = ["192.168.11.0/24"]
+[[remote.path]]
+raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
+next_hop = "10.10.0.1:30042"
+mtu = 1472
+"#;
+
+/// The configuration in a file of this test.
+fn configuration(label: &str) -> PathBuf {
     let name = format!("sig-doctor-{}-{label}.toml", std::process::id());
     let path = std::env::temp_dir().join(name);
-    std::fs::write(&path, SAMPLE).unwrap();
+    std::fs::write(&path, CONFIGURATION).unwrap();
     path
 }
 
@@ -58,7 +75,7 @@ fn doctor_judges_the_host_for_a_configuration_and_changes_nothing() {
     veth_with_queues((&gateway, "eth0"), (&other, "o0"), 2);
     veth_with_queues((&gateway, "eth1"), (&other, "o1"), 1);
     gateway.ip("addr add 10.10.0.2/24 dev eth0");
-    let config = sample("judge");
+    let config = configuration("judge");
     let doctor = || {
         gateway.try_exec(&format!(
             "{SIG} doctor --format json --config {}",
@@ -116,7 +133,7 @@ fn doctor_without_configuration_describes_every_interface() {
 
 #[test]
 fn doctor_with_an_invalid_configuration_ends_with_exit_code_2() {
-    let path = sample("invalid");
+    let path = configuration("invalid");
     std::fs::write(&path, "nonsense = 1\n").unwrap();
     let output = std::process::Command::new(SIG)
         .arg("doctor")
