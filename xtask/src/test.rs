@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that can be tested on this machine, but for the fuzzers' long runs.
 
-use std::{path::PathBuf, process::Command};
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -27,17 +27,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut cargo = test();
     // The tests of the harness would build it with the features that its package alone asks for: everything again,
     // within the time that a test has.
-    cargo.env("SIG_BINARY", target().join("debug/sig"));
+    cargo.env("SIG_BINARY", shell::target_dir().join("debug/sig"));
     if !arguments.rest.is_empty() {
         cargo.arg("--").args(&arguments.rest);
     }
     shell::run(&mut cargo)
-}
-
-/// Where cargo puts what it builds.
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || shell::root().join("target"),
-        |folder| shell::root().join(folder),
-    )
 }
