@@ -5,6 +5,8 @@ pub(super) mod read;
 
 use std::time::Duration;
 
+pub use crate::paths::{Criterion, Margin};
+
 /// By what paths are compared, and what they have to offer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerformancePolicy {
@@ -12,43 +14,6 @@ pub struct PerformancePolicy {
     pub order: Vec<Criterion>,
     /// What a path has to offer to be used at all.
     pub limits: Limits,
-}
-
-/// A property by which paths are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Criterion {
-    /// Short round trip time. The absolute part of the margin is in microseconds.
-    Latency(Margin),
-    /// Small deviation of the round trip time. The absolute part is in microseconds.
-    Jitter(Margin),
-    /// Few lost probes. The absolute part is in parts per million.
-    Loss(Margin),
-    /// Few interfaces.
-    Hops,
-    /// Large packets.
-    Mtu,
-}
-
-/// Differences up to the larger of both parts mean nothing: the next criterion decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Margin {
-    /// In percent of the worse value.
-    pub percent: u32,
-    /// In the unit of the criterion.
-    pub absolute: u32,
-}
-
-impl Margin {
-    /// Of latency and jitter unless the policy says otherwise: 10 % or 1 ms.
-    pub const TIME: Self = Self {
-        percent: 10,
-        absolute: 1_000,
-    };
-    /// Of loss unless the policy says otherwise: one percentage point.
-    pub const LOSS: Self = Self {
-        percent: 0,
-        absolute: 10_000,
-    };
 }
 
 /// What a path has to offer; `None` where nothing is asked.

@@ -6,17 +6,18 @@ use sig_common::addr::IsdAs;
 
 use super::Error;
 use crate::{
-    control::config::Config,
+    control::config::{Config, Control},
     daemon::{Daemon, LocalAs},
 };
 
 /// Fills in what the configuration leaves to be found out. As the reference does, an open address is the one
-/// that this host uses towards the control service of its AS.
+/// that this host uses towards the control service of its AS. `control` is that of the configuration.
 pub(super) async fn complete(
     mut config: Config,
+    mut control: Control,
     daemon: &Daemon,
     local: &LocalAs,
-) -> Result<Config, Error> {
+) -> Result<(Config, Control), Error> {
     if config.gateway.isd_as != IsdAs(0) && config.gateway.isd_as != local.isd_as {
         return Err(Error::Configuration(format!(
             "[gateway] isd_as is {}, but the SCION daemon is that of {}; remove the key, or correct it or \
@@ -25,9 +26,6 @@ pub(super) async fn complete(
         )));
     }
     config.gateway.isd_as = local.isd_as;
-    let Some(control) = &mut config.control else {
-        return Ok(config);
-    };
     if control.ctrl_addr.ip().is_unspecified() {
         let service = daemon
             .control_service_ip()
@@ -49,7 +47,8 @@ pub(super) async fn complete(
             address.set_ip(ip);
         }
     }
-    Ok(config)
+    config.control = Some(control.clone());
+    Ok((config, control))
 }
 
 /// The source address that the kernel chooses towards `ip`. No packet is sent.

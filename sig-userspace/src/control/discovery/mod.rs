@@ -108,17 +108,14 @@ impl Discovery {
     /// # Errors
     /// If anything that is needed is missing, with what to do; nothing is left behind then.
     pub async fn start(config: Config, policies: Policies) -> Result<Self, Error> {
-        let Some(control) = &config.control else {
+        let Some(control) = config.control.clone() else {
             return Err(Error::Configuration(
                 "the configuration names its remotes: there is nothing to find".into(),
             ));
         };
         let daemon = Daemon::new(&control.daemon);
         let local_as = daemon.wait_for().await;
-        let config = addresses::complete(config, &daemon, &local_as).await?;
-        let Some(control) = config.control.clone() else {
-            return Err(Error::Configuration(String::new()));
-        };
+        let (config, control) = addresses::complete(config, control, &daemon, &local_as).await?;
         let mut host = Host::start(config.clone()).await?;
 
         let (first, last) = local_as.ports;

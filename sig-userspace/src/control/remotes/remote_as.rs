@@ -16,9 +16,11 @@ use super::{
 };
 use crate::{
     control::{config::PeerLimits, plan::SessionKey},
-    paths::{self, Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through},
+    paths::{
+        Criterion, Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through,
+    },
     policy::{
-        performance::{self, PerformancePolicy, Quality},
+        performance::{PerformancePolicy, Quality},
         routing::RoutingPolicy,
         traffic::{AsPolicy, Fallback, SessionPolicy},
     },
@@ -588,18 +590,8 @@ fn ranking(policy: &PerformancePolicy) -> Ranking {
     if policy.order.is_empty() {
         return Ranking::default();
     }
-    let margin = |margin: performance::Margin| paths::Margin {
-        percent: margin.percent,
-        absolute: margin.absolute,
-    };
-    let criteria = policy.order.iter().map(|criterion| match *criterion {
-        performance::Criterion::Latency(m) => paths::Criterion::Latency(margin(m)),
-        performance::Criterion::Jitter(m) => paths::Criterion::Jitter(margin(m)),
-        performance::Criterion::Loss(m) => paths::Criterion::Loss(margin(m)),
-        performance::Criterion::Hops => paths::Criterion::Hops,
-        performance::Criterion::Mtu => paths::Criterion::Mtu,
-    });
-    Ranking(criteria.chain([paths::Criterion::Fingerprint]).collect())
+    let criteria = policy.order.iter().copied();
+    Ranking(criteria.chain([Criterion::Fingerprint]).collect())
 }
 
 /// Whether a path offers what the policy asks for, as far as is known.

@@ -17,6 +17,8 @@ impl PerformancePolicy {
                 Criterion::Loss(m) => ("loss", m, percent(m.absolute)),
                 Criterion::Hops => return Value::from("hops"),
                 Criterion::Mtu => return Value::from("mtu"),
+                // Not of the file: the tie-break.
+                Criterion::Fingerprint => return Value::from("fingerprint"),
             };
             json!({"By": by, "Margin": absolute, "MarginPercent": margin.percent})
         };

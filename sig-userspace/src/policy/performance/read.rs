@@ -89,7 +89,7 @@ fn by(name: &Node<'_>, margin: Option<&Fields<'_>>) -> Option<Criterion> {
         Criterion::Latency(_) => margin(absolute.map_or(Some(0), time)).map(Criterion::Latency),
         Criterion::Jitter(_) => margin(absolute.map_or(Some(0), time)).map(Criterion::Jitter),
         Criterion::Loss(_) => margin(absolute.map_or(Some(0), Node::percent)).map(Criterion::Loss),
-        Criterion::Hops | Criterion::Mtu => {
+        Criterion::Hops | Criterion::Mtu | Criterion::Fingerprint => {
             name.error("hops and mtu are compared exactly; remove the margin");
             None
         }
