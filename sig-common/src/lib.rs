@@ -5,4 +5,5 @@ pub mod addr;
 pub mod maps;
 pub mod measure;
 pub mod reason;
+pub mod router;
 pub mod wire;

@@ -12,6 +12,7 @@ pub mod paths;
 pub mod policy;
 pub mod port;
 pub mod problem;
+pub mod router;
 pub mod scion;
 #[cfg(feature = "control")]
 pub mod sockets;

@@ -1,0 +1,157 @@
+//! Why a packet was not forwarded by the fast path, or not at all.
+//!
+//! One numbering for XDP programs, slow path, status and metrics. Numbers are not stable between versions; names are.
+
+/// What the fast path does with a packet that it does not forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Disposition {
+    /// Goes up the stack unchanged, within the rate limit of its reason.
+    Slow,
+    /// Goes up the stack unchanged, always: what keeps links and paths alive.
+    Control,
+    /// Is thrown away.
+    Drop,
+}
+
+/// Declares the reasons, so that number, name, disposition and description cannot get out of step.
+macro_rules! reasons {
+    ($($variant:ident, $name:literal, $disposition:ident, $description:literal;)+) => {
+        /// Why a packet was not forwarded by the fast path, or not at all.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Reason {
+            $(#[doc = $description] $variant,)+
+        }
+
+        impl Reason {
+            /// Every reason, in the order of the numbers.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$variant,)+];
+
+            /// How many reasons there are: the size of every table indexed by a reason.
+            pub const COUNT: usize = [$($name,)+].len();
+
+            /// The name in counters, metrics and status: snake case, stable between versions.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What the fast path does with such a packet.
+            #[inline(always)]
+            #[must_use]
+            pub const fn disposition(self) -> Disposition {
+                match self {
+                    $(Self::$variant => Disposition::$disposition,)+
+                }
+            }
+
+            /// One sentence for operators.
+            #[must_use]
+            pub const fn describe(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $description,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    // What the fast path leaves to the slow path because it is rare or needs more than forwarding.
+    Bfd, "bfd", Control,
+        "A BFD packet of a neighbour or sibling.";
+    OneHop, "one_hop", Control,
+        "A one-hop path, as beacons between neighbouring ASes have.";
+    EmptyPath, "empty_path", Slow,
+        "An empty path: traffic within the AS.";
+    Epic, "epic", Slow,
+        "An EPIC path.";
+    IngressAlert, "ingress_alert", Slow,
+        "The router alert flag is set for the interface by which the packet came in.";
+    EgressAlert, "egress_alert", Slow,
+        "The router alert flag is set for the interface by which the packet is to leave.";
+    Service, "service", Control,
+        "The destination is a service of the AS.";
+    DeepExtensions, "deep_extensions", Slow,
+        "The extension headers are more, or in another order, than the fast path reads.";
+    NoNeighbour, "no_neighbour", Slow,
+        "The link-layer address of the next hop or host is not known yet.";
+    NoFastWay, "no_fast_way", Slow,
+        "The kernel does not let the packet leave directly: a local address, no forwarding, or a device of others.";
+    FamilyChange, "family_change", Slow,
+        "The packet changes between IPv4 and IPv6 in a way that needs a new checksum.";
+    TooBig, "too_big", Slow,
+        "The packet is larger than the MTU of the link that it is to leave by.";
+    Stun, "stun", Slow,
+        "A STUN request of a host to the internal address.";
+
+    // What is answered with an SCMP error.
+    Version, "version", Slow,
+        "The packet is not SCION version 0.";
+    HeaderLength, "header_length", Slow,
+        "The SCION header length contradicts the addresses or the size of the datagram.";
+    AddressType, "address_type", Slow,
+        "A host address has an unknown type or length.";
+    PathType, "path_type", Slow,
+        "The path type is unknown.";
+    PayloadLength, "payload_length", Slow,
+        "The SCION payload length contradicts the size of the datagram.";
+    Expired, "expired", Slow,
+        "The hop field has expired.";
+    IngressInterface, "ingress_interface", Slow,
+        "The hop field is not for the interface by which the packet came in.";
+    SourceAddress, "source_address", Slow,
+        "The source ISD-AS or host cannot be where the packet came from.";
+    DestinationAddress, "destination_address", Slow,
+        "The destination ISD-AS or host cannot be where the path leads.";
+    InvalidMac, "invalid_mac", Slow,
+        "The hop field was not made by this AS.";
+    EgressInterface, "egress_interface", Slow,
+        "The hop field names an interface that this router does not send through.";
+    PathForbidden, "path_forbidden", Slow,
+        "Traffic may not go from this kind of link to that kind within a segment.";
+    SegmentChange, "segment_change", Slow,
+        "Segments may not be joined at links of these kinds.";
+    LinkDown, "link_down", Slow,
+        "The link by which the packet is to leave is down.";
+    NoService, "no_service", Slow,
+        "The AS has no such service.";
+
+    // What is thrown away.
+    WrongPeer, "wrong_peer", Drop,
+        "The packet came to the address of a link, but not from its other end.";
+    NoChecksum, "no_checksum", Drop,
+        "A UDP datagram over IPv6 without a checksum.";
+    MalformedPath, "malformed_path", Drop,
+        "The path has inconsistent segment lengths, pointers or size.";
+    OneHopSegment, "one_hop_segment", Drop,
+        "A segment has a single hop field and no peering link.";
+    MalformedPeering, "malformed_peering", Drop,
+        "The peering flag is set on a path that is not of two segments.";
+    TransitSource, "transit_source", Drop,
+        "A packet in transit came from inside, but not from the router that it entered the AS by.";
+    PathEnds, "path_ends", Drop,
+        "The path ends although the packet has not arrived.";
+    NoHost, "no_host", Drop,
+        "The kernel has no route to the host, or a route that forbids.";
+    NoPort, "no_port", Drop,
+        "An SCMP message that no port of a host can be found for.";
+    RateLimited, "rate_limited", Drop,
+        "More packets need the slow path than it takes for their reason.";
+    AnswersError, "answers_error", Drop,
+        "An answer would be due, but the packet is itself an SCMP error or cannot be answered.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_numbered_in_the_order_of_all() {
+        for (number, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+        }
+    }
+}
