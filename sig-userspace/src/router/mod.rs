@@ -12,6 +12,7 @@
 //! | the model in the maps of the XDP programs, next hops | `fast` |
 //! | everything running | `run` |
 
+pub mod forward;
 pub mod model;
 
 pub use model::{AsModel, Bfd, Interface, Owner, Sibling};

@@ -39,6 +39,25 @@ pub struct Addresses {
     pub destination: Endpoint,
 }
 
+/// What tells the packets of one flow from others, on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Traffic class: DSCP and ECN.
+    pub traffic_class: u8,
+    /// Flow id, 20 bits.
+    pub flow_id: u32,
+}
+
+impl Default for Flow {
+    /// That of all our own packets.
+    fn default() -> Self {
+        Self {
+            traffic_class: 0,
+            flow_id: FLOW_ID,
+        }
+    }
+}
+
 /// A UDP datagram over SCION. `raw_path` is the path header as it goes on the wire.
 ///
 /// # Errors
@@ -63,6 +82,7 @@ pub fn udp(
         source: (source_isd_as, source),
         destination: (destination_isd_as, destination),
         path: Path::new_checked(path_type, raw_path)?,
+        flow: Flow::default(),
     };
     head.packet(PROTO_UDP, &[&header.encode(), payload], UDP_CHECKSUM_OFFSET)
 }
@@ -79,10 +99,33 @@ pub fn scmp(
     raw_path: &[u8],
     message: &Scmp,
 ) -> Result<Vec<u8>, wire::Error> {
+    scmp_in_flow(
+        Flow::default(),
+        source,
+        destination,
+        path_type,
+        raw_path,
+        message,
+    )
+}
+
+/// The same as [`scmp`], as part of a flow.
+///
+/// # Errors
+/// As [`udp`].
+pub fn scmp_in_flow(
+    flow: Flow,
+    source: Host,
+    destination: Host,
+    path_type: u8,
+    raw_path: &[u8],
+    message: &Scmp,
+) -> Result<Vec<u8>, wire::Error> {
     let head = Head {
         source,
         destination,
         path: Path::new_checked(path_type, raw_path)?,
+        flow,
     };
     let mut bytes = message.encode();
     if message.is_error() {
@@ -117,13 +160,14 @@ struct Head<'a> {
     source: Host,
     destination: Host,
     path: Path<'a>,
+    flow: Flow,
 }
 
 impl<'a> Head<'a> {
     fn header(&self, next_header: u8, payload_len: u16) -> Header<'a> {
         Header {
-            traffic_class: 0,
-            flow_id: FLOW_ID,
+            traffic_class: self.flow.traffic_class,
+            flow_id: self.flow.flow_id,
             next_header,
             payload_len,
             destination_isd_as: self.destination.0,

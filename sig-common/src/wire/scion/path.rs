@@ -114,6 +114,21 @@ pub struct InfoField {
     pub timestamp: u32,
 }
 
+impl InfoField {
+    /// Reads a field; any bytes are one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn decode(bytes: [u8; INFO_LEN]) -> Self {
+        let [flags, _, i0, i1, t0, t1, t2, t3] = bytes;
+        Self {
+            peering: flags & 0x02 != 0,
+            construction_direction: flags & 0x01 != 0,
+            segment_id: be16(i0, i1),
+            timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
+        }
+    }
+}
+
 /// A hop field: one AS of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopField {
@@ -129,6 +144,33 @@ pub struct HopField {
     pub egress: u16,
     /// Message authentication code.
     pub mac: [u8; 6],
+}
+
+impl HopField {
+    /// Reads a field; any bytes are one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn decode(bytes: [u8; HOP_LEN]) -> Self {
+        let [flags, expiry, i0, i1, e0, e1, m0, m1, m2, m3, m4, m5] = bytes;
+        Self {
+            ingress_alert: flags & 0x02 != 0,
+            egress_alert: flags & 0x01 != 0,
+            expiry,
+            ingress: be16(i0, i1),
+            egress: be16(e0, e1),
+            mac: [m0, m1, m2, m3, m4, m5],
+        }
+    }
+
+    /// The bytes on the wire.
+    #[must_use]
+    pub const fn encode(&self) -> [u8; HOP_LEN] {
+        let flags = (self.ingress_alert as u8) << 1 | self.egress_alert as u8;
+        let [i0, i1] = self.ingress.to_be_bytes();
+        let [e0, e1] = self.egress.to_be_bytes();
+        let [m0, m1, m2, m3, m4, m5] = self.mac;
+        [flags, self.expiry, i0, i1, e0, e1, m0, m1, m2, m3, m4, m5]
+    }
 }
 
 /// A path of type SCION.
@@ -176,28 +218,12 @@ impl<'a> ScionPath<'a> {
 
     /// The info fields, in order.
     pub fn infos(&self) -> impl ExactSizeIterator<Item = InfoField> + use<'a> {
-        self.infos
-            .iter()
-            .map(|&[flags, _, i0, i1, t0, t1, t2, t3]| InfoField {
-                peering: flags & 0x02 != 0,
-                construction_direction: flags & 0x01 != 0,
-                segment_id: be16(i0, i1),
-                timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
-            })
+        self.infos.iter().copied().map(InfoField::decode)
     }
 
     /// The hop fields of all segments, in order.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = HopField> + use<'a> {
-        self.hops
-            .iter()
-            .map(|&[flags, expiry, i0, i1, e0, e1, mac @ ..]| HopField {
-                ingress_alert: flags & 0x02 != 0,
-                egress_alert: flags & 0x01 != 0,
-                expiry,
-                ingress: be16(i0, i1),
-                egress: be16(e0, e1),
-                mac,
-            })
+        self.hops.iter().copied().map(HopField::decode)
     }
 
     /// Writes the path back to the sender to the start of `out`: segments and hop fields in

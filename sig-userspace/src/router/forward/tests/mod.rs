@@ -1,0 +1,4 @@
+//! The engine on single packets of one AS.
+
+mod fixture;
+mod vectors;
