@@ -5,6 +5,7 @@ pub mod counter;
 #[cfg(feature = "control")]
 pub mod daemon;
 pub mod dataplane;
+pub mod document;
 pub mod engine;
 pub mod framing;
 mod notation;

@@ -3,7 +3,6 @@
 //! Pure: text in, decisions out.
 
 pub mod class;
-mod json;
 pub mod path;
 pub mod performance;
 mod prefix;

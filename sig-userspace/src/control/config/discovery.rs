@@ -1,13 +1,14 @@
-//! How a gateway finds its remotes, and where it lets itself be looked at: the sections beside
-//! `[[remote]]` and the data plane.
+//! How a gateway finds its remotes: the sections beside `[[remote]]` and the data plane.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Control, EndhostPort, Observe, PeerLimits, RpcProtocols};
-use super::read::{Item, Section, excerpt};
-use super::sections::{OwnAddresses, or, time};
+use super::model::{Control, EndhostPort, PeerLimits, RpcProtocols};
+use super::sections::OwnAddresses;
+use crate::document::{
+    common::{server, time},
+    toml::{Section, or},
+};
 
 const DEFAULT_DAEMON: &str = "127.0.0.1:30255";
 const DEFAULT_TRAFFIC_POLICY: &str = "/etc/scion/traffic.policy";
@@ -124,79 +125,4 @@ fn limits(section: &Section<'_>) -> Option<PeerLimits> {
         connections: connections?,
         paths_per_as: paths_per_as?,
     })
-}
-
-/// `[metrics]` and `[api]`.
-pub(super) fn observe(root: &Section<'_>) -> Option<Observe> {
-    let listen = |section: &'static str, key| {
-        let section = root.section(section);
-        let remote = or(&section, "allow_remote", false, Item::boolean);
-        let address = or(&section, key, None, |item| {
-            item.parse("\"127.0.0.1:30456\"", listen_address)
-        });
-        let (address, remote) = (address?, remote?);
-        if let (Some(address), false, Some(item)) = (address, remote, section.get(key))
-            && !address.ip().is_loopback()
-        {
-            item.place.error(format!(
-                "{address} can be reached from other machines, and there is no authentication; \
-                 write \"127.0.0.1:{}\", or allow_remote = true if that is meant",
-                address.port()
-            ));
-            return None;
-        }
-        Some(address)
-    };
-    let (prometheus, api) = (listen("metrics", "prometheus"), listen("api", "addr"));
-    let observe = Observe {
-        prometheus: prometheus?,
-        api: api?,
-    };
-    if let (Some(metrics), Some(api)) = (observe.prometheus, observe.api)
-        && metrics == api
-        && let Some(item) = root.section("api").get("addr")
-    {
-        item.place.error(format!(
-            "{api} is [metrics] prometheus already; write another port"
-        ));
-    }
-    Some(observe)
-}
-
-/// Where a server of ours listens; empty text: nowhere. An empty host means all addresses, as in the
-/// reference.
-fn listen_address(text: &str) -> Result<Option<SocketAddr>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    server(text)?;
-    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
-    let port = port.parse().unwrap_or_default();
-    let ip = match host {
-        "" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        host => host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse()
-            .map_err(|_| {
-                format!(
-                    "\"{}\" is a host name, which is not resolved; write an IP address of this host",
-                    excerpt(host)
-                )
-            })?,
-    };
-    Ok(Some(SocketAddr::new(ip, port)))
-}
-
-/// `host:port` of a server; the host may be a name.
-fn server(text: &str) -> Result<(), String> {
-    let port = text.rsplit_once(':').map(|(_, port)| port);
-    match port.map(str::parse::<u16>) {
-        Some(Ok(port)) if port != 0 => Ok(()),
-        _ => Err(format!(
-            "\"{}\" is not an address with a port; write host:port, for example \"127.0.0.1:30456\"",
-            excerpt(text)
-        )),
-    }
 }

@@ -1,7 +1,9 @@
 //! Every key of the configuration file: the one list behind the check for unknown keys.
 
-/// The sections of the file with their keys. Array elements are written `[]`.
-pub(super) const SECTIONS: &[(&str, &[&str])] = &[
+use crate::document::schema::Schema;
+
+/// The sections of the file with their keys.
+pub(super) const SCHEMA: &Schema = &Schema(&[
     (
         "",
         &[
@@ -122,65 +124,7 @@ pub(super) const SECTIONS: &[(&str, &[&str])] = &[
             "source_port",
         ],
     ),
-];
-
-/// The keys of `section` (with `[]` for array elements); empty for a section that is not in the list.
-pub(super) fn of(section: &str) -> &'static [&'static str] {
-    SECTIONS
-        .iter()
-        .find(|(name, _)| *name == section)
-        .map_or(&[], |(_, keys)| keys)
-}
-
-/// Whether `name` (with `[]` for array elements) is a section.
-pub(super) fn is_section(name: &str) -> bool {
-    SECTIONS.iter().any(|(section, _)| *section == name)
-}
-
-/// The remedy for `unknown`, which is not a key of `section`.
-pub(super) fn advice(section: &str, unknown: &str) -> String {
-    let here = of(section);
-    let nearest = here
-        .iter()
-        .map(|key| (distance(unknown, key), *key))
-        .min()
-        .filter(|(distance, key)| *distance <= 1 + key.len() / 4);
-    if let Some((_, key)) = nearest {
-        return format!("unknown key; did you mean \"{key}\"?");
-    }
-    let elsewhere = SECTIONS
-        .iter()
-        .find(|(name, keys)| *name != section && keys.contains(&unknown));
-    if let Some((name, _)) = elsewhere {
-        return match *name {
-            "" => format!("unknown key; \"{unknown}\" belongs at the top level of the file"),
-            "remote[]" => "unknown key here; it belongs in [[remote]]".to_owned(),
-            "remote[].path[]" => "unknown key here; it belongs in [[remote.path]]".to_owned(),
-            name => format!("unknown key here; it belongs in [{name}]"),
-        };
-    }
-    format!("unknown key; remove it or use one of: {}", here.join(", "))
-}
-
-/// Levenshtein distance, in characters; long words are not worth comparing.
-fn distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 64;
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        if i >= LONGEST {
-            return usize::MAX;
-        }
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
+]);
 
 #[cfg(test)]
 mod tests {
@@ -189,11 +133,11 @@ mod tests {
     #[test]
     fn a_misspelt_key_is_recognised() {
         assert_eq!(
-            advice("dataplane", "worker"),
+            SCHEMA.advice("dataplane", "worker"),
             "unknown key; did you mean \"workers\"?"
         );
         assert_eq!(
-            advice("gateway", "isd-as"),
+            SCHEMA.advice("gateway", "isd-as"),
             "unknown key; did you mean \"isd_as\"?"
         );
     }
@@ -201,11 +145,11 @@ mod tests {
     #[test]
     fn a_key_of_another_section_is_sent_there() {
         assert_eq!(
-            advice("gateway", "workers"),
+            SCHEMA.advice("gateway", "workers"),
             "unknown key here; it belongs in [dataplane]"
         );
         assert_eq!(
-            advice("gateway", "next_hop"),
+            SCHEMA.advice("gateway", "next_hop"),
             "unknown key here; it belongs in [[remote.path]]"
         );
     }
@@ -213,13 +157,13 @@ mod tests {
     #[test]
     fn a_key_like_no_other_gets_the_list() {
         assert_eq!(
-            advice("metrics", "colour"),
+            SCHEMA.advice("metrics", "colour"),
             "unknown key; remove it or use one of: prometheus, allow_remote"
         );
     }
 
     #[test]
     fn endless_keys_are_no_trouble() {
-        advice("gateway", &"x".repeat(1_000_000));
+        SCHEMA.advice("gateway", &"x".repeat(1_000_000));
     }
 }

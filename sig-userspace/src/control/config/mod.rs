@@ -11,11 +11,9 @@ mod discovery;
 mod keys;
 mod model;
 mod path;
-mod read;
 mod remote;
 mod render;
 mod sections;
-mod values;
 mod whole;
 
 #[cfg(test)]
@@ -24,16 +22,15 @@ mod tests;
 use std::io;
 use std::path::Path as FilePath;
 
-use toml::de::DeTable;
-
+pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use crate::problem::{Errors, Problem};
 pub use model::{
-    Config, Control, Dataplane, EndhostPort, Gateway, LanTransmit, Limits, Log, LogFormat,
-    LogLevel, Observe, Path, PeerLimits, Pin, Remote, RpcProtocols, Tunnel, Wish, XdpMode,
+    Config, Control, Dataplane, EndhostPort, Gateway, LanTransmit, Limits, Path, PeerLimits, Pin,
+    Remote, RpcProtocols, Tunnel, Wish,
 };
 
-use crate::problem::{Report, printable};
-use read::Section;
+use crate::document::{self, common, toml::Section};
+use crate::problem::Report;
 
 /// Reads the files that a configuration names, relative to the folder of the configuration file.
 pub type ReadFile<'a> = &'a dyn Fn(&FilePath) -> io::Result<Vec<u8>>;
@@ -58,29 +55,17 @@ const LONGEST_TEXT: usize = 64 << 20;
 /// be read, checks that need it are left out.
 pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, Errors> {
     let report = Report::new(file, text);
-    if text.len() > LONGEST_TEXT {
-        let limit = LONGEST_TEXT >> 20;
-        report.error(0, "", format!("the file is larger than {limit} MiB"));
+    let Some(table) = document::toml::parse(&report, text, LONGEST_TEXT) else {
         return Err(Errors::new(report.take().0));
-    }
-    let (document, syntax) = DeTable::parse_recoverable(text);
-    for error in &syntax {
-        let at = error.span().map_or(0, |span| span.start);
-        let message = printable(error.message());
-        report.error(at, "", format!("not TOML: {message}"));
-    }
-    // What the parser made up to go on would only add noise.
-    if !syntax.is_empty() {
-        return Err(Errors::new(report.take().0));
-    }
+    };
 
-    let root = Section::root(&report, document.get_ref());
-    let log = sections::log(&root);
+    let root = Section::root(&report, table.get_ref(), keys::SCHEMA);
+    let log = common::log(&root);
     let discovers = root.sections("remote").is_empty();
     let own = sections::own_addresses(&root, discovers);
     let gateway = sections::gateway(&root, own.as_ref(), discovers);
     let control = discovery::control(&root, own.as_ref(), discovers);
-    let observe = discovery::observe(&root);
+    let observe = common::observe(&root);
     let tunnel = sections::tunnel(&root);
     let dataplane = sections::dataplane(&root);
     sections::without_effect(&root);
@@ -125,7 +110,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
 ///
 /// What to write instead.
 pub fn duration(text: &str) -> Result<std::time::Duration, String> {
-    values::duration(text)
+    crate::notation::duration(text)
 }
 
 /// Reads and checks the configuration file at `path`.
@@ -134,32 +119,8 @@ pub fn duration(text: &str) -> Result<std::time::Duration, String> {
 ///
 /// As [`check`]; a file that cannot be read is one problem at line 1.
 pub fn load(path: &FilePath) -> Result<Config, Errors> {
+    let text = document::read_text(path, "; \"sig config sample\" prints one to start from")?;
     let file = path.display().to_string();
-    let fail = |line, message| {
-        Err(Errors::new(vec![Problem {
-            file: file.clone(),
-            line,
-            key: String::new(),
-            message,
-        }]))
-    };
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            return fail(
-                1,
-                format!("cannot be read: {error}; \"sig config sample\" prints one to start from"),
-            );
-        }
-    };
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + valid.iter().filter(|b| **b == b'\n').count();
-            return fail(line, "not UTF-8 text; save the file as UTF-8".to_owned());
-        }
-    };
     let folder = path.parent().unwrap_or(FilePath::new(""));
     check(&text, &file, &|name| std::fs::read(folder.join(name)))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
+use crate::document::common::{Log, Observe, XdpMode};
 use crate::problem::Problem;
 
 /// A whole, valid configuration. Made by [`check`](super::check) or [`load`](super::load).
@@ -126,61 +127,6 @@ pub struct PeerLimits {
     pub paths_per_as: u32,
 }
 
-/// HTTP servers: sections `[metrics]` and `[api]`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Observe {
-    /// Metrics and status pages.
-    pub prometheus: Option<SocketAddr>,
-    /// Management API.
-    pub api: Option<SocketAddr>,
-}
-
-/// Console log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Log {
-    /// Least important message shown. Default `info`.
-    pub level: LogLevel,
-    /// Notation of the lines. Default `human`.
-    pub format: LogFormat,
-}
-
-/// Importance of a log message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// The gateway cannot do its job.
-    Error,
-    /// An operator should look.
-    Warn,
-    /// What happens in normal operation.
-    Info,
-    /// For finding out why.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl LogLevel {
-    /// The word of the configuration file, which is also the directive of a tracing filter.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-}
-
-/// Notation of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text for people.
-    Human,
-    /// One JSON object per line.
-    Json,
-}
-
 /// The gateway itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gateway {
@@ -258,17 +204,6 @@ pub enum LanTransmit {
     Auto,
     /// Through the tunnel device and the BPF program behind it, which asks the kernel.
     Helper,
-}
-
-/// How XDP programs are attached to an interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XdpMode {
-    /// Native where the driver can, generic otherwise.
-    Auto,
-    /// In the driver, or the gateway does not start.
-    Native,
-    /// In the kernel's generic receive path.
-    Generic,
 }
 
 /// How much something is wanted.

@@ -49,8 +49,8 @@ pub(super) fn check(raw: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::values::hex;
     use super::check;
+    use crate::document::values::hex;
 
     const GOOD: &str =
         "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c";

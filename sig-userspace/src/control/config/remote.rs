@@ -7,9 +7,13 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::model::{Gateway, Path, Remote};
-use super::read::{Item, Place, Section, excerpt};
-use super::sections::{Placed, list};
-use super::{DEFAULT_DATA_PORT, ReadFile, path, values};
+use super::{DEFAULT_DATA_PORT, ReadFile, path};
+use crate::document::{
+    common::isd_as,
+    toml::{Item, Place, Placed, Section, list},
+    values,
+};
+use crate::problem::excerpt;
 
 /// Largest SCION packet in bytes that peers of the reference implementation receive.
 const LARGEST_MTU: u16 = 9188;
@@ -29,24 +33,6 @@ pub(super) struct RemoteAt<'a> {
     pub(super) next_hops: Vec<SocketAddr>,
     /// `None` when anything is wrong with it.
     pub(super) value: Option<Remote>,
-}
-
-/// An ISD-AS number without wildcards.
-pub(super) fn isd_as(item: &Item<'_>) -> Option<IsdAs> {
-    item.parse("\"1-ff00:0:110\"", |text| {
-        let isd_as: IsdAs = text.parse().map_err(|_| {
-            format!(
-                "\"{}\" is not an ISD-AS number; write for example \"1-ff00:0:110\" or \"1-64512\"",
-                excerpt(text)
-            )
-        })?;
-        if isd_as.isd() == 0 || isd_as.asn() == 0 {
-            return Err(format!(
-                "{isd_as} is a wildcard; write the number of one AS, for example \"1-ff00:0:110\""
-            ));
-        }
-        Ok(isd_as)
-    })
 }
 
 /// All remotes of the file.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use toml::Value;
 
 use super::model::{
-    Config, Control, Dataplane, EndhostPort, LanTransmit, LogFormat, Observe, Path, Pin, Remote,
-    RpcProtocols, Wish, XdpMode,
+    Config, Control, Dataplane, EndhostPort, LanTransmit, Path, Pin, Remote, RpcProtocols, Wish,
 };
-use super::values::show_duration;
+use super::{LogFormat, Observe, XdpMode};
+use crate::notation::show_duration;
 
 impl Config {
     /// The configuration as TOML, in the order of the sample. Reading it gives the same configuration; path

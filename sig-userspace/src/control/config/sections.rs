@@ -4,13 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{
-    Dataplane, Gateway, LanTransmit, Limits, Log, LogFormat, LogLevel, Pin, Tunnel, Wish, XdpMode,
-};
+use super::model::{Dataplane, Gateway, LanTransmit, Limits, Pin, Tunnel, Wish};
 use sig_common::addr::IsdAs;
 
-use super::read::{Item, Place, Section, excerpt};
-use super::{DEFAULT_DATA_PORT, values};
+use super::{DEFAULT_DATA_PORT, XdpMode};
+use crate::document::{
+    common::{XDP_MODES, isd_as, socket_path, time},
+    toml::{Item, Placed, Section, list, or},
+    values,
+};
+use crate::problem::excerpt;
 
 const DEFAULT_CTRL_PORT: u16 = 30256;
 const DEFAULT_PROBE_PORT: u16 = 30856;
@@ -18,92 +21,11 @@ const DEFAULT_PROBE_PORT: u16 = 30856;
 /// Largest MTU of the tunnel device, a veth pair: a packet must fit one buffer of the data plane.
 const MAX_TUNNEL_MTU: u16 = 3506;
 
-/// Longest path of a Unix socket (`sun_path` without its terminator).
-const LONGEST_SOCKET_PATH: usize = 107;
-
 const WISHES: [(&str, Wish); 3] = [
     ("auto", Wish::Auto),
     ("never", Wish::Never),
     ("require", Wish::Require),
 ];
-
-/// A section's value with the places that checks of the whole file point at.
-pub(super) struct Placed<'a, T> {
-    pub(super) value: T,
-    pub(super) place: Place<'a>,
-}
-
-/// The value of an optional key: `Some(default)` when absent, `None` when wrong.
-pub(super) fn or<'a, T>(
-    section: &Section<'a>,
-    key: &'static str,
-    default: T,
-    read: impl FnOnce(&Item<'a>) -> Option<T>,
-) -> Option<T> {
-    section.get(key).map_or(Some(default), |item| read(&item))
-}
-
-/// An array whose elements are all read, also after a wrong one.
-pub(super) fn list<'a, T>(
-    item: &Item<'a>,
-    example: &str,
-    read: impl Fn(&Item<'a>) -> Option<T>,
-) -> Option<Vec<T>> {
-    let elements = item.elements(example)?;
-    let values: Vec<Option<T>> = elements.iter().map(read).collect();
-    values.into_iter().collect()
-}
-
-pub(super) fn time(item: &Item<'_>, from: Duration, to: Duration) -> Option<Duration> {
-    let (least, most) = (values::show_duration(from), values::show_duration(to));
-    item.parse(&format!("\"{least}\""), |text| {
-        let value = values::duration(text)?;
-        if value < from || value > to {
-            return Err(format!(
-                "\"{text}\" is out of range; write a duration from \"{least}\" to \"{most}\""
-            ));
-        }
-        Ok(value)
-    })
-}
-
-/// `[log.console]`.
-pub(super) fn log(root: &Section<'_>) -> Option<Log> {
-    let console = root.section("log").section("console");
-    let level = or(&console, "level", LogLevel::Info, |item| {
-        item.choice(&[
-            ("error", LogLevel::Error),
-            ("warn", LogLevel::Warn),
-            ("info", LogLevel::Info),
-            ("debug", LogLevel::Debug),
-            ("trace", LogLevel::Trace),
-        ])
-    });
-    let format = or(&console, "format", LogFormat::Human, |item| {
-        let text = item.text("\"human\"")?;
-        if text.eq_ignore_ascii_case("json") {
-            return Some(LogFormat::Json);
-        }
-        if !text.eq_ignore_ascii_case("human") {
-            let text = excerpt(text);
-            item.place
-                .warn(format!("\"{text}\" is unknown and means \"human\""));
-        }
-        Some(LogFormat::Human)
-    });
-    if let Some(item) = console.get("stacktrace_level") {
-        item.text("\"none\"");
-        item.place.warn("ignored: log lines carry no stack traces");
-    }
-    if let Some(item) = console.get("disable_caller") {
-        item.boolean();
-        item.place.warn("ignored: log lines name no callers");
-    }
-    Some(Log {
-        level: level?,
-        format: format?,
-    })
-}
 
 /// `[gateway]`. With `discovers`, the remotes are found rather than written, and so can be the own AS and
 /// address.
@@ -137,7 +59,7 @@ pub(super) fn gateway<'a>(
                 "isd_as",
                 "the AS of this gateway, for example isd_as = \"1-ff00:0:110\"",
             )
-            .and_then(|item| super::remote::isd_as(&item)),
+            .and_then(|item| isd_as(&item)),
     };
     let prefixes = match section.get("prefixes") {
         Some(item) => list(&item, "[\"10.1.0.0/24\"]", |element| {
@@ -147,14 +69,7 @@ pub(super) fn gateway<'a>(
     };
     let socket = section.get("status_socket");
     let status_socket = match (&socket, &id) {
-        (Some(item), _) => item.parse("\"/run/sig/gateway.sock\"", |text| {
-            if text.is_empty() || text.len() > LONGEST_SOCKET_PATH || text.contains('\0') {
-                return Err(format!(
-                    "not usable as a Unix socket; write a path of 1 to {LONGEST_SOCKET_PATH} bytes"
-                ));
-            }
-            Ok(PathBuf::from(text))
-        }),
+        (Some(item), _) => socket_path(item, "\"/run/sig/gateway.sock\""),
         (None, Some(id)) => Some(PathBuf::from(format!("/run/sig/{id}.sock"))),
         (None, None) => None,
     };
@@ -307,11 +222,7 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
     });
     let workers = or(&section, "workers", 1, |item| item.number(1..=64));
     let mode = or(&section, "mode", XdpMode::Auto, |item| {
-        item.choice(&[
-            ("auto", XdpMode::Auto),
-            ("native", XdpMode::Native),
-            ("generic", XdpMode::Generic),
-        ])
+        item.choice(&XDP_MODES)
     });
     let zero_copy = or(&section, "zero_copy", Wish::Auto, |i| i.choice(&WISHES));
     let ring_size = or(&section, "ring_size", 2048, |item| {

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::model::{Dataplane, Gateway, Pin, Tunnel, Wish, XdpMode};
-use super::read::{Place, Section};
+use super::XdpMode;
+use super::model::{Dataplane, Gateway, Pin, Tunnel, Wish};
 use super::remote::RemoteAt;
-use super::sections::Placed;
+use crate::document::toml::{Place, Placed, Section};
 
 /// Compares the sections with each other. Sections that could not be read are left out.
 pub(super) fn check(

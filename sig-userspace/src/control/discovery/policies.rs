@@ -6,6 +6,7 @@ use sig_common::addr::IsdAs;
 
 use crate::{
     control::config::Control,
+    document,
     policy::{
         routing::{self, RoutingPolicy},
         traffic::{self, TrafficPolicy},
@@ -74,14 +75,5 @@ impl Policies {
 }
 
 fn read(path: &Path) -> Result<(String, String), Errors> {
-    let file = path.display().to_string();
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok((text, file)),
-        Err(error) => Err(Errors::new(vec![Problem {
-            message: format!("cannot be read: {error}"),
-            file,
-            line: 1,
-            key: String::new(),
-        }])),
-    }
+    document::read_text(path, "").map(|text| (text, path.display().to_string()))
 }

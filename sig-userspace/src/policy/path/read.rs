@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sig_common::addr::IsdAs;
 
 use super::{Acl, PathPolicy, RemoteRule, WeightedPolicy};
-use crate::policy::json::{Node, Unknown};
+use crate::document::json::{Node, Unknown};
 use crate::problem::excerpt;
 
 /// Finds the policy of a name.

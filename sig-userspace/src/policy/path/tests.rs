@@ -3,7 +3,7 @@ use std::sync::Arc;
 use sig_common::addr::IsdAs;
 
 use super::*;
-use crate::policy::json::Node;
+use crate::document::json::Node;
 use crate::problem::Report;
 use crate::scion::{Interface, Path};
 

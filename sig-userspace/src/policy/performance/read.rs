@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Criterion, Limits, Margin, PerformancePolicy};
+use crate::document::json::{Fields, Node, Unknown};
 use crate::notation;
-use crate::policy::json::{Fields, Node, Unknown};
 use crate::problem::excerpt;
 
 const KEYS: &[&str] = &["Order", "MaxLatency", "MaxJitter", "MaxLoss", "MinMTU"];

@@ -10,10 +10,10 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::{AsPolicy, Fallback, SessionPolicy, TrafficPolicy};
+use crate::document::json::{Fields, Node, Unknown};
 use crate::policy::{
     LONGEST_TEXT,
     class::{self, Condition},
-    json::{Fields, Node, Unknown},
     path::{self, PathPolicy},
     performance::{self, PerformancePolicy},
     prefix,

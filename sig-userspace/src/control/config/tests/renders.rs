@@ -130,9 +130,9 @@ fn every_key_that_has_an_effect_is_written() {
         "path_type",
         "file",
     ];
-    for (section, keys) in keys::SECTIONS {
+    for (section, keys) in keys::SCHEMA.0 {
         for key in keys.iter().filter(|_| !section.is_empty()) {
-            let is_section = keys::SECTIONS.iter().any(|(name, _)| {
+            let is_section = keys::SCHEMA.0.iter().any(|(name, _)| {
                 let name = name.trim_end_matches("[]");
                 name == format!("{section}.{key}")
             });

@@ -12,20 +12,20 @@ use crate::problem::{Report, excerpt, printable};
 
 /// A value of the document.
 #[derive(Clone)]
-pub(super) struct Node<'a> {
+pub(crate) struct Node<'a> {
     report: &'a Report<'a>,
     text: &'a str,
     value: &'a RawValue,
     /// Dotted path of the keys that lead here.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 /// The members of an object by the names that are known; see [`Node::fields`].
-pub(super) type Fields<'a> = BTreeMap<&'static str, Node<'a>>;
+pub(crate) type Fields<'a> = BTreeMap<&'static str, Node<'a>>;
 
 /// What is done about unknown keys of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unknown {
+pub(crate) enum Unknown {
     /// They are ignored, as by the reference, with a warning.
     Warn,
     /// They are errors.
@@ -34,7 +34,7 @@ pub(super) enum Unknown {
 
 impl<'a> Node<'a> {
     /// The whole document; `None` after a syntax error, which is reported.
-    pub(super) fn document(report: &'a Report<'a>, text: &'a str) -> Option<Self> {
+    pub(crate) fn document(report: &'a Report<'a>, text: &'a str) -> Option<Self> {
         match serde_json::from_str::<&RawValue>(text) {
             Ok(value) => Some(Node {
                 report,
@@ -62,7 +62,7 @@ impl<'a> Node<'a> {
     }
 
     /// The same value, its problems reported to somebody else.
-    pub(super) fn reporting_to<'b>(&self, report: &'b Report<'b>) -> Node<'b>
+    pub(crate) fn reporting_to<'b>(&self, report: &'b Report<'b>) -> Node<'b>
     where
         'a: 'b,
     {
@@ -77,11 +77,11 @@ impl<'a> Node<'a> {
         self.value.get().as_ptr() as usize - self.text.as_ptr() as usize
     }
 
-    pub(super) fn error(&self, message: impl Into<String>) {
+    pub(crate) fn error(&self, message: impl Into<String>) {
         self.report.error(self.at(), &self.key, message);
     }
 
-    pub(super) fn warn(&self, message: impl Into<String>) {
+    pub(crate) fn warn(&self, message: impl Into<String>) {
         self.report.warn(self.at(), &self.key, message);
     }
 
@@ -104,16 +104,16 @@ impl<'a> Node<'a> {
         self.error(format!("{found} found; write {wanted}"));
     }
 
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.value.get() == "null"
     }
 
-    pub(super) fn is_string(&self) -> bool {
+    pub(crate) fn is_string(&self) -> bool {
         self.value.get().starts_with('"')
     }
 
     /// The text of a string; `wanted` says what to write instead of something else.
-    pub(super) fn string(&self, wanted: &str) -> Option<Cow<'a, str>> {
+    pub(crate) fn string(&self, wanted: &str) -> Option<Cow<'a, str>> {
         match serde_json::from_str::<BorrowedOrOwned<'a>>(self.value.get()) {
             Ok(BorrowedOrOwned(text)) => Some(text),
             Err(_) => {
@@ -124,7 +124,7 @@ impl<'a> Node<'a> {
     }
 
     /// A string that `parse` understands; its error is the message.
-    pub(super) fn parse<T>(
+    pub(crate) fn parse<T>(
         &self,
         wanted: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -133,7 +133,7 @@ impl<'a> Node<'a> {
         parse(&text).map_err(|message| self.error(message)).ok()
     }
 
-    pub(super) fn boolean(&self) -> Option<bool> {
+    pub(crate) fn boolean(&self) -> Option<bool> {
         let value = serde_json::from_str(self.value.get()).ok();
         if value.is_none() {
             self.wrong_type("true or false");
@@ -142,7 +142,7 @@ impl<'a> Node<'a> {
     }
 
     /// A whole number within `range`.
-    pub(super) fn integer<T>(&self, range: RangeInclusive<T>) -> Option<T>
+    pub(crate) fn integer<T>(&self, range: RangeInclusive<T>) -> Option<T>
     where
         T: serde::de::DeserializeOwned + PartialOrd + fmt::Display,
     {
@@ -156,7 +156,7 @@ impl<'a> Node<'a> {
     }
 
     /// A share in percent, 0 to 100, as parts per million.
-    pub(super) fn percent(&self) -> Option<u32> {
+    pub(crate) fn percent(&self) -> Option<u32> {
         let value: Option<f64> = serde_json::from_str(self.value.get()).ok();
         let value = value.filter(|value| (0.0..=100.0).contains(value));
         if value.is_none() {
@@ -166,7 +166,7 @@ impl<'a> Node<'a> {
     }
 
     /// The elements of an array; `null` stands for none.
-    pub(super) fn elements(&self, wanted: &str) -> Option<Vec<Self>> {
+    pub(crate) fn elements(&self, wanted: &str) -> Option<Vec<Self>> {
         if self.is_null() {
             return Some(Vec::new());
         }
@@ -183,7 +183,7 @@ impl<'a> Node<'a> {
     }
 
     /// The members of an object in the order of the text, doubles included; `null` stands for none.
-    pub(super) fn members(&self, wanted: &str) -> Option<Vec<(String, Self)>> {
+    pub(crate) fn members(&self, wanted: &str) -> Option<Vec<(String, Self)>> {
         if self.is_null() {
             return Some(Vec::new());
         }
@@ -205,7 +205,7 @@ impl<'a> Node<'a> {
 
     /// The members of an object by name. Case does not matter; of members with the same name the
     /// last one counts, and `null` stands for an absent one: as in the reference.
-    pub(super) fn fields(&self, known: &[&'static str], unknown: Unknown) -> Option<Fields<'a>> {
+    pub(crate) fn fields(&self, known: &[&'static str], unknown: Unknown) -> Option<Fields<'a>> {
         let mut fields = Fields::new();
         for (name, node) in self.members("an object: {…}")? {
             let field = known.iter().find(|known| known.eq_ignore_ascii_case(&name));

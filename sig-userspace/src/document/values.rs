@@ -5,12 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
-pub(super) use crate::notation::{duration, show_duration};
 use crate::problem::excerpt;
 
 /// Host and port of an address, the port replaced by `default_port` where it is absent or 0, as in
 /// the reference. The host is `None` where it is empty.
-pub(super) fn address(text: &str, default_port: u16) -> Result<(Option<IpAddr>, u16), String> {
+pub(crate) fn address(text: &str, default_port: u16) -> Result<(Option<IpAddr>, u16), String> {
     let wrong = || {
         format!(
             "\"{}\" is not an address; write IP:port, for example \
@@ -58,7 +57,7 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<(Option<IpAddr>, 
 }
 
 /// A full `IP:port`.
-pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() == 0 => {
             Err("port 0 cannot be sent to; write the router's port".to_owned())
@@ -82,7 +81,7 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Refuses addresses that no single host has.
-pub(super) fn unicast(ip: IpAddr) -> Result<(), String> {
+pub(crate) fn unicast(ip: IpAddr) -> Result<(), String> {
     let kind = match ip {
         _ if ip.is_unspecified() => "the unspecified address",
         _ if ip.is_multicast() => "a multicast address",
@@ -98,7 +97,7 @@ pub(super) fn unicast(ip: IpAddr) -> Result<(), String> {
 }
 
 /// A prefix in canonical form: nothing set beyond its length.
-pub(super) fn prefix(text: &str) -> Result<IpNet, String> {
+pub(crate) fn prefix(text: &str) -> Result<IpNet, String> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         let host = IpNet::from(ip);
         return Err(format!("\"{text}\" has no prefix length; write \"{host}\""));
@@ -158,7 +157,7 @@ fn net_v6(first: u16, length: u8) -> IpNet {
 }
 
 /// Name of a network interface as the kernel takes it.
-pub(super) fn interface(text: &str) -> Result<String, String> {
+pub(crate) fn interface(text: &str) -> Result<String, String> {
     let wrong = if text.is_empty() {
         "an interface name is empty; write a name, for example \"eth0\"".to_owned()
     } else if text.len() > 15 {
@@ -184,7 +183,7 @@ pub(super) fn interface(text: &str) -> Result<String, String> {
 }
 
 /// Bytes in hexadecimal; white space and `_` between digits are allowed for readability.
-pub(super) fn hex(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn hex(text: &str) -> Result<Vec<u8>, String> {
     let mut digits = Vec::with_capacity(text.len());
     for (i, c) in text.char_indices() {
         match c.to_digit(16) {

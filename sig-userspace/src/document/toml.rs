@@ -9,51 +9,79 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys;
-pub(super) use crate::problem::{Report, excerpt};
+use super::schema::Schema;
+use crate::problem::{Report, excerpt, printable};
+
+/// A document that may be read: syntax errors are reported, and then there is none.
+///
+/// `longest` bytes are far more than any such file in use has.
+pub(crate) fn parse<'a>(
+    report: &Report<'_>,
+    text: &'a str,
+    longest: usize,
+) -> Option<Spanned<DeTable<'a>>> {
+    if text.len() > longest {
+        let limit = longest >> 20;
+        report.error(0, "", format!("the file is larger than {limit} MiB"));
+        return None;
+    }
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    for error in &syntax {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = printable(error.message());
+        report.error(at, "", format!("not TOML: {message}"));
+    }
+    // What the parser made up to go on would only add noise.
+    syntax.is_empty().then_some(document)
+}
 
 /// A place in the file: what messages about a key, or about its absence, point at.
 #[derive(Clone)]
-pub(super) struct Place<'a> {
+pub(crate) struct Place<'a> {
     report: &'a Report<'a>,
     at: usize,
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 impl Place<'_> {
     /// The same place, for a key that is absent there.
-    pub(super) fn below(&self, key: &str) -> Self {
+    pub(crate) fn below(&self, key: &str) -> Self {
         Self {
             key: join(&self.key, key),
             ..self.clone()
         }
     }
 
-    pub(super) fn error(&self, message: impl Into<String>) {
+    pub(crate) fn error(&self, message: impl Into<String>) {
         self.report.error(self.at, &self.key, message);
     }
 
-    pub(super) fn warn(&self, message: impl Into<String>) {
+    pub(crate) fn warn(&self, message: impl Into<String>) {
         self.report.warn(self.at, &self.key, message);
     }
 
     /// Line of the file, counted from 1.
-    pub(super) fn line(&self) -> usize {
+    pub(crate) fn line(&self) -> usize {
         self.report.line(self.at)
     }
 }
 
 /// A table of the document, or its absence: an absent section reads like an empty one.
-pub(super) struct Section<'a> {
-    pub(super) place: Place<'a>,
-    /// Name in [`keys::SECTIONS`].
+pub(crate) struct Section<'a> {
+    pub(crate) place: Place<'a>,
+    schema: &'static Schema,
+    /// Name in the schema.
     name: String,
     table: Option<&'a DeTable<'a>>,
 }
 
 impl<'a> Section<'a> {
     /// The whole document. Unknown keys and sections that are none are reported here, once.
-    pub(super) fn root(report: &'a Report<'a>, table: &'a DeTable<'a>) -> Self {
+    pub(crate) fn root(
+        report: &'a Report<'a>,
+        table: &'a DeTable<'a>,
+        schema: &'static Schema,
+    ) -> Self {
         let place = Place {
             report,
             at: 0,
@@ -61,6 +89,7 @@ impl<'a> Section<'a> {
         };
         let root = Self {
             place,
+            schema,
             name: String::new(),
             table: Some(table),
         };
@@ -69,24 +98,24 @@ impl<'a> Section<'a> {
     }
 
     fn report_strangers(&self) {
-        let known = keys::of(&self.name);
+        let known = self.schema.keys(&self.name);
         for (key, _) in self.table.into_iter().flatten() {
             let word = key.get_ref().as_ref();
             if !known.contains(&word) {
                 let path = join(&self.place.key, &excerpt(word));
-                let message = keys::advice(&self.name, word);
+                let message = self.schema.advice(&self.name, word);
                 self.place.report.error(key.span().start, &path, message);
             }
         }
         for key in known {
             let name = join(&self.name, key);
             let Some(item) = self.get(key) else { continue };
-            if keys::is_section(&name) {
+            if self.schema.is_section(&name) {
                 match item.value.get_ref() {
                     DeValue::Table(_) => self.section(key).report_strangers(),
                     _ => item.wrong_type(&format!("a section: [{name}]")),
                 }
-            } else if keys::is_section(&format!("{name}[]")) {
+            } else if self.schema.is_section(&format!("{name}[]")) {
                 let header = format!("one [[{}]] section each", name.replace("[]", ""));
                 let DeValue::Array(elements) = item.value.get_ref() else {
                     item.wrong_type(&header);
@@ -105,14 +134,14 @@ impl<'a> Section<'a> {
     }
 
     /// Whether the section is written in the file.
-    pub(super) fn is_present(&self) -> bool {
+    pub(crate) fn is_present(&self) -> bool {
         self.table.is_some()
     }
 
     /// The value of `key`, when written.
-    pub(super) fn get(&self, key: &'static str) -> Option<Item<'a>> {
+    pub(crate) fn get(&self, key: &'static str) -> Option<Item<'a>> {
         debug_assert!(
-            keys::of(&self.name).contains(&key),
+            self.schema.keys(&self.name).contains(&key),
             "{key} is missing in the list of keys"
         );
         let (key, value) = self.table?.get_key_value(key)?;
@@ -127,7 +156,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of `key`; its absence is an error that says what to `write`.
-    pub(super) fn require(&self, key: &'static str, write: &str) -> Option<Item<'a>> {
+    pub(crate) fn require(&self, key: &'static str, write: &str) -> Option<Item<'a>> {
         let item = self.get(key);
         if item.is_none() {
             self.place
@@ -138,7 +167,7 @@ impl<'a> Section<'a> {
     }
 
     /// The sub-section `key`.
-    pub(super) fn section(&self, key: &'static str) -> Section<'a> {
+    pub(crate) fn section(&self, key: &'static str) -> Section<'a> {
         let name = join(&self.name, key);
         let item = self.get(key);
         let table = item.as_ref().and_then(|item| match item.value.get_ref() {
@@ -149,11 +178,16 @@ impl<'a> Section<'a> {
             Some(item) => item.place,
             None => self.place.below(key),
         };
-        Section { place, name, table }
+        Section {
+            place,
+            schema: self.schema,
+            name,
+            table,
+        }
     }
 
     /// The elements of the array of tables `key`, in the order of the file.
-    pub(super) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
+    pub(crate) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
         let Some(item) = self.get(key) else {
             return Vec::new();
         };
@@ -165,6 +199,7 @@ impl<'a> Section<'a> {
         let tables = elements.filter_map(|(i, value)| match value.get_ref() {
             DeValue::Table(table) => Some(Section {
                 place: item.element(i, value).place,
+                schema: self.schema,
                 name: name.clone(),
                 table: Some(table),
             }),
@@ -174,9 +209,36 @@ impl<'a> Section<'a> {
     }
 }
 
+/// A section's value with the places that checks of the whole file point at.
+pub(crate) struct Placed<'a, T> {
+    pub(crate) value: T,
+    pub(crate) place: Place<'a>,
+}
+
+/// The value of an optional key: `Some(default)` when absent, `None` when wrong.
+pub(crate) fn or<'a, T>(
+    section: &Section<'a>,
+    key: &'static str,
+    default: T,
+    read: impl FnOnce(&Item<'a>) -> Option<T>,
+) -> Option<T> {
+    section.get(key).map_or(Some(default), |item| read(&item))
+}
+
+/// An array whose elements are all read, also after a wrong one.
+pub(crate) fn list<'a, T>(
+    item: &Item<'a>,
+    example: &str,
+    read: impl Fn(&Item<'a>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let elements = item.elements(example)?;
+    let values: Vec<Option<T>> = elements.iter().map(read).collect();
+    values.into_iter().collect()
+}
+
 /// A value of the document.
-pub(super) struct Item<'a> {
-    pub(super) place: Place<'a>,
+pub(crate) struct Item<'a> {
+    pub(crate) place: Place<'a>,
     value: &'a Spanned<DeValue<'a>>,
 }
 
@@ -206,7 +268,7 @@ impl<'a> Item<'a> {
     }
 
     /// The text of a string; `example` is what a correct value looks like, with its quotes.
-    pub(super) fn text(&self, example: &str) -> Option<&'a str> {
+    pub(crate) fn text(&self, example: &str) -> Option<&'a str> {
         match self.value.get_ref() {
             DeValue::String(text) => Some(text),
             _ => {
@@ -217,7 +279,7 @@ impl<'a> Item<'a> {
     }
 
     /// A string that `parse` understands; its error is the message.
-    pub(super) fn parse<T>(
+    pub(crate) fn parse<T>(
         &self,
         example: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -232,7 +294,7 @@ impl<'a> Item<'a> {
     }
 
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let list = || {
             let quoted: Vec<_> = words.iter().map(|(w, _)| format!("\"{w}\"")).collect();
             match quoted.split_last() {
@@ -255,7 +317,7 @@ impl<'a> Item<'a> {
         found.map(|(_, value)| *value)
     }
 
-    pub(super) fn boolean(&self) -> Option<bool> {
+    pub(crate) fn boolean(&self) -> Option<bool> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
             _ => {
@@ -266,7 +328,7 @@ impl<'a> Item<'a> {
     }
 
     /// An integer within `range`.
-    pub(super) fn number<T>(&self, range: RangeInclusive<T>) -> Option<T>
+    pub(crate) fn number<T>(&self, range: RangeInclusive<T>) -> Option<T>
     where
         T: TryFrom<i64> + PartialOrd + std::fmt::Display,
     {
@@ -287,12 +349,12 @@ impl<'a> Item<'a> {
     }
 
     /// Whether the value is the given word, for keys that take a word or something else.
-    pub(super) fn is_word(&self, word: &str) -> bool {
+    pub(crate) fn is_word(&self, word: &str) -> bool {
         matches!(self.value.get_ref(), DeValue::String(text) if text == word)
     }
 
     /// The elements of an array; `example` is what a correct value looks like.
-    pub(super) fn elements(&self, example: &str) -> Option<Vec<Item<'a>>> {
+    pub(crate) fn elements(&self, example: &str) -> Option<Vec<Item<'a>>> {
         let DeValue::Array(values) = self.value.get_ref() else {
             self.wrong_type(&format!("an array, for example {example}"));
             return None;

@@ -1,0 +1,38 @@
+//! Files that the user writes: walking TOML and JSON, notations of values, and what several of them have in common.
+//! Everything that is wrong with a file is found in one go and named with line and key.
+
+pub mod common;
+pub(crate) mod json;
+pub(crate) mod schema;
+pub(crate) mod toml;
+pub(crate) mod values;
+
+use std::path::Path;
+
+use crate::problem::{Errors, Problem};
+
+/// Reads a text file.
+///
+/// # Errors
+///
+/// One problem, at line 1 or where the file is not UTF-8. `remedy` follows after the error of a file that cannot be read.
+pub(crate) fn read_text(path: &Path, remedy: &str) -> Result<String, Errors> {
+    let fail = |line, message| {
+        Errors::new(vec![Problem {
+            file: path.display().to_string(),
+            line,
+            key: String::new(),
+            message,
+        }])
+    };
+    let bytes =
+        std::fs::read(path).map_err(|error| fail(1, format!("cannot be read: {error}{remedy}")))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error
+            .as_bytes()
+            .iter()
+            .take(error.utf8_error().valid_up_to());
+        let line = 1 + valid.filter(|b| **b == b'\n').count();
+        fail(line, "not UTF-8 text; save the file as UTF-8".to_owned())
+    })
+}

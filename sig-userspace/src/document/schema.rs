@@ -1,0 +1,69 @@
+//! Which keys a TOML file may have: the one list behind the check for unknown keys.
+
+/// The sections of a file with their keys. Array elements are written `[]`; the first section is the file itself, "".
+pub(crate) struct Schema(pub(crate) &'static [(&'static str, &'static [&'static str])]);
+
+impl Schema {
+    /// The keys of `section` (with `[]` for array elements); empty for a section that is not in the list.
+    pub(crate) fn keys(&self, section: &str) -> &'static [&'static str] {
+        self.0
+            .iter()
+            .find(|(name, _)| *name == section)
+            .map_or(&[], |(_, keys)| keys)
+    }
+
+    /// Whether `name` (with `[]` for array elements) is a section.
+    pub(crate) fn is_section(&self, name: &str) -> bool {
+        self.0.iter().any(|(section, _)| *section == name)
+    }
+
+    /// The remedy for `unknown`, which is not a key of `section`.
+    pub(crate) fn advice(&self, section: &str, unknown: &str) -> String {
+        let here = self.keys(section);
+        let nearest = here
+            .iter()
+            .map(|key| (distance(unknown, key), *key))
+            .min()
+            .filter(|(distance, key)| *distance <= 1 + key.len() / 4);
+        if let Some((_, key)) = nearest {
+            return format!("unknown key; did you mean \"{key}\"?");
+        }
+        let elsewhere = self
+            .0
+            .iter()
+            .find(|(name, keys)| *name != section && keys.contains(&unknown));
+        if let Some((name, _)) = elsewhere {
+            return match *name {
+                "" => format!("unknown key; \"{unknown}\" belongs at the top level of the file"),
+                name => match name.strip_suffix("[]") {
+                    Some(array) => {
+                        let array = array.replace("[]", "");
+                        format!("unknown key here; it belongs in [[{array}]]")
+                    }
+                    None => format!("unknown key here; it belongs in [{name}]"),
+                },
+            };
+        }
+        format!("unknown key; remove it or use one of: {}", here.join(", "))
+    }
+}
+
+/// Levenshtein distance, in characters; long words are not worth comparing.
+fn distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 64;
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        if i >= LONGEST {
+            return usize::MAX;
+        }
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
