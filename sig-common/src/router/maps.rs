@@ -205,6 +205,17 @@ impl LinkType {
             _ => None,
         }
     }
+
+    /// The word for it in topologies.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Parent => "parent",
+            Self::Child => "child",
+            Self::Peer => "peer",
+        }
+    }
 }
 
 /// Packets and bytes. Bytes are those of SCION packets: what the UDP datagram carries.

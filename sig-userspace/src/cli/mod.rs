@@ -5,6 +5,7 @@ mod dissect;
 mod doctor;
 mod relay;
 mod reload;
+mod router;
 mod run;
 mod socket;
 mod status;
@@ -42,6 +43,7 @@ enum Command {
     Config(config::Args),
     Dissect(dissect::Args),
     Doctor(doctor::Args),
+    Router(router::Args),
     Version(version::Args),
     #[command(hide = true)]
     Relay(relay::Args),
@@ -100,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::run(&args, &mut out),
         Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),
+        Command::Router(args) => router::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
         Command::Relay(args) => relay::run(&args, &mut out),
     };

@@ -140,19 +140,37 @@ pub(crate) fn log(root: &Section<'_>) -> Option<Log> {
 
 /// An ISD-AS number without wildcards.
 pub(crate) fn isd_as(item: &Item<'_>) -> Option<IsdAs> {
-    item.parse("\"1-ff00:0:110\"", |text| {
-        let isd_as: IsdAs = text.parse().map_err(|_| {
-            format!(
-                "\"{}\" is not an ISD-AS number; write for example \"1-ff00:0:110\" or \"1-64512\"",
-                excerpt(text)
-            )
-        })?;
-        if isd_as.isd() == 0 || isd_as.asn() == 0 {
+    item.parse("\"1-ff00:0:110\"", one_as)
+}
+
+/// The same, from text.
+pub(crate) fn one_as(text: &str) -> Result<IsdAs, String> {
+    let isd_as: IsdAs = text.parse().map_err(|_| {
+        format!(
+            "\"{}\" is not an ISD-AS number; write for example \"1-ff00:0:110\" or \"1-64512\"",
+            excerpt(text)
+        )
+    })?;
+    if isd_as.isd() == 0 || isd_as.asn() == 0 {
+        return Err(format!(
+            "{isd_as} is a wildcard; write the number of one AS, for example \"1-ff00:0:110\""
+        ));
+    }
+    Ok(isd_as)
+}
+
+/// A name that files are named after.
+pub(crate) fn file_name(item: &Item<'_>, example: &str) -> Option<String> {
+    item.parse(example, |text| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        if text.is_empty() || text.len() > 64 || !text.bytes().all(plain) || text.starts_with('.') {
             return Err(format!(
-                "{isd_as} is a wildcard; write the number of one AS, for example \"1-ff00:0:110\""
+                "\"{}\" is not usable as a file name; write 1 to 64 letters, digits, \
+                 '-', '_' or '.', not starting with '.'",
+                excerpt(text)
             ));
         }
-        Ok(isd_as)
+        Ok(text.to_owned())
     })
 }
 

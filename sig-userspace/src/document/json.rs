@@ -192,15 +192,34 @@ impl<'a> Node<'a> {
             return None;
         };
         let members = members.into_iter().map(|(name, value)| {
-            let shown = excerpt(&name);
-            let key = if self.key.is_empty() {
-                shown
-            } else {
-                format!("{}.{shown}", self.key)
-            };
+            let key = self.member_key(&excerpt(&name));
             (name, self.child(value, key))
         });
         Some(members.collect())
+    }
+
+    /// The member `key` of this object; its absence is an error that says what to `write`.
+    pub(crate) fn require(
+        &self,
+        fields: &Fields<'a>,
+        key: &'static str,
+        write: &str,
+    ) -> Option<Self> {
+        let member = fields.get(key).cloned();
+        if member.is_none() {
+            let key = self.member_key(key);
+            let message = format!("missing; write {write}");
+            self.report.error(self.at(), &key, message);
+        }
+        member
+    }
+
+    fn member_key(&self, name: &str) -> String {
+        if self.key.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.key)
+        }
     }
 
     /// The members of an object by name. Case does not matter; of members with the same name the

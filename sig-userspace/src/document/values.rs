@@ -73,6 +73,16 @@ pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
                 "no port; write the port of the router too, for example \"{text}:30042\""
             ))
         }
+        Err(_)
+            if text
+                .rsplit_once(':')
+                .is_some_and(|(host, _)| is_host_name(host)) =>
+        {
+            Err(format!(
+                "\"{}\" is a host name, which is not resolved; write its IP address",
+                excerpt(text)
+            ))
+        }
         Err(_) => Err(format!(
             "\"{}\" is not an address; write IP:port, for example \"192.0.2.1:30042\"",
             excerpt(text)

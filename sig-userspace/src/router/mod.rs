@@ -12,6 +12,7 @@
 //! | the model in the maps of the XDP programs, next hops | `fast` |
 //! | everything running | `run` |
 
+pub mod config;
 pub mod forward;
 pub mod model;
 

@@ -94,6 +94,11 @@ pub struct Bfd {
     pub required_min_rx: Duration,
 }
 
+impl Bfd {
+    /// The longest interval that BFD packets can tell: they have it in microseconds, in 32 bits.
+    pub const LONGEST_INTERVAL: Duration = Duration::from_micros(u32::MAX as u64);
+}
+
 impl Default for Bfd {
     /// The defaults of the reference.
     fn default() -> Self {

@@ -10,7 +10,7 @@ use super::model::{
     Config, Control, Dataplane, EndhostPort, LanTransmit, Path, Pin, Remote, RpcProtocols, Wish,
 };
 use super::{LogFormat, Observe, XdpMode};
-use crate::notation::show_duration;
+use crate::notation::{show_duration, to_hex};
 
 impl Config {
     /// The configuration as TOML, in the order of the sample. Reading it gives the same configuration; path
@@ -197,8 +197,7 @@ fn write_remote(file: &mut File, remote: &Remote) {
         if raw.is_empty() {
             file.text("path_type", "empty");
         } else {
-            let digits: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
-            file.text("raw", digits);
+            file.text("raw", to_hex(raw));
         }
         file.text("next_hop", next_hop);
         file.set("mtu", i64::from(*mtu));

@@ -9,7 +9,7 @@ use sig_common::addr::IsdAs;
 
 use super::{DEFAULT_DATA_PORT, XdpMode};
 use crate::document::{
-    common::{XDP_MODES, isd_as, socket_path, time},
+    common::{XDP_MODES, file_name, isd_as, socket_path, time},
     toml::{Item, Placed, Section, list, or},
     values,
 };
@@ -36,21 +36,7 @@ pub(super) fn gateway<'a>(
 ) -> Option<Placed<'a, Gateway>> {
     let section = root.section("gateway");
     let id = or(&section, "id", "gateway".to_owned(), |item| {
-        item.parse("\"gateway\"", |text| {
-            let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-            if text.is_empty()
-                || text.len() > 64
-                || !text.bytes().all(plain)
-                || text.starts_with('.')
-            {
-                return Err(format!(
-                    "\"{}\" is not usable as a file name; write 1 to 64 letters, digits, \
-                     '-', '_' or '.', not starting with '.'",
-                    excerpt(text)
-                ));
-            }
-            Ok(text.to_owned())
-        })
+        file_name(item, "\"gateway\"")
     });
     let isd_as = match section.get("isd_as") {
         None if discovers => Some(IsdAs(0)),

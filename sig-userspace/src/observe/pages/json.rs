@@ -12,9 +12,11 @@ use serde_json::{Value, json, ser::PrettyFormatter};
 use super::{
     sessions::{self, Session},
     status::routing_table,
-    text::{base64, rfc3339},
 };
-use crate::observe::status::{DiscoveredGateway, Status};
+use crate::{
+    notation::{base64, rfc3339},
+    observe::status::{DiscoveredGateway, Status},
+};
 
 /// `/engine`: several documents, each with a line in front of it that says what it is.
 pub(super) fn engine(status: &Status) -> String {

@@ -10,6 +10,7 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 use sig_common::addr::IsdAs;
 
+use crate::notation::to_hex;
 use crate::rpc::{
     Code, GATEWAYS, PREFIXES, Status, checked,
     messages::{
@@ -164,10 +165,7 @@ fn etag(prefixes: &[Prefix]) -> String {
         hash.update([prefix.prefix.len() as u8, prefix.mask as u8]);
         hash.update(&prefix.prefix);
     }
-    hash.finalize()[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    to_hex(&hash.finalize()[..16])
 }
 
 #[cfg(test)]

@@ -1,0 +1,158 @@
+//! `sig router check`: whether the configuration is right, and what the router will do.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+};
+
+use crate::{
+    cli::{Failure, table::Table},
+    router::{
+        AsModel, Bfd, Owner,
+        config::{Settings, XdpMode},
+    },
+};
+
+/// Check the configuration of a border router, and show what it will do.
+///
+/// Reads the configuration file, the topology and the key that it leads to, without touching the system. Names every
+/// problem with file, line, key and remedy. Exit code 2 if there is any. Warnings go to the standard error output and do
+/// not change the exit code.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The configuration file of the router.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let (settings, warnings) = super::load(&args.config)?;
+    let warnings = match warnings {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        many => format!(", {many} warnings"),
+    };
+    writeln!(out, "{}: ok{warnings}", args.config.display())?;
+    show(&settings, out)?;
+    Ok(())
+}
+
+fn show(settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+    let model = &settings.model;
+    let core = if model.core { "core AS" } else { "AS" };
+    let mut line = |name: &str, value: String| writeln!(out, "  {name:<20} {value}");
+    line(
+        "router",
+        format!(
+            "{} of {core} {}, MTU {}",
+            model.router, model.isd_as, model.mtu
+        ),
+    )?;
+    line("internal address", model.internal.to_string())?;
+    line(
+        "dispatched ports",
+        match &model.ports {
+            Some(ports) => format!("{}-{}, others to 30041", ports.start(), ports.end()),
+            None => "none, all to 30041".to_owned(),
+        },
+    )?;
+    line("control services", list(&model.control_services))?;
+    line("discovery services", list(&model.discovery_services))?;
+    let mode = match settings.xdp.mode {
+        None => "off",
+        Some(XdpMode::Auto) => "auto",
+        Some(XdpMode::Native) => "native",
+        Some(XdpMode::Generic) => "generic",
+    };
+    line("XDP", format!("{mode}{}", cpus(&settings.xdp.cpus)))?;
+    let slow = if settings.slow_path {
+        "here"
+    } else {
+        "another router on this host"
+    };
+    line("slow path", slow.to_owned())?;
+    line(
+        "status socket",
+        settings.status_socket.display().to_string(),
+    )?;
+    links(model, out)
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    if addresses.is_empty() {
+        return "none".to_owned();
+    }
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    addresses.join(", ")
+}
+
+fn cpus(cpus: &[u32]) -> String {
+    if cpus.is_empty() {
+        return String::new();
+    }
+    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    format!(", spread over the CPUs {}", cpus.join(", "))
+}
+
+fn links(model: &AsModel, out: &mut dyn Write) -> io::Result<()> {
+    let mut own = Table::new(&[
+        ">INTERFACE",
+        "NEIGHBOUR",
+        "LINK TO",
+        "LOCAL",
+        "REMOTE",
+        ">MTU",
+        "BFD",
+    ]);
+    for (number, interface, local, remote) in model.links() {
+        own.row([
+            number.to_string(),
+            interface.neighbour.to_string(),
+            interface.link_type.name().to_owned(),
+            local.to_string(),
+            remote.to_string(),
+            interface.mtu.to_string(),
+            bfd(interface.bfd),
+        ]);
+    }
+    if !own.is_empty() {
+        writeln!(out, "\nlinks of this router")?;
+        own.write(out)?;
+    }
+    let mut others = Table::new(&[">INTERFACE", "NEIGHBOUR", "LINK TO", "ROUTER", "ADDRESS"]);
+    for (number, interface) in &model.interfaces {
+        let Owner::Sibling(sibling) = interface.owner else {
+            continue;
+        };
+        let Some(sibling) = model.siblings.get(sibling) else {
+            continue;
+        };
+        others.row([
+            number.to_string(),
+            interface.neighbour.to_string(),
+            interface.link_type.name().to_owned(),
+            sibling.name.clone(),
+            sibling.internal.to_string(),
+        ]);
+    }
+    if !others.is_empty() {
+        writeln!(
+            out,
+            "\nlinks of other routers; BFD with them: {}",
+            bfd(model.sibling_bfd)
+        )?;
+        others.write(out)?;
+    }
+    Ok(())
+}
+
+fn bfd(bfd: Bfd) -> String {
+    if bfd.disabled {
+        return "off".to_owned();
+    }
+    format!(
+        "{} x {:?}/{:?}",
+        bfd.detect_mult, bfd.desired_min_tx, bfd.required_min_rx
+    )
+}

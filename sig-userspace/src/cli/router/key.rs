@@ -1,0 +1,73 @@
+//! `sig router key`: which key hop fields are signed with.
+
+use std::{io::Write, path::PathBuf};
+
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::{cli::Failure, document, notation::to_hex, router::config, scion::HopKey};
+
+/// Show which key hop fields are signed with.
+///
+/// Routers and control services derive it from the master key of the AS. To compare the keys of two hosts, the
+/// fingerprint is enough: the first 8 bytes of the SHA-256 of the key.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Show the key itself, in hexadecimal. Who has it can make paths through the AS.
+    #[arg(long)]
+    secret: bool,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Source {
+    /// The configuration file of a router.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The file with the master key, as keys/master0.key.
+    #[arg(long, value_name = "FILE")]
+    master: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let key = match (&args.source.config, &args.source.master) {
+        (Some(file), _) => super::load(file)?.0.model.key,
+        (None, Some(file)) => {
+            let text = document::read_text(file, "")
+                .map_err(|errors| Failure::Refused(errors.to_string()))?;
+            config::master_key(&text).map_err(|error| {
+                let file = file.display();
+                Failure::Refused(format!(
+                    "{file}: {error}; name a file with the master key of an AS in base64"
+                ))
+            })?
+        }
+        // Refused by the command line already.
+        (None, None) => return Err(Failure::Refused("name a file".to_owned())),
+    };
+    let fingerprint = fingerprint(&key);
+    let secret = args.secret.then(|| to_hex(key.bytes()));
+    if args.json {
+        let mut object = json!({ "fingerprint": fingerprint });
+        if let Some(secret) = secret {
+            object["key"] = secret.into();
+        }
+        writeln!(out, "{object}")?;
+    } else {
+        writeln!(out, "fingerprint {fingerprint}")?;
+        if let Some(secret) = secret {
+            writeln!(out, "key {secret}")?;
+        }
+    }
+    Ok(())
+}
+
+fn fingerprint(key: &HopKey) -> String {
+    let digest = Sha256::digest(key.bytes());
+    to_hex(digest.get(..8).unwrap_or(&digest))
+}

@@ -1,0 +1,209 @@
+//! The configuration of a border router: its own file, the topology of the AS and the key that hop fields are signed
+//! with, checked as a whole.
+//!
+//! The own file (TOML) is that of the reference's router, with a section `[xdp]` added; it names the folder of
+//! `topology.json` and `keys/master0.key`. [`check`] is pure but for reading these two through a function; [`load`] reads
+//! from the disk.
+
+mod keys;
+mod limits;
+mod own;
+mod topology;
+mod whole;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::AsModel;
+pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
+use crate::{
+    document::{self, toml::Section},
+    notation::from_base64,
+    problem::{Errors, Problem, Report},
+    scion::HopKey,
+};
+pub use limits::RateLimits;
+use own::Own;
+
+/// A commented configuration with every key.
+pub const SAMPLE: &str = include_str!("sample.toml");
+
+/// Longest text of the own file and of a topology; far more than any in use has.
+const LONGEST_TEXT: usize = 16 << 20;
+
+/// Everything that a border router is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The AS, and this router in it.
+    pub model: AsModel,
+    /// Section `[log.console]`.
+    pub log: Log,
+    /// Where operators and their programs look: sections `[metrics]` and `[api]`.
+    pub observe: Observe,
+    /// Unix socket that `sig router status` asks. Default `/run/sig/<id>.sock`.
+    pub status_socket: PathBuf,
+    /// The fast path.
+    pub xdp: Xdp,
+    /// Whether the slow path runs: the sockets at the internal address and at our ends of links are ours. Otherwise another
+    /// router on this host has them. Default true.
+    pub slow_path: bool,
+    /// Sizes of these sockets' buffers.
+    pub buffers: Buffers,
+}
+
+/// The XDP programs that forward most packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xdp {
+    /// How they are attached; `None`: not at all, the slow path forwards everything. Default [`XdpMode::Auto`].
+    pub mode: Option<XdpMode>,
+    /// CPUs that packets are spread over; none: each is handled on the CPU that receives it. Default none.
+    pub cpus: Vec<u32>,
+    /// How much they leave to the slow path.
+    pub rate_limits: RateLimits,
+}
+
+/// Sizes of socket buffers in bytes; `None`: as the system has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffers {
+    /// Of what was received.
+    pub receive: Option<u32>,
+    /// Of what is to be sent.
+    pub send: Option<u32>,
+}
+
+/// Reads a file that the configuration needs.
+pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
+
+/// Checks the own file of a border router, its `text`, and what it leads to. Beside the settings, what works but deserves
+/// a look.
+///
+/// `file` is its name for messages. `read_file` is asked for the files in `config_dir`, which is relative to `folder`.
+///
+/// # Errors
+///
+/// All problems of all files that can be told at once.
+pub fn check(
+    text: &str,
+    file: &str,
+    folder: &Path,
+    read_file: ReadFile<'_>,
+) -> Result<(Settings, Vec<Problem>), Errors> {
+    let report = Report::new(file, text);
+    let Some(table) = document::toml::parse(&report, text, LONGEST_TEXT) else {
+        return Err(Errors::new(report.take().0));
+    };
+    let root = Section::root(&report, table.get_ref(), keys::SCHEMA);
+    let own = own::read(&root);
+    let mut found = Problems::default();
+    let model = own::config_dir(&root).and_then(|config_dir| {
+        model(
+            &root,
+            own.as_ref(),
+            &folder.join(config_dir),
+            read_file,
+            &mut found,
+        )
+    });
+
+    let (mut errors, mut warnings) = report.take();
+    errors.append(&mut found.errors);
+    warnings.append(&mut found.warnings);
+    match (model, own) {
+        (Some(model), Some(own)) if errors.is_empty() => Ok((own.settings(model), warnings)),
+        _ => Err(Errors::new(errors)),
+    }
+}
+
+/// Reads and checks the own file at `path`, and what it leads to. A `config_dir` that is not in the folder of the file is
+/// looked for in the working directory, as by the reference.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
+    let text = document::read_text(path, "")?;
+    let file = path.display().to_string();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    check(&text, &file, folder, &|name| {
+        let elsewhere = name
+            .strip_prefix(folder)
+            .ok()
+            .filter(|name| name.is_relative());
+        match std::fs::read(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => elsewhere
+                .and_then(|name| std::fs::read(name).ok())
+                .ok_or(error),
+            result => result,
+        }
+    })
+}
+
+/// Reads a master key as the reference stores it, in base64, and derives the key of hop fields from it.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn master_key(text: &str) -> Result<HopKey, String> {
+    let master = from_base64(text)?;
+    if master.is_empty() {
+        return Err("the key is empty".to_owned());
+    }
+    Ok(HopKey::derive(&master))
+}
+
+/// What is wrong with the files in `config_dir`, and what deserves a look.
+#[derive(Default)]
+struct Problems {
+    errors: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+/// The AS as the files in `config_dir` have it. `own` is absent if something is wrong there; the files are checked
+/// nevertheless.
+fn model(
+    root: &Section<'_>,
+    own: Option<&Own>,
+    config_dir: &Path,
+    read_file: ReadFile<'_>,
+    found: &mut Problems,
+) -> Option<AsModel> {
+    let text = |name: &str| {
+        let path: PathBuf = config_dir.join(name).components().collect();
+        let file = path.display().to_string();
+        let text = read_file(&path)
+            .map_err(|error| {
+                format!("cannot be read: {error}; [general] config_dir names its folder")
+            })
+            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned()));
+        (file, text)
+    };
+    let whole = |file: &str, message| Problem {
+        file: file.to_owned(),
+        line: 1,
+        key: String::new(),
+        message,
+    };
+    let (key_file, key) = text("keys/master0.key");
+    let key = key.and_then(|text| {
+        master_key(&text)
+            .map_err(|error| format!("{error}; write the master key of the AS in base64"))
+    });
+    let (file, topology) = text("topology.json");
+    let key = key.map_err(|message| found.errors.push(whole(&key_file, message)));
+    let text = topology.map_err(|message| found.errors.push(whole(&file, message)));
+    let text = text.ok()?;
+    let report = Report::new(&file, &text);
+    let topology = topology::read(&report, &text, own.map(|own| own.id.as_str()));
+    let model = topology
+        .zip(own)
+        .and_then(|(topology, own)| whole::model(root, own, &topology, key.ok()));
+    let (mut errors, mut warnings) = report.take();
+    found.errors.append(&mut errors);
+    found.warnings.append(&mut warnings);
+    model
+}
