@@ -7,8 +7,10 @@
 //! | `sig_inner` | XDP of the inner port's device | IP packets the kernel routed into the tunnel |
 //! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
 //! | `relay` | XDP of the demo's routers | UDP datagrams with an entry in `RELAY` |
+//! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
+//! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
 //!
-//! Modules decide; this file alone turns their verdicts into actions and counts them.
+//! Modules decide; this file alone turns their verdicts into actions and counts those of the gateway.
 #![no_std]
 #![no_main]
 
@@ -17,6 +19,7 @@ mod lan;
 mod maps;
 mod packet;
 mod relay;
+mod router;
 mod underlay;
 
 use aya_ebpf::{
@@ -136,6 +139,18 @@ pub fn relay(ctx: XdpContext) -> u32 {
     act(&ctx, &RELAY, verdict.unwrap_or(Verdict::Pass))
 }
 
+/// SCION packets to an endpoint of the border router are forwarded, by the CPUs they are spread over if so configured.
+#[xdp(frags)]
+pub fn sig_router(ctx: XdpContext) -> u32 {
+    act_on_scion(router::route(ctx.ctx, router::Place::Device))
+}
+
+/// The work of `sig_router` on another CPU.
+#[xdp(frags, map = "cpumap")]
+pub fn sig_router_cpu(ctx: XdpContext) -> u32 {
+    act_on_scion(router::route(ctx.ctx, router::Place::CpuMap))
+}
+
 /// Decapsulated packets go straight to the outgoing device if the kernel's tables allow it.
 #[classifier]
 pub fn sig_inject(ctx: TcContext) -> i32 {
@@ -167,7 +182,17 @@ pub fn sig_inject(ctx: TcContext) -> i32 {
     }
 }
 
-/// The single place where an XDP verdict becomes an action.
+/// Where a verdict of the border router becomes an action. It has counted by itself.
+#[inline(always)]
+fn act_on_scion(verdict: router::Verdict) -> u32 {
+    match verdict {
+        router::Verdict::NotOurs | router::Verdict::Slow => XDP_PASS,
+        router::Verdict::Drop => XDP_DROP,
+        router::Verdict::Redirect(action) => action,
+    }
+}
+
+/// Where a verdict of the gateway's XDP programs becomes an action.
 #[inline(always)]
 fn act(ctx: &XdpContext, stats: &Stats, verdict: Verdict) -> u32 {
     let redirected = match verdict {

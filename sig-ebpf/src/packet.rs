@@ -1,7 +1,10 @@
 //! Access to packet bytes as the verifier demands it: every load and store follows a comparison
 //! of its very address with the end of the packet.
 
-use aya_ebpf::programs::{TcContext, XdpContext};
+use aya_ebpf::{
+    bindings::xdp_md,
+    programs::{TcContext, XdpContext},
+};
 use sig_common::wire::Load;
 
 /// EtherType of IPv4, as on the wire.
@@ -28,6 +31,23 @@ impl Packet {
         }
     }
 
+    /// What comes behind the first `offset` bytes of the packet of an XDP program. `offset` must be bounded by a constant.
+    #[inline(always)]
+    pub fn of(ctx: *mut xdp_md, offset: usize) -> Self {
+        // SAFETY: the context is of the running program, which keeps it valid. Volatile, or else functions would be given
+        // these numbers in place of the context, and the verifier would not know them for what they are.
+        let (start, end) = unsafe {
+            (
+                core::ptr::read_volatile(&raw const (*ctx).data),
+                core::ptr::read_volatile(&raw const (*ctx).data_end),
+            )
+        };
+        Self {
+            start: start as usize + offset,
+            end: end as usize,
+        }
+    }
+
     /// The linear part of the packet a TC program looks at.
     #[inline(always)]
     pub fn of_tc(ctx: &TcContext) -> Self {
@@ -43,6 +63,24 @@ impl Packet {
         let at = self.at::<N>(offset)?;
         // SAFETY: as in `Load::bytes`; the reference borrows `self`, of which the program has one.
         Some(unsafe { &mut *at })
+    }
+
+    /// Two bytes at `offset`, big endian.
+    #[inline(always)]
+    pub fn be16(&self, offset: usize) -> Option<u16> {
+        self.bytes(offset).map(u16::from_be_bytes)
+    }
+
+    /// Four bytes at `offset`, big endian.
+    #[inline(always)]
+    pub fn be32(&self, offset: usize) -> Option<u32> {
+        self.bytes(offset).map(u32::from_be_bytes)
+    }
+
+    /// Eight bytes at `offset`, big endian.
+    #[inline(always)]
+    pub fn be64(&self, offset: usize) -> Option<u64> {
+        self.bytes(offset).map(u64::from_be_bytes)
     }
 
     /// `N` words of two bytes at an even `offset`, as in memory, to be written.

@@ -23,8 +23,10 @@ pub const INTERFACES: &str = "R_INTERFACES";
 pub const CLOCK: &str = "R_CLOCK";
 /// Devices that packets may leave by: interface index to interface index.
 pub const DEVICES: &str = "R_DEVICES";
-/// CPUs that packets are spread over, if [`Config::cpus`] is not 0.
+/// CPUs that packets are spread over, if [`Config::cpus`] is not 0: CPU number to queue and program.
 pub const CPUS: &str = "R_CPUS";
+/// Which CPUs these are: index below [`Config::cpus`] to CPU number, a `u32`.
+pub const CPU_NUMBERS: &str = "R_CPU_NUMBERS";
 /// Packets and bytes per CPU: [`traffic_index`] to [`Count`].
 pub const TRAFFIC: &str = "R_TRAFFIC";
 /// What was not forwarded, per CPU: [`reason_index`] to `u64` packets.
@@ -41,7 +43,12 @@ pub const MAX_SIBLINGS: u32 = 1024;
 /// Entries of [`DEVICES`].
 pub const MAX_DEVICES: u32 = 256;
 /// Entries of [`CPUS`].
-pub const MAX_CPUS: u32 = 64;
+pub const MAX_CPUS: u32 = 256;
+/// Entries of [`CPU_NUMBERS`], the most that [`Config::cpus`] may be.
+pub const MAX_CPU_NUMBERS: u32 = 64;
+
+/// [`NextHop::vlan`] of packets that leave without a tag, whatever they came with.
+pub const UNTAGGED: u16 = u16::MAX;
 
 /// Places for counters. A link of this router has one of its own; 0 is that of the AS's inside.
 pub const SLOTS: u32 = 256;
@@ -62,7 +69,7 @@ pub struct Config {
     pub first_port: u16,
     /// Last such port.
     pub last_port: u16,
-    /// How many entries of [`CPUS`] packets are spread over; 0: each is handled where it comes in.
+    /// How many entries of [`CPU_NUMBERS`] packets are spread over; 0: each is handled where it comes in.
     pub cpus: u16,
     /// Subkey K1 of AES-CMAC (RFC 4493): four words as the cipher takes them, big endian.
     pub subkey: [u32; 4],
@@ -166,7 +173,7 @@ pub struct NextHop {
     pub ifindex: u32,
     /// Largest IP packet that the device sends, bytes; 0: not known.
     pub mtu: u16,
-    /// VLAN to tag with; 0: none.
+    /// VLAN to tag with, in place of all tags that the packet came with; [`UNTAGGED`]: none; 0: the tags stay as they are.
     pub vlan: u16,
     /// MAC source.
     pub source_mac: [u8; 6],

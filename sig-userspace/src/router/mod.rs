@@ -13,6 +13,8 @@
 //! | everything running | `run` |
 
 pub mod config;
+#[cfg(feature = "xdp")]
+pub mod fast;
 pub mod forward;
 pub mod model;
 

@@ -6,7 +6,7 @@ use aya::{
     Ebpf, EbpfLoader, TestRun as _, TestRunOptions,
     maps::{Map, MapError},
     programs::{
-        self, ProgramError, SchedClassifier, TcAttachType, Xdp,
+        self, ProgramError, ProgramFd, SchedClassifier, TcAttachType, Xdp,
         tc::{NlOptions, SchedClassifierLink, TcAttachOptions, qdisc_add_clsact},
         xdp::XdpLink,
     },
@@ -32,6 +32,10 @@ pub enum Program {
     Inject,
     /// XDP of the demo's routers.
     Relay,
+    /// XDP of a border router's devices.
+    Router,
+    /// XDP of the CPU map that a border router spreads packets over.
+    RouterCpu,
 }
 
 impl Program {
@@ -44,6 +48,8 @@ impl Program {
             Self::Inner => "sig_inner",
             Self::Inject => "sig_inject",
             Self::Relay => "relay",
+            Self::Router => "sig_router",
+            Self::RouterCpu => "sig_router_cpu",
         }
     }
 }
@@ -105,6 +111,28 @@ pub struct TestOutcome {
     pub frame: Vec<u8>,
 }
 
+/// What the kernel tells of a program that it has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramFigures {
+    /// Its name.
+    pub name: &'static str,
+    /// Instructions that the verifier looked at, over all ways through the program; 0 before Linux 5.16.
+    pub verified: u32,
+    /// Instructions in the kernel, of eight bytes each.
+    pub instructions: u32,
+    /// Bytes of machine code.
+    pub machine_code: u32,
+}
+
+/// What is decided when the object is loaded.
+#[derive(Debug, Default)]
+pub(super) struct Globals {
+    /// Messages.
+    pub(super) logging: Logging,
+    /// The border router does not verify hop fields.
+    pub(super) forged_hops_pass: bool,
+}
+
 /// The object, loaded.
 #[derive(Debug)]
 pub(super) struct Object {
@@ -114,12 +142,22 @@ pub(super) struct Object {
 impl Object {
     /// Makes the maps; programs are not in the kernel yet.
     pub(super) fn new(logging: Logging) -> Result<Self, Error> {
-        let level: u8 = match logging {
+        Self::with_globals(&Globals {
+            logging,
+            ..Globals::default()
+        })
+    }
+
+    /// As [`Self::new`], with everything there is to decide.
+    pub(super) fn with_globals(globals: &Globals) -> Result<Self, Error> {
+        let level: u8 = match globals.logging {
             Logging::Off => 0,
             Logging::Debug => aya_log::Level::Debug as u8,
         };
+        let forged_hops_pass = u8::from(globals.forged_hops_pass);
         let ebpf = EbpfLoader::new()
             .override_global(aya_log::LEVEL, &level, true)
+            .override_global("R_FORGED_HOPS_PASS_FOR_BENCHMARKS", &forged_hops_pass, true)
             .load(OBJECT)
             .map_err(|e| errors::of_object(&e))?;
         Ok(Self { ebpf })
@@ -258,12 +296,51 @@ impl Object {
         program.take_link(id)
     }
 
+    /// A descriptor of an XDP program, for maps that hold programs.
+    pub(super) fn program_fd(&mut self, program: Program) -> Result<ProgramFd, Error> {
+        self.xdp(program)
+            .and_then(|xdp| xdp.fd()?.try_clone().map_err(ProgramError::IOError))
+            .map_err(|e| errors::of_program(program.name(), &e))
+    }
+
+    /// What the kernel tells of a program.
+    pub(super) fn figures(&self, program: Program) -> Result<ProgramFigures, Error> {
+        let info = match self.ebpf.program(program.name()) {
+            Some(programs::Program::Xdp(program)) => program.info(),
+            Some(programs::Program::SchedClassifier(program)) => program.info(),
+            _ => Err(ProgramError::NotLoaded),
+        };
+        let info = info.map_err(|e| errors::of_program(program.name(), &e))?;
+        Ok(ProgramFigures {
+            name: program.name(),
+            verified: info.verified_instruction_count().unwrap_or(0),
+            instructions: info.size_translated().unwrap_or(0) / 8,
+            machine_code: info.size_jitted(),
+        })
+    }
+
     /// Runs a program over a frame.
     pub(super) fn test_run(&self, program: Program, frame: &[u8]) -> Result<TestOutcome, Error> {
+        self.test_run_on(program, frame, None)
+    }
+
+    /// Runs an XDP program over a frame that came in through a device.
+    pub(super) fn test_run_on(
+        &self,
+        program: Program,
+        frame: &[u8],
+        ifindex: Option<u32>,
+    ) -> Result<TestOutcome, Error> {
         let mut out = vec![0; frame.len() + 256];
+        // `struct xdp_md` of the kernel: start, end, metadata, interface, queue and outgoing interface.
+        let context = ifindex.map(|ifindex| {
+            let words = [0, frame.len() as u32, 0, ifindex, 0, 0];
+            words.map(u32::to_ne_bytes).concat()
+        });
         let options = TestRunOptions {
             data_in: Some(frame),
             data_out: Some(&mut out),
+            ctx_in: context.as_deref(),
             ..TestRunOptions::new()
         };
         let result = match self.ebpf.program(program.name()) {

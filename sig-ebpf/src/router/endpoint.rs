@@ -1,0 +1,126 @@
+//! Is a frame for this router? Ethernet, IP and UDP, and who may send to the endpoint.
+
+use aya_ebpf::bindings::xdp_md;
+use sig_common::{
+    maps::Ip,
+    router::{Reason, maps::EndpointKey},
+    wire::{Load as _, PROTO_UDP, ethernet, ipv4, ipv6, udp},
+};
+
+use super::{
+    maps,
+    work::{Stop, Work},
+};
+use crate::packet::Packet;
+
+/// Looks at the headers up to UDP.
+#[inline(never)]
+pub fn receive(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
+    read(ctx, work).ok_or(Stop::NotOurs)?;
+    // SAFETY: the context is of this program.
+    work.ifindex = unsafe { core::ptr::read_volatile(&raw const (*ctx).ingress_ifindex) };
+    work.generation = maps::generation();
+    let key = EndpointKey {
+        ip: work.destination,
+        ifindex: work.ifindex,
+        port: work.destination_port,
+        generation: work.generation,
+    };
+    let endpoint = maps::endpoint(&key).ok_or(Stop::NotOurs)?;
+    work.slot = endpoint.slot;
+    work.ingress = endpoint.interface;
+    if work.ingress != 0
+        && !(work.source == endpoint.remote && work.source_port == endpoint.remote_port)
+    {
+        return Err(Reason::WrongPeer.into());
+    }
+    if work.checksum == 0 && work.ipv6 != 0 {
+        return Err(Reason::NoChecksum.into());
+    }
+    Ok(())
+}
+
+/// Fills in what the headers say; `None` if they are not those of a whole UDP datagram.
+#[inline(always)]
+fn read(ctx: *mut xdp_md, work: &mut Work) -> Option<()> {
+    let packet = Packet::of(ctx, 0);
+    let mut ethertype = packet.be16(12)?;
+    let mut ip = ethernet::HEADER_LEN;
+    work.tags_len = 0;
+    if ethernet::is_tag(ethertype) {
+        work.tags[0] = u32::from_ne_bytes(packet.bytes(12)?);
+        work.tags_len = 4;
+        ip += ethernet::TAG_LEN;
+        ethertype = packet.be16(16)?;
+        if ethernet::is_tag(ethertype) {
+            work.tags[1] = u32::from_ne_bytes(packet.bytes(16)?);
+            work.tags_len = 8;
+            ip += ethernet::TAG_LEN;
+            ethertype = packet.be16(20)?;
+        }
+    }
+    let (udp, len) = match ethertype {
+        ethernet::ETHERTYPE_IPV4 => ipv4(&packet, ip, work)?,
+        ethernet::ETHERTYPE_IPV6 => ipv6(&packet, ip, work)?,
+        _ => return None,
+    };
+    let header = packet.bytes::<{ udp::HEADER_LEN }>(udp)?;
+    work.source_port = u16::from_be_bytes([header[0], header[1]]);
+    work.destination_port = u16::from_be_bytes([header[2], header[3]]);
+    let udp_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    work.checksum = u16::from_ne_bytes([header[6], header[7]]);
+    if udp_len < udp::HEADER_LEN || udp_len > len {
+        return None;
+    }
+    work.head = (udp + udp::HEADER_LEN) as u32;
+    work.len = (udp_len - udp::HEADER_LEN) as u32;
+    Some(())
+}
+
+/// Offset and length of what an IPv4 header says to be UDP. Frames in several buffers end within the datagram: only the
+/// first buffer is seen.
+#[inline(always)]
+fn ipv4(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
+    let header = packet.bytes::<{ ipv4::HEADER_LEN }>(ip)?;
+    let header_len = usize::from(header[0] & 0x0f) * 4;
+    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    if header[0] >> 4 != 4
+        || header_len < ipv4::HEADER_LEN
+        || ipv4::is_fragment(u16::from_be_bytes([header[6], header[7]]))
+        || header[9] != PROTO_UDP
+        || total_len < header_len
+        || ip + total_len > packet.len()
+    {
+        return None;
+    }
+    work.ipv6 = 0;
+    work.source = Ip::v4([header[12], header[13], header[14], header[15]]);
+    work.destination = Ip::v4([header[16], header[17], header[18], header[19]]);
+    Some((ip + header_len, total_len - header_len))
+}
+
+/// As [`ipv4`], for IPv6.
+#[inline(always)]
+fn ipv6(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
+    let header = packet.bytes::<8>(ip)?;
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let udp = ip + ipv6::HEADER_LEN;
+    if header[0] >> 4 != 6 || header[6] != PROTO_UDP || udp + len > packet.len() {
+        return None;
+    }
+    work.ipv6 = 1;
+    work.source = Ip(packet.bytes(ip + 8)?);
+    work.destination = Ip(packet.bytes(ip + 24)?);
+    // In the maps these would be IPv4 addresses, which nobody has in an IPv6 header.
+    if is_mapped(&work.source) || is_mapped(&work.destination) {
+        return None;
+    }
+    Some((udp, len))
+}
+
+/// Whether an address is an IPv4-mapped one.
+#[inline(always)]
+pub fn is_mapped(ip: &Ip) -> bool {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = ip.0;
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h]) == 0 && u32::from_be_bytes([i, j, k, l]) == 0xffff
+}

@@ -1,0 +1,125 @@
+//! The maps of the border router. Names are those of `sig_common::router::maps`.
+
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, CpuMap, DevMapHash, HashMap, PerCpuArray},
+};
+use sig_common::router::{
+    Reason,
+    maps::{
+        Bucket, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit,
+        MAX_CPU_NUMBERS, MAX_CPUS, MAX_DEVICES, MAX_INTERFACES, MAX_SIBLINGS, REASON_ENTRIES,
+        Sibling, SiblingKey, TRAFFIC_ENTRIES,
+    },
+};
+
+use super::work::Work;
+
+#[map]
+static R_ACTIVE: Array<u32> = Array::with_max_entries(1, 0);
+
+#[map]
+static R_CONFIG: Array<Config> = Array::with_max_entries(2, 0);
+
+#[map]
+static R_ENDPOINTS: HashMap<EndpointKey, Endpoint> = HashMap::with_max_entries(MAX_INTERFACES, 0);
+
+#[map]
+static R_SIBLINGS: HashMap<SiblingKey, Sibling> = HashMap::with_max_entries(MAX_SIBLINGS, 0);
+
+#[map]
+static R_INTERFACES: HashMap<InterfaceKey, Interface> =
+    HashMap::with_max_entries(MAX_INTERFACES, 0);
+
+#[map]
+static R_CLOCK: Array<u64> = Array::with_max_entries(1, 0);
+
+#[map]
+pub static R_DEVICES: DevMapHash = DevMapHash::with_max_entries(MAX_DEVICES, 0);
+
+#[map]
+pub static R_CPUS: CpuMap = CpuMap::with_max_entries(MAX_CPUS, 0);
+
+#[map]
+static R_CPU_NUMBERS: Array<u32> = Array::with_max_entries(MAX_CPU_NUMBERS, 0);
+
+#[map]
+pub static R_TRAFFIC: PerCpuArray<Count> = PerCpuArray::with_max_entries(TRAFFIC_ENTRIES, 0);
+
+#[map]
+pub static R_REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(REASON_ENTRIES, 0);
+
+#[map]
+pub static R_BUCKETS: PerCpuArray<Bucket> = PerCpuArray::with_max_entries(Reason::COUNT as u32, 0);
+
+#[map]
+static R_LIMITS: Array<Limit> = Array::with_max_entries(Reason::COUNT as u32, 0);
+
+#[map]
+static R_WORK: PerCpuArray<Work> = PerCpuArray::with_max_entries(1, 0);
+
+/// What this CPU knows of the packet it is at.
+#[inline(always)]
+pub fn work() -> Option<&'static mut Work> {
+    // SAFETY: the pointer is to this CPU's element, valid for any bits. Programs that use it run with softirqs off, so
+    // none interrupts another on the same CPU, and each takes the reference once.
+    R_WORK.get_ptr_mut(0).map(|work| unsafe { &mut *work })
+}
+
+/// The generation in force.
+#[inline(always)]
+pub fn generation() -> u16 {
+    R_ACTIVE.get(0).map_or(0, |active| *active as u16 & 1)
+}
+
+/// The AS.
+#[inline(always)]
+pub fn config(generation: u16) -> Option<&'static Config> {
+    R_CONFIG.get(u32::from(generation))
+}
+
+/// What is received at an endpoint.
+///
+/// Of this and all other entries: the value is only read, and an update in between could mix two of them; the packet would then be
+/// lost.
+#[inline(always)]
+pub fn endpoint(key: &EndpointKey) -> Option<&'static Endpoint> {
+    // SAFETY: entries are read only here; see above.
+    unsafe { R_ENDPOINTS.get(key) }
+}
+
+/// The number of the sibling with this internal address.
+#[inline(always)]
+pub fn sibling(key: &SiblingKey) -> Option<u16> {
+    // SAFETY: as for endpoints.
+    unsafe { R_SIBLINGS.get(key) }.map(|sibling| sibling.number)
+}
+
+/// An interface of the AS.
+#[inline(always)]
+pub fn interface(interface: u16, generation: u16) -> Option<&'static Interface> {
+    let key = InterfaceKey {
+        interface,
+        generation,
+    };
+    // SAFETY: as for endpoints.
+    unsafe { R_INTERFACES.get(key) }
+}
+
+/// Nanoseconds from the boot clock to those since 1970.
+#[inline(always)]
+pub fn clock() -> u64 {
+    R_CLOCK.get(0).map_or(0, |offset| *offset)
+}
+
+/// The CPU at an index below `Config::cpus`.
+#[inline(always)]
+pub fn cpu(index: u32) -> Option<u32> {
+    R_CPU_NUMBERS.get(index).copied()
+}
+
+/// The rate limit of a reason.
+#[inline(always)]
+pub fn limit(reason: Reason) -> Option<&'static Limit> {
+    R_LIMITS.get(reason as u32)
+}

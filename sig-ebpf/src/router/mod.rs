@@ -1,0 +1,108 @@
+//! The border router's fast path.
+//!
+//! | step | where |
+//! |---|---|
+//! | Ethernet, IP, UDP: is it for us, from the right peer? | `endpoint` |
+//! | SCION header | `parse` |
+//! | may it go on, and where to? | `path`, `verify` |
+//! | hosts of the AS | `host`, `port` |
+//! | new headers | `rewrite` |
+//! | which CPU does all this | `cpus` |
+//! | counters and rate limits | `count` |
+//!
+//! What is not forwarded leaves as it came: the slow path does it again from the start.
+
+mod count;
+mod cpus;
+mod endpoint;
+mod host;
+mod maps;
+mod parse;
+mod path;
+mod port;
+mod rewrite;
+mod verify;
+mod work;
+
+use aya_ebpf::{bindings::xdp_md, helpers::bpf_ktime_get_boot_ns};
+use sig_common::router::{
+    Reason,
+    maps::{NextHop, Traffic},
+};
+
+use path::Way;
+use work::{Stop, Work};
+
+/// What becomes of a packet.
+pub enum Verdict {
+    /// It is not for this router.
+    NotOurs,
+    /// It is, and the slow path does it.
+    Slow,
+    /// It is thrown away.
+    Drop,
+    /// It is on its way, to a device or another CPU: the action says so.
+    Redirect(u32),
+}
+
+/// Where the program runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On the CPU that the packet came in by.
+    Device,
+    /// On the CPU that the packet was given to.
+    CpuMap,
+}
+
+/// Forwards a packet.
+#[inline(always)]
+pub fn route(ctx: *mut xdp_md, place: Place) -> Verdict {
+    let Some(work) = maps::work() else {
+        return Verdict::NotOurs;
+    };
+    // SAFETY: takes no pointer.
+    work.boot = unsafe { bpf_ktime_get_boot_ns() };
+    match forward(ctx, work, place) {
+        Ok(action) => Verdict::Redirect(action),
+        Err(Stop::NotOurs) => Verdict::NotOurs,
+        Err(Stop::Because(reason)) => {
+            if count::stopped(work, reason) {
+                Verdict::Slow
+            } else {
+                Verdict::Drop
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn forward(ctx: *mut xdp_md, work: &mut Work, place: Place) -> Result<u32, Stop> {
+    endpoint::receive(ctx, work)?;
+    let config = maps::config(work.generation).ok_or(Stop::NotOurs)?;
+    if place == Place::Device
+        && config.cpus != 0
+        && let Some(action) = cpus::spread(ctx, work, config)
+    {
+        return Ok(action);
+    }
+    count::traffic(work.slot, Traffic::Input, work.len);
+    parse::parse(ctx, work)?;
+    let next_hop: *const NextHop = match path::process(ctx, work, config)? {
+        Way::Host => {
+            host::deliver(ctx, work, config)?;
+            &raw const work.host
+        }
+        Way::Interface(interface) => {
+            if interface.next_hop.valid == 0 {
+                return Err(Reason::NoNeighbour.into());
+            }
+            work.sent_slot = interface.slot;
+            &raw const interface.next_hop
+        }
+    };
+    // SAFETY: an entry of a map, which stays in memory while the program runs, or part of `work`, which is only read.
+    let next_hop = unsafe { &*next_hop };
+    let action = rewrite::send(ctx, work, next_hop)?;
+    count::traffic(work.sent_slot, work.traffic, work.len);
+    Ok(action)
+}

@@ -1,0 +1,234 @@
+//! Writing: new Ethernet, IP and UDP headers, and what changed in the path. Until the first byte is written, everything that
+//! can fail has been done.
+
+use aya_ebpf::{
+    bindings::{xdp_action::XDP_PASS, xdp_md},
+    helpers,
+};
+use sig_common::{
+    router::{
+        Reason,
+        maps::{NextHop, UNTAGGED},
+    },
+    wire::{
+        Load as _, PROTO_UDP, ethernet, ipv4, ipv6,
+        scion::path::{INFO_LEN, META_LEN},
+        udp,
+    },
+};
+
+use super::{
+    endpoint::is_mapped,
+    host::word,
+    maps,
+    work::{Stop, Work},
+};
+use crate::packet::{IP, Packet};
+
+/// Of new headers: the hops that the underlay may have between two routers.
+const TTL: u8 = 64;
+
+/// Addresses the packet to the next hop and redirects it; returns the action.
+#[inline(never)]
+pub fn send(ctx: *mut xdp_md, work: &Work, next_hop: &NextHop) -> Result<u32, Stop> {
+    let is_ipv4 = is_mapped(&next_hop.destination);
+    let ip_len = if is_ipv4 {
+        ipv4::HEADER_LEN
+    } else {
+        ipv6::HEADER_LEN
+    } as u32;
+    let len = ip_len + udp::HEADER_LEN as u32 + work.len;
+    if next_hop.mtu != 0 && len > u32::from(next_hop.mtu) {
+        return Err(Reason::TooBig.into());
+    }
+    if work.checksum == 0 && !is_ipv4 {
+        return Err(Reason::FamilyChange.into());
+    }
+    let tags_len = match next_hop.vlan {
+        0 => work.tags_len & 0xc,
+        UNTAGGED => 0,
+        _ => ethernet::TAG_LEN as u32,
+    };
+    let head = ethernet::HEADER_LEN as u32 + tags_len + ip_len + udp::HEADER_LEN as u32;
+    let action = maps::R_DEVICES
+        .redirect(next_hop.ifindex, XDP_PASS.into())
+        .map_err(|_| Reason::NoFastWay)?;
+    if head != work.head {
+        // SAFETY: the context is of this program; no pointer into the packet is used after this.
+        let result = unsafe { helpers::bpf_xdp_adjust_head(ctx, work.head as i32 - head as i32) };
+        if result != 0 {
+            return Err(Reason::FamilyChange.into());
+        }
+    }
+    // What is behind the datagram.
+    let padding = Packet::of(ctx, 0).len() as i32 - (head + work.len) as i32;
+    if padding > 0 {
+        // SAFETY: as for the head.
+        unsafe { helpers::bpf_xdp_adjust_tail(ctx, -padding) };
+    }
+    // From here on only the verifier sees ways to fail.
+    write(ctx, work, next_hop, tags_len, is_ipv4).ok_or(Reason::NoFastWay)?;
+    Ok(action)
+}
+
+/// Writes all headers. Offsets are of frames without tags, of which the part behind the MAC addresses begins later by the
+/// length of the tags.
+#[inline(always)]
+fn write(
+    ctx: *mut xdp_md,
+    work: &Work,
+    next_hop: &NextHop,
+    tags_len: u32,
+    is_ipv4: bool,
+) -> Option<()> {
+    macs_and_tags(&mut Packet::of(ctx, 0), work, next_hop, tags_len)?;
+    let shift = (tags_len & 0xc) as usize;
+    let mut packet = Packet::of(ctx, shift);
+    let udp_len = udp::HEADER_LEN as u16 + work.len as u16;
+    let (ethertype, ip_len) = if is_ipv4 {
+        *packet.bytes_mut(IP)? = ipv4_header(next_hop, udp_len);
+        (ethernet::ETHERTYPE_IPV4, ipv4::HEADER_LEN)
+    } else {
+        let [l0, l1] = udp_len.to_be_bytes();
+        *packet.bytes_mut(IP)? = [0x60, 0, 0, 0, l0, l1, PROTO_UDP, TTL];
+        *packet.bytes_mut(IP + 8)? = next_hop.source.0;
+        *packet.bytes_mut(IP + 24)? = next_hop.destination.0;
+        (ethernet::ETHERTYPE_IPV6, ipv6::HEADER_LEN)
+    };
+    *packet.bytes_mut(IP - 2)? = ethertype.to_be_bytes();
+
+    let mut packet = Packet::of(ctx, shift + IP + ip_len);
+    let mut change = Sum::default();
+    change.addresses(work, next_hop, is_ipv4);
+    change.word(work.source_port.to_be(), next_hop.source_port.to_be());
+    change.word(
+        work.destination_port.to_be(),
+        next_hop.destination_port.to_be(),
+    );
+    path(&mut packet, work, &mut change)?;
+    let [s0, s1] = next_hop.source_port.to_be_bytes();
+    let [d0, d1] = next_hop.destination_port.to_be_bytes();
+    let [l0, l1] = udp_len.to_be_bytes();
+    let [c0, c1] = change.apply(work.checksum).to_ne_bytes();
+    *packet.bytes_mut(0)? = [s0, s1, d0, d1, l0, l1, c0, c1];
+    Some(())
+}
+
+#[inline(always)]
+fn macs_and_tags(
+    packet: &mut Packet,
+    work: &Work,
+    next_hop: &NextHop,
+    tags_len: u32,
+) -> Option<()> {
+    *packet.bytes_mut(0)? = next_hop.destination_mac;
+    *packet.bytes_mut(6)? = next_hop.source_mac;
+    if tags_len == 0 {
+        return Some(());
+    }
+    if next_hop.vlan != 0 {
+        let [t0, t1] = ethernet::TPID_8021Q.to_be_bytes();
+        let [v0, v1] = next_hop.vlan.to_be_bytes();
+        *packet.bytes_mut(12)? = [t0, t1, v0, v1];
+        return Some(());
+    }
+    *packet.bytes_mut(12)? = work.tags[0].to_ne_bytes();
+    if tags_len > ethernet::TAG_LEN as u32 {
+        *packet.bytes_mut(16)? = work.tags[1].to_ne_bytes();
+    }
+    Some(())
+}
+
+/// An IPv4 header without options that forbids fragments, so that it needs no identification (RFC 6864).
+#[inline(always)]
+fn ipv4_header(next_hop: &NextHop, udp_len: u16) -> [u8; ipv4::HEADER_LEN] {
+    let (source, destination) = (word(&next_hop.source, 12), word(&next_hop.destination, 12));
+    let [l0, l1] = (udp_len + ipv4::HEADER_LEN as u16).to_be_bytes();
+    let first = u32::from_ne_bytes([0x45, 0, l0, l1]);
+    let second = u32::from_ne_bytes([0, 0, 0x40, 0]);
+    let third = u32::from_ne_bytes([TTL, PROTO_UDP, 0, 0]);
+    let sum = Sum(u64::from(first)
+        + u64::from(second)
+        + u64::from(third)
+        + u64::from(source)
+        + u64::from(destination));
+    let [c0, c1] = (!sum.fold()).to_ne_bytes();
+    let [s0, s1, s2, s3] = source.to_ne_bytes();
+    let [d0, d1, d2, d3] = destination.to_ne_bytes();
+    [
+        0x45, 0, l0, l1, 0, 0, 0x40, 0, TTL, PROTO_UDP, c0, c1, s0, s1, s2, s3, d0, d1, d2, d3,
+    ]
+}
+
+/// Pointers and segment identifiers. `packet` begins with the UDP header.
+#[inline(always)]
+fn path(packet: &mut Packet, work: &Work, change: &mut Sum) -> Option<()> {
+    let at = udp::HEADER_LEN + (work.path & 0x7c) as usize;
+    if work.new_meta != work.meta {
+        let new = work.new_meta.to_be();
+        change.double_word(work.meta.to_be(), new);
+        *packet.bytes_mut(at)? = new.to_ne_bytes();
+    }
+    for segment in &work.changes {
+        if segment.new != segment.old {
+            let new = segment.new.to_be();
+            change.word(segment.old.to_be(), new);
+            let info = at + META_LEN + INFO_LEN * (segment.info & 3) as usize;
+            *packet.bytes_mut(info + 2)? = new.to_ne_bytes();
+        }
+    }
+    Some(())
+}
+
+/// A sum of 16-bit words in one's complement (RFC 1071), as in memory: it does not depend on the byte order.
+#[derive(Clone, Copy, Default)]
+struct Sum(u64);
+
+impl Sum {
+    /// A word of the message changes (RFC 1624).
+    #[inline(always)]
+    fn word(&mut self, old: u16, new: u16) {
+        self.0 += u64::from(!old) + u64::from(new);
+    }
+
+    /// Two words next to each other change.
+    #[inline(always)]
+    fn double_word(&mut self, old: u32, new: u32) {
+        self.0 += u64::from(!old) + u64::from(new);
+    }
+
+    /// The addresses change. IPv4 addresses are mapped ones; the words before them in the mapping are zeros and
+    /// all ones, which is the same in this sum.
+    #[inline(always)]
+    fn addresses(&mut self, work: &Work, next_hop: &NextHop, is_ipv4: bool) {
+        self.double_word(word(&work.source, 12), word(&next_hop.source, 12));
+        self.double_word(word(&work.destination, 12), word(&next_hop.destination, 12));
+        if !is_ipv4 || work.ipv6 != 0 {
+            for at in [0, 4, 8] {
+                self.double_word(word(&work.source, at), word(&next_hop.source, at));
+                self.double_word(word(&work.destination, at), word(&next_hop.destination, at));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fold(self) -> u16 {
+        let sum = (self.0 >> 32) + (self.0 & 0xffff_ffff);
+        let sum = (sum >> 16) + (sum & 0xffff);
+        let sum = (sum >> 16) + (sum & 0xffff);
+        let sum = (sum >> 16) + (sum & 0xffff);
+        sum as u16
+    }
+
+    /// The UDP checksum after the changes. None (IPv4 only) stays none.
+    #[inline(always)]
+    fn apply(self, checksum: u16) -> u16 {
+        if checksum == 0 {
+            return 0;
+        }
+        match !Self(self.0 + u64::from(!checksum)).fold() {
+            0 => u16::MAX,
+            new => new,
+        }
+    }
+}
