@@ -7,11 +7,7 @@ use sig_common::{
     router::Reason,
     wire::{
         Load as _, PROTO_TCP, PROTO_UDP,
-        scion::{
-            ENDHOST_PORT, NEXT_SCMP,
-            common::{self, Common},
-            extension,
-        },
+        scion::{ENDHOST_PORT, NEXT_SCMP, common, extension},
         udp,
     },
 };
@@ -26,7 +22,8 @@ use crate::scion::scmp::Problem;
 
 /// Bytes of a TCP header without options.
 const TCP_HEADER_LEN: usize = 20;
-/// Offset of the destination port in headers of UDP and TCP.
+/// Offsets of the ports in headers of UDP and TCP.
+const SOURCE_PORT_OFFSET: usize = 0;
 const DESTINATION_PORT_OFFSET: usize = 2;
 /// Offset of the identifier in echo and traceroute messages.
 const IDENTIFIER_OFFSET: usize = 4;
@@ -45,6 +42,10 @@ impl Router {
             };
             return Ok((Way::Host(instance), Some(Reason::Service)));
         }
+        let Some((protocol, upper)) = context.header.upper_layer() else {
+            return Err(Halt::silent(Reason::DeepExtensions));
+        };
+        let port = port(protocol, upper).ok_or(Halt::silent(Reason::NoPort))?;
         let host = match destination.and_then(HostAddr::ip) {
             Some(ip) if !is_no_host(ip) => ip,
             _ => {
@@ -53,10 +54,6 @@ impl Router {
                 return Err(Halt::report(Reason::DestinationAddress, problem));
             }
         };
-        let Some((protocol, upper)) = context.header.upper_layer() else {
-            return Err(Halt::silent(Reason::DeepExtensions));
-        };
-        let port = port(protocol, upper).ok_or(Halt::silent(Reason::NoPort))?;
         let here = host == self.model.internal.ip();
         if here && is_echo_request(protocol, upper) {
             return Err(Halt::new(Reason::NoFastWay, Told::Echo));
@@ -102,6 +99,11 @@ mod scmp {
     pub(super) const ECHO_REPLY: u8 = 129;
     pub(super) const TRACEROUTE_REQUEST: u8 = 130;
     pub(super) const TRACEROUTE_REPLY: u8 = 131;
+
+    /// Bytes of an echo message without data.
+    pub(super) const ECHO_LEN: usize = 8;
+    /// Bytes of a traceroute message.
+    pub(super) const TRACEROUTE_LEN: usize = 24;
 }
 
 fn is_echo_request(protocol: u8, message: &[u8]) -> bool {
@@ -124,42 +126,36 @@ fn scmp_port(message: &[u8]) -> Option<u16> {
     let [kind, _, _, _] = message.bytes(0)?;
     let quote = match kind {
         scmp::ECHO_REQUEST | scmp::TRACEROUTE_REQUEST => return Some(ENDHOST_PORT),
-        scmp::ECHO_REPLY => {
-            return (message.len() >= 8).then(|| number(message, IDENTIFIER_OFFSET))?;
-        }
-        scmp::TRACEROUTE_REPLY => {
-            return (message.len() >= 24).then(|| number(message, IDENTIFIER_OFFSET))?;
-        }
+        scmp::ECHO_REPLY => return identifier(message, scmp::ECHO_LEN),
+        scmp::TRACEROUTE_REPLY => return identifier(message, scmp::TRACEROUTE_LEN),
         scmp::UNREACHABLE | scmp::PACKET_TOO_BIG | scmp::PARAMETER_PROBLEM => 8,
         scmp::INTERFACE_DOWN => 20,
         scmp::CONNECTIVITY_DOWN => 28,
         _ => return None,
     };
-    quoted_port(message.get(quote..)?).filter(|port| *port != 0)
+    quoted_port(message.get(quote..)?)
 }
 
-/// The port of the socket that sent a packet, of which the beginning is quoted.
+/// The port of the socket that sent a packet, of which the beginning is quoted. Nothing of its header is trusted but
+/// where it ends.
 fn quoted_port(packet: &[u8]) -> Option<u16> {
-    let header = Common::decode(&packet.bytes::<{ common::HEADER_LEN }>(0)?).ok()?;
-    let payload = packet.get(header.header_len()..)?;
-    let (protocol, offset) = extension::skip(payload, header.next_header, 0, payload.len())?;
+    let [_, _, _, _, next_header, words, ..] = packet.bytes::<{ common::HEADER_LEN }>(0)?;
+    let payload = packet.get(usize::from(words) * 4..)?;
+    let (protocol, offset) = extension::skip(payload, next_header, 0, payload.len())?;
     let upper = payload.get(offset..)?;
-    match protocol {
-        PROTO_UDP if upper.len() >= udp::HEADER_LEN => number(upper, 0),
-        NEXT_SCMP => match upper.bytes::<8>(0)? {
-            [
-                scmp::ECHO_REQUEST | scmp::TRACEROUTE_REQUEST,
-                _,
-                _,
-                _,
-                high,
-                low,
-                ..,
-            ] => Some(u16::from_be_bytes([high, low])),
-            _ => None,
-        },
+    match (protocol, upper.first()) {
+        (PROTO_UDP, _) if upper.len() >= udp::HEADER_LEN => {
+            number(upper, SOURCE_PORT_OFFSET).filter(|port| *port != 0)
+        }
+        (NEXT_SCMP, Some(&scmp::ECHO_REQUEST)) => identifier(upper, scmp::ECHO_LEN),
+        (NEXT_SCMP, Some(&scmp::TRACEROUTE_REQUEST)) => identifier(upper, scmp::TRACEROUTE_LEN),
         _ => None,
     }
+}
+
+/// The identifier of an echo or traceroute message that has at least `len` bytes.
+fn identifier(message: &[u8], len: usize) -> Option<u16> {
+    number(message, IDENTIFIER_OFFSET).filter(|_| message.len() >= len)
 }
 
 fn number(bytes: &[u8], offset: usize) -> Option<u16> {

@@ -411,6 +411,3 @@ mod code {
     pub(super) const PATH_EXPIRED: u8 = 52;
     pub(super) const INVALID_SEGMENT_CHANGE: u8 = 53;
 }
-
-#[cfg(test)]
-mod tests;

@@ -117,8 +117,13 @@ impl<'a> Transit<'a> {
         let way = self.way_out()?;
         self.check_link_types(changes_segment)?;
         self.check_egress_alert(way)?;
-        self.check_way(way, links)?;
-        if let Way::Link(_) = way {
+        self.check_up(way, links)?;
+        let leaves = matches!(way, Way::Link(_));
+        if leaves && self.cursor.is_last() {
+            return Err(Halt::silent(Reason::PathEnds));
+        }
+        self.check_size(way, links)?;
+        if leaves {
             if self.cursor.info().construction_direction && !self.peering {
                 self.cursor.chain();
             }
@@ -199,13 +204,16 @@ impl<'a> Transit<'a> {
         Ok(())
     }
 
-    /// Hosts of the AS do not write IPv4 addresses as IPv6.
+    /// Hosts of the AS are no services, and do not write IPv4 addresses as IPv6.
     fn check_source_host(&self) -> Result<(), Halt> {
         let header = self.context.header;
         if header.source_isd_as != self.router.model.isd_as {
             return Ok(());
         }
-        if header.source.is_none_or(is_mapped) {
+        let is_host = header
+            .source
+            .is_some_and(|s| s.ip().is_some() && !is_mapped(s));
+        if !is_host {
             // The reference points to nothing here.
             let problem = parameter(code::INVALID_SOURCE, 0);
             return Err(Halt::report(Reason::SourceAddress, problem));
@@ -290,44 +298,54 @@ impl<'a> Transit<'a> {
         }
     }
 
-    /// Whether the link, or the sibling that has it, is up and takes packets of this size.
-    fn check_way(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<(), Halt> {
-        let model = &self.router.model;
-        let egress = self.cursor.egress();
-        let (up, mtu, limit, problem) = match way {
-            Way::Link(interface) => (
-                links.is_interface_up(interface),
-                model.interfaces.get(&interface).map(|i| i.mtu),
-                links.interface_mtu(interface),
-                Problem::InterfaceDown {
-                    isd_as: model.isd_as,
+    /// Whether the link is up, or the sibling that has it.
+    fn check_up(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<(), Halt> {
+        let isd_as = self.router.model.isd_as;
+        let (up, problem) = match way {
+            Way::Link(interface) => {
+                let problem = Problem::InterfaceDown {
+                    isd_as,
                     interface: interface.into(),
-                },
-            ),
-            Way::Sibling(sibling) => (
-                links.is_sibling_up(sibling),
-                Some(model.mtu),
-                links.sibling_mtu(sibling),
-                Problem::ConnectivityDown {
-                    isd_as: model.isd_as,
-                    ingress: match self.context.origin {
-                        Origin::Link(interface) => interface.into(),
-                        Origin::Sibling(_) | Origin::Host => 0,
-                    },
-                    egress: egress.into(),
-                },
-            ),
+                };
+                (links.is_interface_up(interface), problem)
+            }
+            Way::Sibling(sibling) => {
+                let ingress = match self.context.origin {
+                    Origin::Link(interface) => interface.into(),
+                    Origin::Sibling(_) | Origin::Host => 0,
+                };
+                let problem = Problem::ConnectivityDown {
+                    isd_as,
+                    ingress,
+                    egress: self.cursor.egress().into(),
+                };
+                (links.is_sibling_up(sibling), problem)
+            }
             Way::Host(_) => return Ok(()),
         };
         if !up {
             return Err(Halt::report(Reason::LinkDown, problem));
         }
-        let mtu = mtu.into_iter().chain(limit).min().unwrap_or(u16::MAX);
-        if self.context.packet.len() > usize::from(mtu) {
-            let problem = Problem::PacketTooBig { mtu };
-            return Err(Halt::report(Reason::TooBig, problem));
-        }
         Ok(())
+    }
+
+    /// Whether the way takes packets of this size.
+    fn check_size(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<(), Halt> {
+        let model = &self.router.model;
+        let limits = match way {
+            Way::Link(interface) => {
+                let mtu = model.interfaces.get(&interface).map(|i| i.mtu);
+                [mtu, links.interface_mtu(interface)]
+            }
+            Way::Sibling(sibling) => [Some(model.mtu), links.sibling_mtu(sibling)],
+            Way::Host(_) => [None, None],
+        };
+        match limits.into_iter().flatten().min() {
+            Some(mtu) if self.context.packet.len() > usize::from(mtu) => {
+                Err(Halt::report(Reason::TooBig, Problem::PacketTooBig { mtu }))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn traffic(&self, way: Way) -> Traffic {

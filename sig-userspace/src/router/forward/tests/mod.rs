@@ -1,4 +1,0 @@
-//! The engine on single packets of one AS.
-
-mod fixture;
-mod vectors;

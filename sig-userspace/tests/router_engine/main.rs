@@ -1,0 +1,14 @@
+//! The border router's forwarding procedure, on packets of every kind.
+
+#[path = "../router_support/mod.rs"]
+mod support;
+
+mod any_bytes;
+mod hosts;
+mod network;
+
+mod probes;
+mod refusals;
+mod special;
+mod vectors;
+mod ways;
