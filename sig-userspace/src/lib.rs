@@ -8,6 +8,7 @@ pub mod dataplane;
 pub mod document;
 pub mod engine;
 pub mod framing;
+pub mod network;
 mod notation;
 pub mod paths;
 pub mod policy;

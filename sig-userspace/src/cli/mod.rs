@@ -3,6 +3,7 @@
 mod config;
 mod dissect;
 mod doctor;
+mod path;
 mod relay;
 mod reload;
 mod router;
@@ -44,6 +45,7 @@ enum Command {
     Dissect(dissect::Args),
     Doctor(doctor::Args),
     Router(router::Args),
+    Path(path::Args),
     Version(version::Args),
     #[command(hide = true)]
     Relay(relay::Args),
@@ -102,6 +104,7 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::run(&args, &mut out),
         Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),
+        Command::Path(args) => path::run(&args, &mut out),
         Command::Router(args) => router::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
         Command::Relay(args) => relay::run(&args, &mut out),

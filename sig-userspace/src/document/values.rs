@@ -5,7 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
+use sig_common::wire::scion::path::{MAX_HOPS, META_LEN, Meta, ScionPath};
+
+use crate::notation::from_base64;
 use crate::problem::excerpt;
+use crate::scion::HopKey;
 
 /// Host and port of an address, the port replaced by `default_port` where it is absent or 0, as in
 /// the reference. The host is `None` where it is empty.
@@ -218,6 +222,61 @@ pub(crate) fn hex(text: &str) -> Result<Vec<u8>, String> {
     Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
+/// Reads a master key as the reference stores it, in base64, and derives the key of hop fields from it.
+pub(crate) fn master_key(text: &str) -> Result<HopKey, String> {
+    let master = from_base64(text)?;
+    if master.is_empty() {
+        return Err("the key is empty".to_owned());
+    }
+    Ok(HopKey::derive(&master))
+}
+
+/// Takes bytes for a SCION path, at its sender or under way, and says in words what is wrong with them (source: SCION
+/// header specification, path type SCION).
+pub(crate) fn scion_path(raw: &[u8]) -> Result<ScionPath<'_>, String> {
+    let Some(meta) = raw.first_chunk::<META_LEN>() else {
+        return Err(format!(
+            "{} bytes are too short for a SCION path, which starts with 4 bytes of PathMeta; \
+             take the raw path from the daemon or \"scion showpaths\"",
+            raw.len()
+        ));
+    };
+    let meta = Meta::decode(*meta);
+    let (segments, hops) = (meta.infos(), meta.hops());
+    if segments == 0 {
+        return Err("the path has no segment; the bytes are damaged".to_owned());
+    }
+    let hole = meta
+        .segments
+        .iter()
+        .take(segments)
+        .position(|len| *len == 0);
+    if let Some(hole) = hole {
+        return Err(format!(
+            "segment {hole} has no hop fields but a later segment has; the bytes are damaged"
+        ));
+    }
+    if hops > MAX_HOPS {
+        return Err(format!(
+            "{hops} hop fields are more than {MAX_HOPS}; the bytes are damaged"
+        ));
+    }
+    let Some(expected) = meta.path_len() else {
+        return Err(format!(
+            "CurrINF is {} and CurrHF is {}, but there are {segments} segments with {hops} hop fields; \
+             the bytes are damaged",
+            meta.current_info, meta.current_hop
+        ));
+    };
+    ScionPath::new_checked(raw).map_err(|_| {
+        format!(
+            "{} bytes found, but {segments} segments with {hops} hop fields take {expected}; \
+             the path is cut off or has something appended",
+            raw.len()
+        )
+    })
+}
+
 fn is_host_name(text: &str) -> bool {
     text.bytes()
         .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
@@ -314,6 +373,26 @@ mod tests {
         for wrong in ["", "a b", "a/b", "..", "a\nb"] {
             assert!(interface(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn keys_are_derived_from_master_keys() {
+        let key = master_key("dGVzdGtleV94eHh4eHh4eA==\n");
+        assert_eq!(key, Ok(HopKey::derive(b"testkey_xxxxxxxx")));
+        assert_eq!(master_key("").unwrap_err(), "the key is empty");
+        assert!(master_key("dGVzd").is_err());
+    }
+
+    #[test]
+    fn paths_under_way_point_inside_themselves() {
+        let path = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c";
+        let path = |meta| hex(&path.replacen("00002000", meta, 1)).unwrap();
+        assert!(scion_path(&path("01002000")).is_ok());
+        assert_eq!(
+            scion_path(&path("42002000")).unwrap_err(),
+            "CurrINF is 1 and CurrHF is 2, but there are 1 segments with 2 hop fields; \
+             the bytes are damaged"
+        );
     }
 
     #[test]

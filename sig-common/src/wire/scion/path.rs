@@ -127,6 +127,15 @@ impl InfoField {
             timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
         }
     }
+
+    /// The bytes on the wire.
+    #[must_use]
+    pub const fn encode(&self) -> [u8; INFO_LEN] {
+        let flags = (self.peering as u8) << 1 | self.construction_direction as u8;
+        let [i0, i1] = self.segment_id.to_be_bytes();
+        let [t0, t1, t2, t3] = self.timestamp.to_be_bytes();
+        [flags, 0, i0, i1, t0, t1, t2, t3]
+    }
 }
 
 /// A hop field: one AS of a segment.

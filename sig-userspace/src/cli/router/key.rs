@@ -5,7 +5,12 @@ use std::{io::Write, path::PathBuf};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::{cli::Failure, document, notation::to_hex, router::config, scion::HopKey};
+use crate::{
+    cli::Failure,
+    document::{self, values::master_key},
+    notation::to_hex,
+    scion::HopKey,
+};
 
 /// Show which key hop fields are signed with.
 ///
@@ -40,7 +45,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         (None, Some(file)) => {
             let text = document::read_text(file, "")
                 .map_err(|errors| Failure::Refused(errors.to_string()))?;
-            config::master_key(&text).map_err(|error| {
+            master_key(&text).map_err(|error| {
                 let file = file.display();
                 Failure::Refused(format!(
                     "{file}: {error}; name a file with the master key of an AS in base64"

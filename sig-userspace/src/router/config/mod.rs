@@ -22,10 +22,8 @@ use std::{
 use super::AsModel;
 pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
 use crate::{
-    document::{self, toml::Section},
-    notation::from_base64,
+    document::{self, toml::Section, values::master_key},
     problem::{Errors, Problem, Report},
-    scion::HopKey,
 };
 pub use limits::RateLimits;
 use own::Own;
@@ -141,19 +139,6 @@ pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
             result => result,
         }
     })
-}
-
-/// Reads a master key as the reference stores it, in base64, and derives the key of hop fields from it.
-///
-/// # Errors
-///
-/// What is wrong with it.
-pub fn master_key(text: &str) -> Result<HopKey, String> {
-    let master = from_base64(text)?;
-    if master.is_empty() {
-        return Err("the key is empty".to_owned());
-    }
-    Ok(HopKey::derive(&master))
 }
 
 /// What is wrong with the files in `config_dir`, and what deserves a look.

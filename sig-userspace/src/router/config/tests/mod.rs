@@ -9,7 +9,10 @@ use std::{
 };
 
 use super::*;
-use crate::router::{Bfd, Owner, Sibling, model::LinkType};
+use crate::{
+    router::{Bfd, Owner, Sibling, model::LinkType},
+    scion::HopKey,
+};
 
 mod accepts;
 mod refuses;

@@ -1,0 +1,93 @@
+//! `sig path make`: all paths between two ASes of a network whose keys are known.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::{Value, json};
+use sig_common::addr::IsdAs;
+
+use crate::{
+    cli::Failure,
+    network,
+    notation::{rfc3339, to_hex},
+    scion::{Interface, network::NetworkPath},
+};
+
+/// Make all paths between two ASes of a network whose keys are known, the shortest first.
+///
+/// The paths are what `raw` in a [[remote.path]] of the gateway takes.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The description of the network: [[as]] with isd_as, core, mtu and master_key or master_key_file, [[link]] with
+    /// a, b, type and mtu.
+    network: PathBuf,
+    /// The AS where paths begin.
+    #[arg(long, value_name = "ISD-AS")]
+    from: IsdAs,
+    /// The AS where they end.
+    #[arg(long, value_name = "ISD-AS")]
+    to: IsdAs,
+    /// As a JSON array of objects with raw, interfaces, mtu and expiry (seconds since 1970).
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let description =
+        network::load(&args.network).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    let (from, to) = (args.from, args.to);
+    if from == to {
+        return Err(Failure::Refused(format!(
+            "both ends are in {from}: the path there is empty"
+        )));
+    }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
+    let paths = description
+        .network
+        .paths(from, to, description.validity(now));
+    let paths =
+        paths.map_err(|error| Failure::Refused(format!("{}: {error}", args.network.display())))?;
+    if paths.is_empty() {
+        return Err(Failure::Failed(format!(
+            "there is no path from {from} to {to}"
+        )));
+    }
+    if args.json {
+        let paths: Vec<Value> = paths.iter().map(to_json).collect();
+        writeln!(out, "{}", Value::from(paths))?;
+    } else {
+        for (number, path) in paths.iter().enumerate() {
+            show(number, path, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn to_json(path: &NetworkPath) -> Value {
+    let interface = |end: &Interface| json!({ "isd_as": end.isd_as.to_string(), "id": end.id });
+    json!({
+        "raw": to_hex(&path.raw),
+        "interfaces": path.interfaces.iter().map(interface).collect::<Vec<_>>(),
+        "mtu": path.mtu,
+        "expiry": path.expiry,
+    })
+}
+
+fn show(number: usize, path: &NetworkPath, out: &mut dyn Write) -> io::Result<()> {
+    let links = path
+        .interfaces
+        .chunks_exact(2)
+        .filter_map(|ends| match ends {
+            [near, far] => Some(format!("{near} > {far}")),
+            _ => None,
+        });
+    writeln!(out, "{number}: {}", links.collect::<Vec<_>>().join(", "))?;
+    writeln!(out, "   MTU {}, until {}", path.mtu, rfc3339(path.expiry))?;
+    writeln!(out, "   {}", to_hex(&path.raw))
+}

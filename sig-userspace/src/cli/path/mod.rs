@@ -1,0 +1,28 @@
+//! `sig path`: raw paths, made from a description of the network or shown to people.
+
+mod make;
+mod show;
+
+use std::io::Write;
+
+use super::Failure;
+
+/// Make raw SCION paths, or show what is in one.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Make(make::Args),
+    Show(show::Args),
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    match &args.command {
+        Command::Make(args) => make::run(args, out),
+        Command::Show(args) => show::run(args, out),
+    }
+}
