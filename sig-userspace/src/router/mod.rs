@@ -12,6 +12,7 @@
 //! | the model in the maps of the XDP programs, next hops | `fast` |
 //! | everything running | `run` |
 
+pub mod bfd;
 pub mod config;
 #[cfg(feature = "xdp")]
 pub mod fast;
