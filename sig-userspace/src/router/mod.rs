@@ -17,6 +17,9 @@ pub mod config;
 #[cfg(feature = "xdp")]
 pub mod fast;
 pub mod forward;
+
 pub mod model;
+#[cfg(feature = "control")]
+pub mod slow;
 
 pub use model::{AsModel, Bfd, Interface, Owner, Sibling};

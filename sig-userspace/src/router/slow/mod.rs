@@ -1,0 +1,193 @@
+//! The slow path: UDP sockets at the internal address and at our end of every link, where everything arrives that no XDP
+//! program has forwarded, and [`Router`] over each packet of them.
+//!
+//! Packets from this host itself (a control service beside the router) come over the loopback interface, where there
+//! is no program: the slow path forwards those all the way.
+
+mod counters;
+mod limits;
+mod liveness;
+mod network;
+mod receive;
+mod socket;
+mod stun;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arc_swap::ArcSwap;
+use sig_common::router::{
+    Reason,
+    maps::{Count, SIZE_CLASSES, Traffic},
+};
+use tokio::{sync::watch, task::JoinHandle};
+
+use self::{
+    counters::Counters,
+    liveness::Liveness,
+    network::{Network, Place},
+};
+pub use liveness::{SessionKey, SessionStatus};
+pub use socket::BindError;
+
+use super::{
+    AsModel,
+    config::{Buffers, RateLimits},
+};
+
+/// Whether the fast path has counted what comes from an address.
+pub type SeenBefore = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// What the slow path is told.
+#[derive(Clone)]
+pub struct Orders {
+    /// The AS.
+    pub model: Arc<AsModel>,
+    /// Sizes of socket buffers.
+    pub buffers: Buffers,
+    /// How many packets are answered or worked on for each reason, per socket.
+    pub limits: RateLimits,
+}
+
+/// A running slow path. It ends when dropped, without a word to the neighbours; see [`SlowPath::stop`].
+pub struct SlowPath {
+    shared: Arc<Shared>,
+    receivers: HashMap<Place, Task>,
+    _clock: Task,
+}
+
+/// What the tasks share.
+struct Shared {
+    network: ArcSwap<Network>,
+    liveness: Liveness,
+    /// By SCION interface, 0 for the inside. Links that went keep theirs, should they come back.
+    counters: Mutex<BTreeMap<u16, Arc<Counters>>>,
+    seen_before: SeenBefore,
+}
+
+/// A task that ends with its owner.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sockets for another configuration, open but not in use.
+pub struct Prepared(Network);
+
+/// What was counted at the inside or a link.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// Packets and bytes, by [`Traffic`] and size class.
+    pub traffic: [[Count; SIZE_CLASSES as usize]; Traffic::ALL.len()],
+    /// Packets that were more than plainly forwarded, by [`Reason`].
+    pub reasons: [u64; Reason::COUNT],
+    /// Those of them that went nowhere and were not answered.
+    pub drops: [u64; Reason::COUNT],
+}
+
+impl SlowPath {
+    /// Opens the sockets and starts. `seen_before` tells whether the fast path has counted packets of an underlay address
+    /// as received. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// An address that cannot be bound.
+    pub fn start(orders: Orders, seen_before: SeenBefore) -> Result<Self, BindError> {
+        let mut counters = BTreeMap::new();
+        let network = Network::open(orders, None, &mut counters)?;
+        let shared = Arc::new(Shared {
+            network: ArcSwap::from_pointee(network),
+            liveness: Liveness::new(),
+            counters: Mutex::new(counters),
+            seen_before,
+        });
+        let clock = shared.clone();
+        let mut slow = Self {
+            _clock: Task(tokio::spawn(async move { clock.liveness.run().await })),
+            shared,
+            receivers: HashMap::new(),
+        };
+        slow.follow();
+        Ok(slow)
+    }
+
+    /// Opens what another configuration needs and the present one has not. Nothing changes yet.
+    ///
+    /// # Errors
+    /// An address that cannot be bound.
+    pub fn prepare(&self, orders: Orders) -> Result<Prepared, BindError> {
+        let mut counters = self.shared.counters();
+        let present = self.shared.network.load();
+        Network::open(orders, Some(&present), &mut counters).map(Prepared)
+    }
+
+    /// Puts a configuration into force. Sockets and sessions that stay are not touched.
+    pub fn apply(&mut self, prepared: Prepared) {
+        self.shared.network.store(Arc::new(prepared.0));
+        self.follow();
+    }
+
+    /// Receivers and sessions become those of the network in force.
+    fn follow(&mut self) {
+        let network = self.shared.network.load_full();
+        self.shared.liveness.set(network.sessions());
+        let sockets = network.sockets();
+        self.receivers
+            .retain(|place, _| sockets.contains_key(place));
+        for (place, socket) in sockets {
+            let shared = self.shared.clone();
+            self.receivers
+                .entry(place)
+                .or_insert_with(|| Task(tokio::spawn(receive::run(shared, place, socket))));
+        }
+    }
+
+    /// Whether packets may leave by a SCION interface of the AS.
+    #[must_use]
+    pub fn is_up(&self, interface: u16) -> bool {
+        self.shared.liveness.is_up(interface)
+    }
+
+    /// Wakes when [`Self::is_up`] of some interface has changed.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.shared.liveness.changes()
+    }
+
+    /// All BFD sessions.
+    #[must_use]
+    pub fn sessions(&self) -> BTreeMap<SessionKey, SessionStatus> {
+        self.shared.liveness.status()
+    }
+
+    /// What was counted, by SCION interface; 0: the inside.
+    #[must_use]
+    pub fn counted(&self) -> BTreeMap<u16, Counted> {
+        let counters = self.shared.counters();
+        let counted = counters.iter().map(|(interface, counters)| {
+            let counted = Counted {
+                traffic: counters.traffic(),
+                reasons: counters.reasons(),
+                drops: counters.drops(),
+            };
+            (*interface, counted)
+        });
+        counted.collect()
+    }
+
+    /// Ends. Neighbours and siblings are told, so that they take their links down at once.
+    pub fn stop(self) {
+        self.shared.liveness.stop();
+    }
+}
+
+impl Shared {
+    fn counters(&self) -> std::sync::MutexGuard<'_, BTreeMap<u16, Arc<Counters>>> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

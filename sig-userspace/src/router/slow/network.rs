@@ -1,0 +1,135 @@
+//! The sockets of a configuration, and what belongs to each.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use super::{
+    BindError, Orders,
+    counters::Counters,
+    liveness::{self, Liveness, SessionKey, SessionPlan},
+    socket::Socket,
+};
+use crate::router::{
+    config::RateLimits,
+    forward::{Links, Router},
+    model::AsModel,
+};
+
+/// A socket: by what it is for, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// The internal address.
+    Inside(SocketAddr),
+    /// Our end of the link at this SCION interface.
+    Link(u16, SocketAddr),
+}
+
+/// A configuration with its sockets.
+pub(super) struct Network {
+    pub(super) router: Router,
+    pub(super) limits: RateLimits,
+    pub(super) inside: Arc<Socket>,
+    pub(super) inside_counters: Arc<Counters>,
+    pub(super) links: BTreeMap<u16, Link>,
+}
+
+/// Our end of a link.
+pub(super) struct Link {
+    pub(super) local: SocketAddr,
+    /// The only address that is heard.
+    pub(super) remote: SocketAddr,
+    pub(super) socket: Arc<Socket>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Network {
+    /// Opens the sockets that `present` does not have, and takes the others from there.
+    ///
+    /// # Errors
+    /// An address that cannot be bound.
+    pub(super) fn open(
+        orders: Orders,
+        present: Option<&Self>,
+        counters: &mut BTreeMap<u16, Arc<Counters>>,
+    ) -> Result<Self, BindError> {
+        let model = &orders.model;
+        let open = |place, what: &str, address| match present.and_then(|p| p.socket(place)) {
+            Some(socket) => Ok(socket),
+            None => Socket::open(what, address, orders.buffers).map(Arc::new),
+        };
+        let mut counters = |interface| counters.entry(interface).or_default().clone();
+        let inside = open(
+            Place::Inside(model.internal),
+            "internal address",
+            model.internal,
+        )?;
+        let mut links = BTreeMap::new();
+        for (number, _, local, remote) in model.links() {
+            let what = format!("link at interface {number}");
+            let link = Link {
+                local,
+                remote,
+                socket: open(Place::Link(number, local), &what, local)?,
+                counters: counters(number),
+            };
+            links.insert(number, link);
+        }
+        Ok(Self {
+            limits: orders.limits,
+            inside,
+            inside_counters: counters(0),
+            links,
+            router: Router::new(orders.model),
+        })
+    }
+
+    pub(super) fn model(&self) -> &AsModel {
+        self.router.model()
+    }
+
+    fn socket(&self, place: Place) -> Option<Arc<Socket>> {
+        self.sockets().remove(&place)
+    }
+
+    /// All sockets.
+    pub(super) fn sockets(&self) -> std::collections::HashMap<Place, Arc<Socket>> {
+        let inside = (Place::Inside(self.model().internal), self.inside.clone());
+        let links = self
+            .links
+            .iter()
+            .map(|(number, link)| (Place::Link(*number, link.local), link.socket.clone()));
+        links.chain([inside]).collect()
+    }
+
+    /// The BFD sessions.
+    pub(super) fn sessions(&self) -> BTreeMap<SessionKey, SessionPlan> {
+        liveness::plans(self.model(), |interface| match interface {
+            Some(number) => self.links.get(&number).map(|link| link.socket.clone()),
+            None => Some(self.inside.clone()),
+        })
+    }
+
+    /// The state of the ways out, for [`Router::process`].
+    pub(super) fn ways<'a>(&'a self, liveness: &'a Liveness) -> Ways<'a> {
+        Ways {
+            model: self.model(),
+            liveness,
+        }
+    }
+}
+
+/// See [`Network::ways`].
+pub(super) struct Ways<'a> {
+    model: &'a AsModel,
+    liveness: &'a Liveness,
+}
+
+impl Links for Ways<'_> {
+    fn is_interface_up(&self, interface: u16) -> bool {
+        self.liveness.is_up(interface)
+    }
+
+    fn is_sibling_up(&self, sibling: usize) -> bool {
+        let sibling = self.model.siblings.get(sibling);
+        sibling.is_some_and(|sibling| self.liveness.is_sibling_up(sibling.internal))
+    }
+}

@@ -1,0 +1,204 @@
+//! From one socket through the router to others.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use sig_common::router::{Reason, maps::Traffic};
+
+use super::{
+    Shared,
+    counters::Counters,
+    limits::Limits,
+    liveness::SessionKey,
+    network::{Network, Place},
+    socket::Socket,
+    stun,
+};
+use crate::router::{
+    bfd::Control,
+    forward::{Ingress, Outcome, Peer, Verdict},
+};
+
+/// Packets taken from a socket before others have their turn.
+const BATCH: usize = 64;
+
+/// Longest datagram.
+const LONGEST: usize = 65_535;
+
+/// Waits when the socket has an error, such as no memory: it must not spin.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Takes packets from a socket until the task is ended.
+pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>) {
+    let mut limits = Limits::new(&shared.network.load().limits, Instant::now());
+    let mut buffers: Vec<(Vec<u8>, Option<(usize, SocketAddr)>)> =
+        std::iter::repeat_with(|| (vec![0; LONGEST], None))
+            .take(BATCH)
+            .collect();
+    loop {
+        if let Err(error) = socket.readable().await {
+            tracing::warn!("{place:?}: {error}");
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        let mut count = 0;
+        for (buffer, received) in &mut buffers {
+            match socket.receive(buffer) {
+                Ok(datagram) => *received = Some(datagram),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    tracing::debug!("{place:?}: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                    break;
+                }
+            }
+            count += 1;
+        }
+        let network = shared.network.load_full();
+        // What keeps links and paths alive goes first.
+        for urgent in [true, false] {
+            for (buffer, received) in buffers.iter_mut().take(count) {
+                let Some((len, from)) = *received else {
+                    continue;
+                };
+                let Some(packet) = buffer.get_mut(..len) else {
+                    continue;
+                };
+                if is_urgent(packet) == urgent {
+                    *received = None;
+                    shared.handle(&network, place, packet, from, &mut limits);
+                }
+            }
+        }
+        if count == BATCH {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Whether a packet looks like BFD or has a one-hop path.
+fn is_urgent(packet: &[u8]) -> bool {
+    use sig_common::wire::scion::{NEXT_BFD, path::ONE_HOP};
+    packet.get(4) == Some(&NEXT_BFD) || packet.get(8) == Some(&ONE_HOP)
+}
+
+impl Shared {
+    fn handle(
+        &self,
+        network: &Network,
+        place: Place,
+        packet: &mut [u8],
+        from: SocketAddr,
+        limits: &mut Limits,
+    ) {
+        let (ingress, counters, socket) = match place {
+            Place::Inside(_) => (
+                Ingress::Internal(from),
+                &network.inside_counters,
+                &network.inside,
+            ),
+            Place::Link(number, _) => {
+                let Some(link) = network.links.get(&number) else {
+                    return;
+                };
+                if from != link.remote {
+                    link.counters.reason(Reason::WrongPeer);
+                    link.counters.dropped(Reason::WrongPeer);
+                    return;
+                }
+                (Ingress::External(number), &link.counters, &link.socket)
+            }
+        };
+        if !(self.seen_before)(from.ip()) {
+            counters.count(Traffic::Input, packet.len());
+        }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let ways = network.ways(&self.liveness);
+        let outcome = network.router.process(packet, ingress, now, &ways);
+        if let Some(reason) = outcome.reason {
+            counters.reason(reason);
+            if !limits.admit(reason, Instant::now()) {
+                counters.dropped(Reason::RateLimited);
+                return;
+            }
+        }
+        if let Err(reason) = self.carry_out(network, outcome, packet, from, socket) {
+            counters.dropped(reason);
+        }
+    }
+
+    /// Does what the verdict says.
+    ///
+    /// # Errors
+    /// Why the packet went nowhere.
+    fn carry_out(
+        &self,
+        network: &Network,
+        outcome: Outcome,
+        packet: &[u8],
+        from: SocketAddr,
+        socket: &Socket,
+    ) -> Result<(), Reason> {
+        match outcome.verdict {
+            Verdict::Forward { interface } => {
+                let link = network.links.get(&interface);
+                let link = link.ok_or(Reason::EgressInterface)?;
+                send(&link.socket, packet, link.remote)?;
+                sent(&link.counters, &outcome, packet);
+            }
+            Verdict::Sibling(sibling) => {
+                let sibling = network.model().siblings.get(sibling);
+                let sibling = sibling.ok_or(Reason::EgressInterface)?;
+                send(&network.inside, packet, sibling.internal)?;
+                sent(&network.inside_counters, &outcome, packet);
+            }
+            Verdict::Deliver(host) => {
+                send(&network.inside, packet, host)?;
+                sent(&network.inside_counters, &outcome, packet);
+            }
+            Verdict::Answer(answer) => send(socket, &answer, from)?,
+            Verdict::Bfd { peer, message } => {
+                let key = match peer {
+                    Peer::Interface(interface) => SessionKey::Link(interface),
+                    Peer::Sibling(sibling) => {
+                        let sibling = network.model().siblings.get(sibling);
+                        SessionKey::Sibling(sibling.ok_or(Reason::Bfd)?.internal)
+                    }
+                };
+                let message = packet.get(message).unwrap_or_default();
+                let control = Control::decode(message).map_err(|_| Reason::Bfd)?;
+                if !self.liveness.handle(key, &control) {
+                    return Err(Reason::Bfd);
+                }
+            }
+            Verdict::Stun => {
+                let answer = stun::answer(packet, from).ok_or(Reason::Stun)?;
+                send(socket, &answer, from)?;
+            }
+            Verdict::Drop(reason) => return Err(reason),
+        }
+        Ok(())
+    }
+}
+
+fn sent(counters: &Counters, outcome: &Outcome, packet: &[u8]) {
+    if let Some(traffic) = outcome.traffic {
+        counters.count(traffic, packet.len());
+    }
+}
+
+/// What the kernel does not send is lost, with the nearest reason.
+fn send(socket: &Socket, packet: &[u8], to: SocketAddr) -> Result<(), Reason> {
+    socket
+        .send(packet, to)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::EMSGSIZE) => Reason::TooBig,
+            Some(libc::EAFNOSUPPORT | libc::EINVAL) => Reason::FamilyChange,
+            _ => Reason::NoHost,
+        })
+}
