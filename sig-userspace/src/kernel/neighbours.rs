@@ -30,7 +30,7 @@ use super::netlink::{Netlink, Task};
 use super::watch::{Change, Changes, Watch};
 use entry::{Entry, Question, ask, find_entry};
 pub use route::{RouteLookup, lookup};
-use route::{Way, find_way};
+use route::{Way, find_way, usable};
 
 /// How a frame to a next hop must be addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +81,9 @@ pub enum Reason {
     LocalAddress,
     /// The route leads out of another interface (its index) than the underlay's.
     OtherInterface(u32),
-    /// The underlay interface does not exist.
+    /// The interface does not exist.
     NoInterface,
-    /// The underlay interface is down or has no carrier.
+    /// The interface is down or has no carrier.
     InterfaceDown,
     /// The interface or the neighbour has no Ethernet address.
     NotEthernet,
@@ -109,8 +109,8 @@ impl fmt::Display for Reason {
                     "the route leads out of interface number {ifindex} instead of the underlay interface"
                 )
             }
-            Self::NoInterface => f.write_str("the underlay interface does not exist"),
-            Self::InterfaceDown => f.write_str("the underlay interface is down or has no carrier"),
+            Self::NoInterface => f.write_str("the interface does not exist"),
+            Self::InterfaceDown => f.write_str("the interface is down or has no carrier"),
             Self::NotEthernet => f.write_str("no Ethernet address"),
             Self::Kernel(error) => write!(f, "the kernel says: {error}"),
         }
@@ -150,11 +150,20 @@ impl NextHops {
     /// Starts with no targets. `interface` is the name of the underlay interface: next hops routed elsewhere stay
     /// unresolved. Must be called within a tokio runtime.
     pub fn new(netlink: &Netlink, watch: &Watch, interface: &str, timing: Timing) -> Self {
+        Self::start(netlink, watch, Some(interface.to_owned()), timing)
+    }
+
+    /// Starts with no targets, which may be behind any interface. Must be called within a tokio runtime.
+    pub fn anywhere(netlink: &Netlink, watch: &Watch, timing: Timing) -> Self {
+        Self::start(netlink, watch, None, timing)
+    }
+
+    fn start(netlink: &Netlink, watch: &Watch, interface: Option<String>, timing: Timing) -> Self {
         let (targets, wanted) = watch::channel(Vec::new());
         let (publish, snapshots) = watch::channel(Snapshot::default());
         let resolver = Resolver {
             netlink: netlink.clone(),
-            interface: interface.to_owned(),
+            interface,
             timing,
             hops: HashMap::new(),
             ifindex: None,
@@ -194,9 +203,11 @@ struct Hop {
 
 struct Resolver {
     netlink: Netlink,
-    interface: String,
+    /// The only interface that next hops may be behind, if there is one.
+    interface: Option<String>,
     timing: Timing,
     hops: HashMap<IpAddr, Hop>,
+    /// Its index, if it can be used.
     ifindex: Option<u32>,
     publish: watch::Sender<Snapshot>,
 }
@@ -241,7 +252,7 @@ impl Resolver {
             | Change::LinkRemoved { ifindex }
             | Change::Address { ifindex } => self.ifindex.is_none_or(|ours| ours == *ifindex),
             Change::Neighbour { ifindex, address } => {
-                self.ifindex == Some(*ifindex)
+                (self.interface.is_none() || self.ifindex == Some(*ifindex))
                     && self
                         .hops
                         .values()
@@ -253,17 +264,18 @@ impl Resolver {
 
     /// Looks at every target, asks where due, and publishes what changed.
     async fn look(&mut self) {
-        let link = match link::find(&self.netlink, &self.interface).await {
-            Ok(Some(link)) if !(link.up && link.carrier) => Err(Reason::InterfaceDown),
-            Ok(Some(link)) => Ok(link),
-            Ok(None) => Err(Reason::NoInterface),
-            Err(error) => Err(Reason::Kernel(error.to_string())),
+        let only = match &self.interface {
+            Some(name) => usable(link::find(&self.netlink, name).await).map(Some),
+            None => Ok(None),
         };
-        self.ifindex = link.as_ref().ok().map(|link| link.ifindex);
+        self.ifindex = only
+            .as_ref()
+            .ok()
+            .and_then(|link| Some(link.as_ref()?.ifindex));
         let targets: Vec<IpAddr> = self.hops.keys().copied().collect();
         for target in targets {
-            let found = match &link {
-                Ok(link) => self.find_neighbour(link, target).await,
+            let found = match &only {
+                Ok(only) => self.find_neighbour(only.as_ref(), target).await,
                 Err(reason) => Err(reason.clone()),
             };
             let found = match found {
@@ -343,8 +355,8 @@ impl Resolver {
         }
     }
 
-    async fn find_neighbour(&self, link: &Link, target: IpAddr) -> Result<Found, Reason> {
-        let way = find_way(&self.netlink, link, target).await?;
+    async fn find_neighbour(&self, only: Option<&Link>, target: IpAddr) -> Result<Found, Reason> {
+        let way = find_way(&self.netlink, only, target).await?;
         let entry = find_entry(&self.netlink, way.ifindex, way.neighbour).await?;
         Ok(Found { way, entry })
     }

@@ -25,6 +25,12 @@ impl XdpFeatures {
         self.0 & (1 << 1) != 0
     }
 
+    /// Programs of other devices can send through it. Of a veth device this depends on the other end: it must have a native
+    /// program, or GRO.
+    pub fn transmit(self) -> bool {
+        self.0 & (1 << 2) != 0
+    }
+
     /// AF_XDP sockets without copying.
     pub fn zero_copy(self) -> bool {
         self.0 & (1 << 3) != 0

@@ -8,7 +8,8 @@ use rtnetlink::packet_route::route::{
 };
 
 use super::{Reason, Resolved, family};
-use crate::kernel::link::Link;
+use crate::kernel::Error;
+use crate::kernel::link::{self, Link};
 use crate::kernel::netlink::Netlink;
 use crate::kernel::watch::ip_of;
 
@@ -35,13 +36,13 @@ impl Way {
     }
 }
 
-/// Asks the kernel which way packets to `target` go.
+/// Asks the kernel which way packets to `target` go: over `only`, or over any interface if that is `None`.
 ///
 /// # Errors
-/// The reason why the target cannot be reached over `link`.
+/// The reason why the target cannot be reached that way.
 pub(super) async fn find_way(
     netlink: &Netlink,
-    link: &Link,
+    only: Option<&Link>,
     target: IpAddr,
 ) -> Result<Way, Reason> {
     let route = lookup(netlink, target).await?;
@@ -52,9 +53,15 @@ pub(super) async fn find_way(
         return Err(Reason::NoRoute);
     }
     let ifindex = route.ifindex.ok_or(Reason::NoRoute)?;
-    if ifindex != link.ifindex {
-        return Err(Reason::OtherInterface(ifindex));
-    }
+    let found;
+    let link = match only {
+        Some(link) if link.ifindex != ifindex => return Err(Reason::OtherInterface(ifindex)),
+        Some(link) => link,
+        None => {
+            found = usable(link::by_index(netlink, ifindex).await)?;
+            &found
+        }
+    };
     Ok(Way {
         ifindex,
         source: route.source.ok_or(Reason::NoRoute)?,
@@ -62,6 +69,16 @@ pub(super) async fn find_way(
         interface_mac: link.mac.ok_or(Reason::NotEthernet)?,
         mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
     })
+}
+
+/// The interface, if packets can leave by it.
+pub(super) fn usable(found: Result<Option<Link>, Error>) -> Result<Link, Reason> {
+    match found {
+        Ok(Some(link)) if !(link.up && link.carrier) => Err(Reason::InterfaceDown),
+        Ok(Some(link)) => Ok(link),
+        Ok(None) => Err(Reason::NoInterface),
+        Err(error) => Err(Reason::Kernel(error.to_string())),
+    }
 }
 
 /// The kernel's answer to "which way does a packet go": a look at the table, no packet is sent.
