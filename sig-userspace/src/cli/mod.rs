@@ -8,6 +8,7 @@ mod relay;
 mod reload;
 mod router;
 mod run;
+mod signals;
 mod socket;
 mod status;
 mod table;

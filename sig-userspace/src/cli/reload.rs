@@ -24,7 +24,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let text = reload(&args.gateway.socket()?).map_err(Failure::Failed)?;
+    show(&args.gateway.socket()?, out)
+}
+
+/// Has the process at `socket` reload, and shows what it tells.
+pub(super) fn show(socket: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let text = reload(socket).map_err(Failure::Failed)?;
     out.write_all(text.as_bytes())?;
     if !text.is_empty() && !text.ends_with('\n') {
         writeln!(out)?;

@@ -1,14 +1,14 @@
 //! `sig run`: the gateway, in the foreground until a signal ends it.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use super::Failure;
+use super::{
+    Failure,
+    signals::{Signals, Wish},
+};
 use crate::{
     control::{
         config::{self, Config},
@@ -216,36 +216,5 @@ async fn reload_now(running: &Arc<Running>) {
             }
         }
         Err(error) => tracing::error!("the reload did not end: {error}"),
-    }
-}
-
-/// What a signal asks for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    End,
-    Reload,
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn catch() -> io::Result<Self> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Wish {
-        tokio::select! {
-            _ = self.terminate.recv() => Wish::End,
-            _ = self.interrupt.recv() => Wish::End,
-            _ = self.hangup.recv() => Wish::Reload,
-        }
     }
 }

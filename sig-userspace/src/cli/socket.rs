@@ -10,7 +10,7 @@ use super::Failure;
 use crate::control::config;
 
 /// Where gateways put their sockets unless configured otherwise.
-const FOLDER: &str = "/run/sig";
+pub(super) const FOLDER: &str = "/run/sig";
 
 /// Which gateway.
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ impl Choice {
 }
 
 /// The socket in `folder`, if there is exactly one.
-fn only_socket(folder: &Path) -> Result<PathBuf, String> {
+pub(super) fn only_socket(folder: &Path) -> Result<PathBuf, String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut sockets: Vec<PathBuf> = entries
         .map(|entry| entry.path())

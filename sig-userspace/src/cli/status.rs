@@ -365,7 +365,8 @@ fn join<T: ToString>(values: &[T]) -> String {
     text
 }
 
-fn uptime(milliseconds: u64) -> String {
+/// A time in words.
+pub(super) fn uptime(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

@@ -186,8 +186,9 @@ pub(crate) fn socket_path(item: &Item<'_>, example: &str) -> Option<PathBuf> {
     })
 }
 
-/// `[metrics]` and `[api]`.
-pub(crate) fn observe(root: &Section<'_>) -> Option<Observe> {
+/// `[metrics]` and `[api]`. What is `read_only` may be reached from other machines, as the reference's; what can be changed
+/// there, only if that is spelled out.
+pub(crate) fn observe(root: &Section<'_>, read_only: bool) -> Option<Observe> {
     let listen = |section: &'static str, key| {
         let section = root.section(section);
         let remote = or(&section, "allow_remote", false, Item::boolean);
@@ -198,12 +199,17 @@ pub(crate) fn observe(root: &Section<'_>) -> Option<Observe> {
         if let (Some(address), false, Some(item)) = (address, remote, section.get(key))
             && !address.ip().is_loopback()
         {
-            item.place.error(format!(
+            let told = format!(
                 "{address} can be reached from other machines, and there is no authentication; \
                  write \"127.0.0.1:{}\", or allow_remote = true if that is meant",
                 address.port()
-            ));
-            return None;
+            );
+            if read_only {
+                item.place.warn(told);
+            } else {
+                item.place.error(told);
+                return None;
+            }
         }
         Some(address)
     };

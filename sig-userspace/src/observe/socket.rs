@@ -1,4 +1,4 @@
-//! The control socket: whoever connects gets the state of the gateway as one JSON document, or has it
+//! The control socket: whoever connects gets the state of the gateway or router as one JSON document, or has it
 //! read its files again.
 //!
 //! A client may send one line first. `status`, an end of file or silence ask for the state; `reload` is
@@ -13,14 +13,13 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
-
-use super::status::Status;
 
 /// A client that sends nothing for this long wants the status.
 const SILENCE: Duration = Duration::from_millis(100);
@@ -42,7 +41,7 @@ pub struct ControlSocket {
 
 /// What clients ask for.
 struct Answers {
-    status: Box<dyn Fn() -> Status + Send + Sync>,
+    status: Box<dyn Fn() -> serde_json::Result<Vec<u8>> + Send + Sync>,
     reload: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
 }
 
@@ -53,10 +52,10 @@ impl ControlSocket {
     ///
     /// # Errors
     ///
-    /// If another gateway listens there, or the socket cannot be made.
-    pub fn listen(
+    /// If another process listens there, or the socket cannot be made.
+    pub fn listen<S: Serialize>(
         path: &Path,
-        status: impl Fn() -> Status + Send + Sync + 'static,
+        status: impl Fn() -> S + Send + Sync + 'static,
         reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
@@ -65,7 +64,7 @@ impl ControlSocket {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
-                "another gateway listens there; give this one an own `[gateway] id`",
+                "another process listens there; give this one an id of its own",
             ));
         }
         match std::fs::remove_file(path) {
@@ -75,7 +74,7 @@ impl ControlSocket {
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
         let answers = Answers {
-            status: Box::new(status),
+            status: Box::new(move || serde_json::to_vec(&status())),
             reload: Box::new(reload),
         };
         Ok(ControlSocket {
@@ -147,7 +146,7 @@ async fn line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 
 fn answer(line: &[u8], answers: &Answers) -> Vec<u8> {
     let result = match line.trim_ascii() {
-        b"" | b"status" => match serde_json::to_vec(&(answers.status)()) {
+        b"" | b"status" => match (answers.status)() {
             Ok(document) => return document,
             Err(error) => Err(format!("cannot tell the status: {error}")),
         },
@@ -168,7 +167,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::observe::example;
+    use crate::observe::{example, status::Status};
 
     struct Running {
         socket: ControlSocket,

@@ -17,9 +17,12 @@ pub mod config;
 #[cfg(feature = "xdp")]
 pub mod fast;
 pub mod forward;
-
+pub mod metrics;
 pub mod model;
+#[cfg(feature = "xdp")]
+pub mod run;
 #[cfg(feature = "control")]
 pub mod slow;
+pub mod status;
 
 pub use model::{AsModel, Bfd, Interface, Owner, Sibling};

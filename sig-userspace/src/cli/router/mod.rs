@@ -2,10 +2,20 @@
 
 mod check;
 mod key;
+mod reload;
+mod run;
+mod status;
+mod top;
 
-use std::{io::Write, path::Path};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
-use super::Failure;
+use super::{
+    Failure,
+    socket::{FOLDER, only_socket},
+};
 use crate::router::config::{self, Settings};
 
 /// The SCION border router.
@@ -17,12 +27,41 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Run(run::Args),
+    Status(status::Args),
+    Top(top::Args),
+    Reload(reload::Args),
     Check(check::Args),
     Key(key::Args),
 }
 
+/// Which running router.
+#[derive(clap::Args)]
+struct Choice {
+    /// The router's socket [default: the only one in /run/sig].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Take the socket from this configuration file.
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
+}
+
+impl Choice {
+    fn socket(&self) -> Result<PathBuf, Failure> {
+        match (&self.socket, &self.config) {
+            (Some(socket), _) => Ok(socket.clone()),
+            (None, Some(file)) => Ok(load(file)?.0.status_socket),
+            (None, None) => only_socket(Path::new(FOLDER)).map_err(Failure::Failed),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
+        Command::Run(args) => run::run(args),
+        Command::Status(args) => status::run(args, out),
+        Command::Top(args) => top::run(args),
+        Command::Reload(args) => reload::run(args, out),
         Command::Check(args) => check::run(args, out),
         Command::Key(args) => key::run(args, out),
     }

@@ -65,7 +65,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
     let own = sections::own_addresses(&root, discovers);
     let gateway = sections::gateway(&root, own.as_ref(), discovers);
     let control = discovery::control(&root, own.as_ref(), discovers);
-    let observe = common::observe(&root);
+    let observe = common::observe(&root, false);
     let tunnel = sections::tunnel(&root);
     let dataplane = sections::dataplane(&root);
     sections::without_effect(&root);

@@ -10,7 +10,12 @@ mod status_pages;
 
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::{Router, extract::DefaultBodyLimit};
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::{StatusCode, header},
+    routing::get,
+};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -93,6 +98,16 @@ impl Service {
     }
 }
 
+/// A page of plain text.
+pub struct Text {
+    /// Where it is: `/metrics`.
+    pub path: &'static str,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Makes it; may block for a moment.
+    pub text: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
 /// A listening server. Dropping it closes it and its connections.
 #[derive(Debug)]
 pub struct Server {
@@ -115,21 +130,63 @@ impl Server {
         Self::start(service, address, operator, LIMITS).await
     }
 
+    /// Listens at `address`, the value of `key`, and shows these pages and a list of them.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound.
+    pub async fn texts(
+        key: &'static str,
+        address: SocketAddr,
+        pages: Vec<Text>,
+    ) -> Result<Self, Error> {
+        let list: String = pages
+            .iter()
+            .map(|page| format!("{}\n", page.path))
+            .collect();
+        let mut router = Router::new().fallback(get(move || async move { list }));
+        for Text {
+            path,
+            content_type,
+            text,
+        } in pages
+        {
+            let show = get(move || async move {
+                let text = tokio::task::spawn_blocking(move || text())
+                    .await
+                    .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+                Ok::<_, StatusCode>(([(header::CONTENT_TYPE, content_type)], text))
+            });
+            router = router.route(path, show);
+        }
+        let router = router.layer(axum::middleware::from_fn(answer::guard));
+        Self::serve(key, address, router, LIMITS).await
+    }
+
     async fn start(
         service: Service,
         address: SocketAddr,
         operator: Arc<dyn Operator>,
         limits: Limits,
     ) -> Result<Self, Error> {
+        Self::serve(service.key(), address, service.router(operator), limits).await
+    }
+
+    async fn serve(
+        key: &'static str,
+        address: SocketAddr,
+        router: Router,
+        limits: Limits,
+    ) -> Result<Self, Error> {
         let fail = |source| Error {
-            key: service.key(),
+            key,
             address,
             source,
         };
         let listener = TcpListener::bind(address).await.map_err(fail)?;
         Ok(Server {
             address: listener.local_addr().map_err(fail)?,
-            task: tokio::spawn(accept(listener, service.router(operator), limits)),
+            task: tokio::spawn(accept(listener, router, limits)),
         })
     }
 
@@ -157,7 +214,7 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits) {
         }
         match listener.accept().await {
             Ok((stream, _)) => {
-                connections.spawn(serve(stream, router.clone(), limits));
+                connections.spawn(converse(stream, router.clone(), limits));
             }
             Err(error) => {
                 // Such as too many open files: it passes, and must not spin.
@@ -169,7 +226,7 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits) {
 }
 
 /// Serves a connection. That a client breaks off or sends nonsense is no concern of ours.
-async fn serve(stream: TcpStream, router: Router, limits: Limits) {
+async fn converse(stream: TcpStream, router: Router, limits: Limits) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use sig_common::reason::DropReason;
 
 pub use names::ALL;
+pub(crate) use text::Exposition;
 pub use text::{Kind, Metric};
 
 use super::{
@@ -16,7 +17,6 @@ use super::{
     status::{Control, DropPlace, PortRole, RemoteAs, Status},
 };
 use names::*;
-use text::Exposition;
 
 /// Media type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -37,7 +37,7 @@ pub fn render(status: &Status, process: &Process) -> String {
         routing(&mut page, &status.isd_as, control);
         control_plane(&mut page, &status.isd_as, control);
     }
-    self::process(&mut page, status, process);
+    self::process(&mut page, &status.version, "gateway", process);
     page.to_string()
 }
 
@@ -326,10 +326,11 @@ fn data_plane(page: &mut Exposition, status: &Status) {
     }
 }
 
-fn process(page: &mut Exposition, status: &Status, process: &Process) {
-    page.raise(BUILD_INFO, &[("version", &*status.version)], 1);
-    // The reference has the name of the service here, whatever the gateway's.
-    page.raise(ELEM_ID, &[("cfg", "gateway")], 1);
+/// What the operating system tells about the process of a `service`.
+pub(crate) fn process(page: &mut Exposition, version: &str, service: &str, process: &Process) {
+    page.raise(BUILD_INFO, &[("version", version)], 1);
+    // The reference has the name of the service here, whatever the id.
+    page.raise(ELEM_ID, &[("cfg", service)], 1);
     let times = [
         (PROCESS_CPU, process.cpu_seconds),
         (PROCESS_START, process.start_time),

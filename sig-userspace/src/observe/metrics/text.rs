@@ -44,18 +44,18 @@ type Labels = Vec<(&'static str, String)>;
 
 /// What one scrape gets. A metric without any series is left out.
 #[derive(Debug, Default)]
-pub(super) struct Exposition {
+pub(crate) struct Exposition {
     metrics: BTreeMap<&'static str, (Metric, BTreeMap<Labels, f64>)>,
 }
 
 impl Exposition {
     /// Adds to a series, which starts at 0.
-    pub(super) fn add(&mut self, metric: Metric, labels: &[(&'static str, &str)], value: u64) {
+    pub(crate) fn add(&mut self, metric: Metric, labels: &[(&'static str, &str)], value: u64) {
         *self.series(metric, labels, 0.0) += value as f64;
     }
 
     /// Sets a series, or raises it to `value` if it is there.
-    pub(super) fn raise(
+    pub(crate) fn raise(
         &mut self,
         metric: Metric,
         labels: &[(&'static str, &str)],

@@ -1,0 +1,19 @@
+//! `sig router reload`: has a running router read its files again.
+
+use std::io::Write;
+
+use super::Choice;
+use crate::cli::{Failure, reload};
+
+/// Have a running router read its configuration, topology and key again, and show what changed.
+///
+/// No packet is lost. If a file is wrong, the problems are shown, nothing changes, and the exit code is 1.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    router: Choice,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    reload::show(&args.router.socket()?, out)
+}

@@ -1,0 +1,92 @@
+//! `sig router run`: a border router, in the foreground until a signal ends it.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    cli::{
+        Failure,
+        signals::{Signals, Wish},
+    },
+    observe::log,
+    router::{
+        config::{self, Settings},
+        run::Running,
+    },
+};
+
+/// Run a border router in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was;
+/// SIGHUP reads configuration, topology and key again.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The configuration file of the router.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let (settings, warnings) =
+        config::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    let log = log::start(&settings.log);
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))?;
+    runtime
+        .block_on(router(&args.config, settings, log))
+        .map_err(Failure::Failed)
+}
+
+async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result<(), String> {
+    // Signals are caught before there is anything to leave behind.
+    let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let id = settings.model.router.clone();
+    tracing::info!(id, "starting");
+    let running = {
+        let mut starting = std::pin::pin!(Running::start(file, settings, log));
+        loop {
+            tokio::select! {
+                started = &mut starting => break started?,
+                signal = signals.next() => if signal == Wish::End { return Ok(()) },
+            }
+        }
+    };
+    let doors = running.open().await?;
+    // For scripts that wait for it; nobody has to read it.
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "router is ready").and_then(|()| out.flush());
+    tracing::info!(id, "ready");
+    loop {
+        match signals.next().await {
+            Wish::End => break,
+            Wish::Reload => reload(&running).await,
+        }
+    }
+    tracing::info!(id, "stopping");
+    drop(doors);
+    running.stop();
+    Ok(())
+}
+
+async fn reload(running: &Arc<Running>) {
+    let running = running.clone();
+    match tokio::task::spawn_blocking(move || running.reload()).await {
+        Ok(Ok(told)) => {
+            for line in told.lines() {
+                tracing::info!("reload: {line}");
+            }
+        }
+        Ok(Err(problems)) => {
+            for problem in problems.lines() {
+                tracing::error!("reload refused, nothing has changed: {problem}");
+            }
+        }
+        Err(error) => tracing::error!("the reload did not end: {error}"),
+    }
+}

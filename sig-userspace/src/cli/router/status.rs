@@ -1,0 +1,224 @@
+//! `sig router status`: asks a running router over its Unix socket.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use sig_common::router::Reason;
+
+use super::Choice;
+use crate::{
+    cli::{Failure, socket::ask, status::uptime, table::Table},
+    router::status::{Interface, Status},
+};
+
+/// A router that does not answer within this time is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Show what a running router does: interfaces, BFD, packets, and what was not plainly forwarded.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The JSON document of the router instead of tables.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    router: Choice,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.json {
+        let document =
+            ask(&args.router.socket()?, "status\n", PATIENCE).map_err(Failure::Failed)?;
+        out.write_all(document.trim_ascii_end())?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let status = fetch(&args.router)?;
+    write(&status, out)?;
+    Ok(())
+}
+
+/// The status of the chosen router.
+pub(super) fn fetch(router: &Choice) -> Result<Status, Failure> {
+    let socket = router.socket()?;
+    let document = ask(&socket, "status\n", PATIENCE).map_err(Failure::Failed)?;
+    serde_json::from_slice(&document).map_err(|error| {
+        let socket = socket.display();
+        Failure::Failed(format!(
+            "{socket}: the answer is not the status of a router of this version: {error}"
+        ))
+    })
+}
+
+fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "sig {}, router \"{}\" of {} at {}, up {}",
+        status.version,
+        status.id,
+        status.isd_as,
+        status.internal,
+        uptime(status.uptime_ms)
+    )?;
+    paths(status, out)?;
+    interfaces(status, out)?;
+    siblings(status, out)?;
+    reasons(status, out)
+}
+
+/// Fast and slow path.
+fn paths(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    match &status.fast_path {
+        Some(fast) => {
+            let devices = fast.devices.iter().map(|device| {
+                let silent = if device.transmits {
+                    ""
+                } else {
+                    ", receives only"
+                };
+                format!("{} ({}{silent})", device.name, device.mode)
+            });
+            let devices: Vec<_> = devices.collect();
+            writeln!(out, "fast path on {}", devices.join(", "))?;
+        }
+        None => writeln!(out, "no fast path: the slow path forwards everything")?,
+    }
+    if !status.slow_path {
+        writeln!(out, "slow path: another router on this host")?;
+    }
+    Ok(())
+}
+
+fn interfaces(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nInterfaces")?;
+    let mut table = Table::new(&[
+        ">number",
+        "neighbour",
+        "type",
+        "local",
+        "remote",
+        "link",
+        "BFD",
+        "MAC",
+        ">received",
+        ">sent",
+    ]);
+    for interface in &status.interfaces {
+        let is_inside = interface.interface == 0;
+        let inside = |text: &str| text.to_owned();
+        table.row([
+            interface.label(),
+            interface.neighbour.clone(),
+            if is_inside {
+                inside("inside")
+            } else {
+                interface.link_type.clone()
+            },
+            interface.local.to_string(),
+            interface
+                .remote
+                .map_or_else(|| inside("-"), |remote| remote.to_string()),
+            if interface.up { "up" } else { "DOWN" }.to_owned(),
+            interface
+                .bfd
+                .as_ref()
+                .map_or_else(|| inside("-"), |bfd| bfd.state.clone()),
+            interface
+                .next_hop_mac
+                .clone()
+                .unwrap_or_else(|| inside("-")),
+            interface
+                .total(crate::router::status::INPUT)
+                .packets
+                .to_string(),
+            interface.sent().packets.to_string(),
+        ]);
+    }
+    table.write(out)?;
+    for interface in &status.interfaces {
+        if let Some(problem) = &interface.problem {
+            writeln!(out, "  interface {}: {problem}", interface.interface)?;
+        }
+        if !interface.up {
+            writeln!(
+                out,
+                "  interface {} is down: the router at {} is not heard, or does not hear us",
+                interface.interface,
+                interface
+                    .remote
+                    .map_or_else(String::new, |remote| remote.to_string())
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn siblings(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    if status.siblings.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nOther routers of the AS")?;
+    let mut table = Table::new(&["name", "address", "state", "BFD", "MAC", "interfaces"]);
+    for sibling in &status.siblings {
+        let numbers: Vec<_> = sibling.interfaces.iter().map(u16::to_string).collect();
+        table.row([
+            sibling.name.clone(),
+            sibling.internal.to_string(),
+            if sibling.up { "up" } else { "DOWN" }.to_owned(),
+            sibling
+                .bfd
+                .as_ref()
+                .map_or("-", |bfd| &bfd.state)
+                .to_owned(),
+            sibling
+                .next_hop_mac
+                .clone()
+                .unwrap_or_else(|| "-".to_owned()),
+            numbers.join(", "),
+        ]);
+    }
+    table.write(out)?;
+    for sibling in &status.siblings {
+        if let Some(problem) = &sibling.problem {
+            writeln!(out, "  {}: {problem}", sibling.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn reasons(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nNot plainly forwarded")?;
+    let mut table = Table::new(&[
+        "interface",
+        "reason",
+        ">fast path",
+        ">slow path",
+        ">dropped",
+        "meaning",
+    ]);
+    let rows = |interface: &Interface| {
+        let label = interface.label();
+        let row = move |reason: &crate::router::status::Reason| {
+            let known = Reason::ALL.into_iter().find(|r| r.name() == reason.reason);
+            [
+                label.clone(),
+                reason.reason.clone(),
+                reason.fast.to_string(),
+                reason.slow.to_string(),
+                reason.dropped.to_string(),
+                known.map_or("", Reason::describe).to_owned(),
+            ]
+        };
+        interface.reasons.iter().map(row).collect::<Vec<_>>()
+    };
+    status
+        .interfaces
+        .iter()
+        .flat_map(rows)
+        .for_each(|row| table.row(row));
+    if table.is_empty() {
+        return writeln!(out, "  nothing");
+    }
+    table.write(out)
+}

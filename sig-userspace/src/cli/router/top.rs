@@ -1,0 +1,133 @@
+//! `sig router top`: packets per second, again and again.
+
+use std::{
+    io::{self, IsTerminal as _, Write},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{Choice, status};
+use crate::{
+    cli::{Failure, table::Table},
+    router::status::{Count, Interface, KINDS, Status},
+};
+
+/// Show packets per second of each interface, and what is dropped, until it is interrupted.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    interval: f64,
+    /// End after so many looks.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    #[command(flatten)]
+    router: Choice,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write seconds from 0.1 to 3600".to_owned()),
+    }
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    // Home, and clear the rest: the terminal keeps what was above.
+    const REDRAW: &str = "\x1b[H\x1b[2J";
+    let mut out = io::stdout().lock();
+    let redraws = out.is_terminal();
+    let mut before: Option<(Status, Instant)> = None;
+    let mut looks = 0;
+    loop {
+        let status = status::fetch(&args.router)?;
+        let now = Instant::now();
+        if let Some((earlier, then)) = &before {
+            let seconds = (now - *then).as_secs_f64();
+            if redraws {
+                out.write_all(REDRAW.as_bytes())?;
+            }
+            write(earlier, &status, seconds, &mut out)?;
+            out.flush()?;
+            looks += 1;
+        }
+        if args.count == Some(looks) {
+            return Ok(());
+        }
+        before = Some((status, now));
+        thread::sleep(Duration::from_secs_f64(args.interval));
+    }
+}
+
+fn write(before: &Status, now: &Status, seconds: f64, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "router \"{}\" of {}, per second", now.id, now.isd_as)?;
+    let mut table = Table::new(&[
+        ">interface",
+        "link",
+        ">input",
+        ">in",
+        ">out",
+        ">in transit",
+        ">out transit",
+        ">through",
+        ">Mbit/s in",
+        ">Mbit/s out",
+        ">dropped",
+    ]);
+    let mut drops = Vec::new();
+    for interface in &now.interfaces {
+        let earlier = before
+            .interfaces
+            .iter()
+            .find(|i| i.interface == interface.interface);
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let of =
+            |count: &dyn Fn(&Interface) -> u64| rate(count(interface), earlier.map_or(0, count));
+        let packets = |kind: &'static str| format!("{:.0}", of(&|i| i.total(kind).packets));
+        let megabits = |count: &dyn Fn(&Interface) -> Count| {
+            format!("{:.1}", of(&|i| count(i).bytes) * 8.0 / 1e6)
+        };
+        let [input, kinds @ ..] = KINDS;
+        let [a, b, c, d, e] = kinds.map(packets);
+        table.row([
+            interface.label(),
+            if interface.up { "up" } else { "DOWN" }.to_owned(),
+            packets(input),
+            a,
+            b,
+            c,
+            d,
+            e,
+            megabits(&|i| i.total(input)),
+            megabits(&Interface::sent),
+            format!("{:.0}", of(&|i| i.reasons.iter().map(|r| r.dropped).sum())),
+        ]);
+        for reason in &interface.reasons {
+            let known = earlier.and_then(|e| e.reasons.iter().find(|r| r.reason == reason.reason));
+            let dropped = rate(reason.dropped, known.map_or(0, |r| r.dropped));
+            let seen = rate(
+                reason.fast.max(reason.slow),
+                known.map_or(0, |r| r.fast.max(r.slow)),
+            );
+            if dropped > 0.0 || seen > 0.0 {
+                drops.push((interface.label(), reason.reason.clone(), seen, dropped));
+            }
+        }
+    }
+    table.write(out)?;
+    if drops.is_empty() {
+        return Ok(());
+    }
+    drops.sort_by(|a, b| (b.3 + b.2).total_cmp(&(a.3 + a.2)));
+    writeln!(out, "\nNot plainly forwarded")?;
+    let mut table = Table::new(&["interface", "reason", ">seen", ">dropped"]);
+    for (interface, reason, seen, dropped) in drops {
+        table.row([
+            interface,
+            reason,
+            format!("{seen:.0}"),
+            format!("{dropped:.0}"),
+        ]);
+    }
+    table.write(out)
+}

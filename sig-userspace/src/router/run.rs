@@ -1,0 +1,221 @@
+//! A running router: slow and fast path, what operators ask of it, and how another configuration comes into force.
+
+mod report;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use super::{
+    AsModel,
+    config::{self, Settings},
+    metrics,
+    slow::{Orders, SlowPath},
+    status::Status,
+};
+use crate::{
+    observe::{
+        http::{Server, Text},
+        log::LogControl,
+        metrics::CONTENT_TYPE,
+        process::Process,
+        socket::ControlSocket,
+    },
+    problem::Problem,
+};
+
+/// A running border router.
+pub struct Running {
+    file: PathBuf,
+    log: LogControl,
+    started: Instant,
+    reloads: AtomicU64,
+    reloads_refused: AtomicU64,
+    parts: Mutex<Parts>,
+}
+
+/// What a reload changes.
+struct Parts {
+    settings: Settings,
+    model: Arc<AsModel>,
+    slow: Option<SlowPath>,
+}
+
+/// Everything by which operators look at a router. It closes when dropped.
+pub struct Doors {
+    _socket: ControlSocket,
+    _servers: Vec<Server>,
+}
+
+impl Running {
+    /// Starts a router whose configuration is in `file`. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// In one sentence, why it cannot run.
+    pub async fn start(
+        file: &Path,
+        settings: Settings,
+        log: LogControl,
+    ) -> Result<Arc<Self>, String> {
+        let model = Arc::new(settings.model.clone());
+        let slow = if settings.slow_path {
+            let slow = SlowPath::start(orders(&settings, &model), Arc::new(|_| false));
+            Some(slow.map_err(|error| error.to_string())?)
+        } else {
+            None
+        };
+        Ok(Arc::new(Self {
+            file: file.to_owned(),
+            log,
+            started: Instant::now(),
+            reloads: AtomicU64::new(0),
+            reloads_refused: AtomicU64::new(0),
+            parts: Mutex::new(Parts {
+                settings,
+                model,
+                slow,
+            }),
+        }))
+    }
+
+    /// Opens the status socket and the HTTP servers.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    pub async fn open(self: &Arc<Self>) -> Result<Doors, String> {
+        let (path, observe) = {
+            let parts = self.parts();
+            (parts.settings.status_socket.clone(), parts.settings.observe)
+        };
+        let (asked, reloaded) = (self.clone(), self.clone());
+        let socket =
+            ControlSocket::listen(&path, move || asked.status(), move || reloaded.reload());
+        let socket = socket.map_err(|error| {
+            let path = path.display();
+            format!("{path}: cannot listen for `sig router status`: {error}")
+        })?;
+        let mut servers = Vec::new();
+        let wanted = [
+            ("[metrics] prometheus", observe.prometheus),
+            ("[api] addr", observe.api),
+        ];
+        for (key, address) in wanted {
+            if let Some(address) = address {
+                servers.push(self.serve(key, address).await?);
+            }
+        }
+        Ok(Doors {
+            _socket: socket,
+            _servers: servers,
+        })
+    }
+
+    async fn serve(
+        self: &Arc<Self>,
+        key: &'static str,
+        address: SocketAddr,
+    ) -> Result<Server, String> {
+        let (measured, asked) = (self.clone(), self.clone());
+        let pages = vec![
+            Text {
+                path: "/metrics",
+                content_type: CONTENT_TYPE,
+                text: Arc::new(move || metrics::render(&measured.status(), &Process::read())),
+            },
+            Text {
+                path: "/status",
+                content_type: "application/json",
+                text: Arc::new(move || {
+                    // Nothing in a status can fail to be written.
+                    serde_json::to_string(&asked.status()).unwrap_or_default()
+                }),
+            },
+        ];
+        let server = Server::texts(key, address, pages).await;
+        server.map_err(|error| error.to_string())
+    }
+
+    /// Reads the configuration again and puts it into force; tells what changed. May block.
+    ///
+    /// # Errors
+    /// What is wrong; nothing has changed then.
+    pub fn reload(&self) -> Result<String, String> {
+        let result = config::load(&self.file)
+            .map_err(|errors| errors.to_string())
+            .and_then(|(settings, warnings)| self.apply(settings, &warnings));
+        let counter = match result {
+            Ok(_) => &self.reloads,
+            Err(_) => &self.reloads_refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    fn apply(&self, settings: Settings, warnings: &[Problem]) -> Result<String, String> {
+        let mut parts = self.parts();
+        let model = Arc::new(settings.model.clone());
+        // What can fail comes first: new sockets.
+        let prepared = match &parts.slow {
+            Some(slow) => {
+                let prepared = slow.prepare(orders(&settings, &model));
+                Some(prepared.map_err(|error| error.to_string())?)
+            }
+            None => None,
+        };
+        if let (Some(slow), Some(prepared)) = (&mut parts.slow, prepared) {
+            slow.apply(prepared);
+        }
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        if let Err(error) = self.log.set(settings.log.level) {
+            tracing::warn!("{error}");
+        }
+        let told = report::changes(&parts.settings, &settings);
+        // What only a start changes stays as it is, to be compared with again.
+        parts.settings = Settings {
+            status_socket: parts.settings.status_socket.clone(),
+            observe: parts.settings.observe,
+            slow_path: parts.settings.slow_path,
+            xdp: config::Xdp {
+                mode: parts.settings.xdp.mode,
+                cpus: parts.settings.xdp.cpus.clone(),
+                ..settings.xdp.clone()
+            },
+            ..settings
+        };
+        parts.model = model;
+        Ok(told)
+    }
+
+    /// What it does now. May block for a moment.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        report::status(self, &self.parts())
+    }
+
+    /// Ends: neighbours are told, and nothing of it stays in the kernel.
+    pub fn stop(&self) {
+        if let Some(slow) = self.parts().slow.take() {
+            slow.stop();
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn orders(settings: &Settings, model: &Arc<AsModel>) -> Orders {
+    Orders {
+        model: model.clone(),
+        buffers: settings.buffers,
+        limits: settings.xdp.rate_limits.clone(),
+    }
+}
