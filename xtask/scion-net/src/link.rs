@@ -57,8 +57,6 @@ struct State {
 pub(crate) enum Fate {
     Arrives { after: Duration },
     Vanishes,
-    InterfaceDown,
-    TooBig { mtu: u16 },
 }
 
 impl Link {
@@ -108,19 +106,25 @@ impl Link {
         [0, 1].map(|end| self.carried[end].load(Relaxed))
     }
 
-    pub(crate) fn fate(&self, length: usize) -> Fate {
+    /// Whether the routers take it for working.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state().cut != Some(Cut::Announced)
+    }
+
+    /// Longest SCION packet that it carries now.
+    pub(crate) fn current_mtu(&self) -> u16 {
+        self.state().mtu
+    }
+
+    pub(crate) fn fate(&self) -> Fate {
         let State {
-            cut,
-            delay,
-            loss,
-            mtu,
+            cut, delay, loss, ..
         } = *self.state();
-        match cut {
-            Some(Cut::Announced) => Fate::InterfaceDown,
-            Some(Cut::Silent) => Fate::Vanishes,
-            None if length > mtu.into() => Fate::TooBig { mtu },
-            None if loss > 0.0 && rand::random::<f64>() < loss => Fate::Vanishes,
-            None => Fate::Arrives { after: delay },
+        let lost = || loss > 0.0 && rand::random::<f64>() < loss;
+        if cut.is_some() || lost() {
+            Fate::Vanishes
+        } else {
+            Fate::Arrives { after: delay }
         }
     }
 

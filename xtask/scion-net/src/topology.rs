@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use sig::rpc::DiscoveredGateway;
+use sig::{
+    router::model::{AsModel, Bfd, Interface, LinkType, Owner},
+    rpc::DiscoveredGateway,
+    scion::HopKey,
+};
 use sig_common::addr::IsdAs;
 
 use crate::link::{End, Link};
@@ -31,15 +35,12 @@ pub struct As {
 }
 
 impl As {
-    /// The port of a host at which the router delivers what is for `port`.
+    /// The key of its hop fields: no secret, but that of no other AS.
     #[must_use]
-    pub fn delivery_port(&self, port: u16) -> u16 {
-        let (first, last) = self.ports;
-        if port != 0 && (first..=last).contains(&port) {
-            port
-        } else {
-            sig_common::wire::scion::ENDHOST_PORT
-        }
+    pub fn key(&self) -> HopKey {
+        let mut key = [0; 16];
+        key[8..].copy_from_slice(&self.isd_as.to_bytes());
+        HopKey::new(key)
     }
 }
 
@@ -114,6 +115,60 @@ impl Topology {
             ends.filter(move |end| link.ends[*end].isd_as == isd_as)
                 .map(move |end| (link, end))
         })
+    }
+
+    /// What the far end of a link is to the near one, `near`.
+    #[must_use]
+    pub fn link_type(&self, link: &Link, near: usize) -> LinkType {
+        let [near_is_core, far_is_core] = [near, 1 - near].map(|end| {
+            let isd_as = link.ends[end].isd_as;
+            self.find(isd_as).is_some_and(|known| known.core)
+        });
+        match (near_is_core, far_is_core) {
+            (true, true) => LinkType::Core,
+            (true, false) => LinkType::Child,
+            (false, true) => LinkType::Parent,
+            (false, false) if near == 0 => LinkType::Child,
+            (false, false) => LinkType::Parent,
+        }
+    }
+
+    /// An AS as its router sees it.
+    #[must_use]
+    pub fn model(&self, own: &As) -> AsModel {
+        let interfaces = self.links_of(own.isd_as).map(|(link, end)| {
+            let [near, far] = [link.ends[end], link.ends[1 - end]];
+            let interface = Interface {
+                owner: Owner::Here {
+                    local: near.underlay,
+                    remote: far.underlay,
+                },
+                neighbour: far.isd_as,
+                neighbour_interface: Some(far.interface),
+                link_type: self.link_type(link, end),
+                mtu: link.mtu,
+                bfd: Bfd {
+                    disabled: true,
+                    ..Bfd::default()
+                },
+            };
+            (near.interface, interface)
+        });
+        let (first, last) = own.ports;
+        AsModel {
+            router: format!("router of {}", own.isd_as),
+            isd_as: own.isd_as,
+            core: own.core,
+            mtu: own.mtu,
+            internal: own.router,
+            ports: (last != 0).then_some(first..=last),
+            interfaces: interfaces.collect(),
+            siblings: Vec::new(),
+            control_services: vec![own.resolution],
+            discovery_services: vec![own.resolution],
+            sibling_bfd: Bfd::default(),
+            key: own.key(),
+        }
     }
 
     /// The link at an interface, and which of its ends that is.

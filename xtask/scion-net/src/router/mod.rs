@@ -1,7 +1,5 @@
 //! The border router of an AS.
 
-mod engine;
-mod pointers;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +13,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sig_common::addr::IsdAs;
+use sig::router::forward::{self, Ingress, Links, Verdict};
+use sig_common::{addr::IsdAs, wire::scion::ENDHOST_PORT};
 use testbed::Netns;
 use tokio::{
     net::UdpSocket,
@@ -24,7 +23,6 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::engine::{Engine, Origin, Verdict};
 use crate::{
     link::{Fate, Link},
     place::{Place, Running},
@@ -80,7 +78,8 @@ impl Router {
             }
             let inside = bind(own.router).await?;
             let router = Arc::new(Shared {
-                engine: Engine::new(Arc::clone(&topology), own),
+                engine: forward::Router::new(Arc::new(topology.model(&own))),
+                control_service: own.control_service,
                 inside,
                 ports,
                 counters: shared,
@@ -148,7 +147,9 @@ async fn carry(link: &Link, end: usize, socket: &UdpSocket, packet: &[u8]) {
 }
 
 struct Shared {
-    engine: Engine,
+    engine: forward::Router,
+    /// Gets what is for the end host port of its host: there is no dispatcher.
+    control_service: SocketAddr,
     inside: UdpSocket,
     ports: HashMap<u16, Port>,
     counters: Arc<Mutex<Counters>>,
@@ -163,7 +164,7 @@ async fn serve(router: Arc<Shared>) {
             loop {
                 if let Ok((len, from)) = router.inside.recv_from(&mut buffer).await {
                     router
-                        .handle(&mut buffer[..len], Origin::Inside(from))
+                        .handle(&mut buffer[..len], Ingress::Internal(from))
                         .await;
                 }
             }
@@ -181,7 +182,7 @@ async fn serve(router: Arc<Shared>) {
                 match socket.recv_from(&mut buffer).await {
                     Ok((len, from)) if from == far => {
                         router
-                            .handle(&mut buffer[..len], Origin::Link(interface))
+                            .handle(&mut buffer[..len], Ingress::External(interface))
                             .await;
                     }
                     _ => {}
@@ -192,42 +193,60 @@ async fn serve(router: Arc<Shared>) {
     while receivers.join_next().await.is_some() {}
 }
 
+impl Links for Shared {
+    fn is_interface_up(&self, interface: u16) -> bool {
+        let port = self.ports.get(&interface);
+        port.is_some_and(|port| port.link.is_up())
+    }
+
+    fn is_sibling_up(&self, _: usize) -> bool {
+        true
+    }
+
+    fn interface_mtu(&self, interface: u16) -> Option<u16> {
+        let port = self.ports.get(&interface);
+        port.map(|port| port.link.current_mtu())
+    }
+}
+
 impl Shared {
-    async fn handle(&self, packet: &mut [u8], origin: Origin) {
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |time| time.as_secs());
-        match self.engine.process(packet, origin, now) {
-            Verdict::Forward { interface, fate } => self.forward(interface, fate, packet).await,
-            Verdict::Deliver(to) => {
+    async fn handle(&self, packet: &mut [u8], ingress: Ingress) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.unwrap_or_default();
+        match self.engine.process(packet, ingress, now, self).verdict {
+            Verdict::Forward { interface } => self.forward(interface, packet).await,
+            Verdict::Deliver(mut to) => {
+                if to == SocketAddr::new(self.control_service.ip(), ENDHOST_PORT) {
+                    to = self.control_service;
+                }
                 lock(&self.counters).delivered += 1;
                 let _ = self.inside.send_to(packet, to).await;
             }
             Verdict::Answer(answer) => {
                 lock(&self.counters).answered += 1;
-                match origin {
-                    Origin::Inside(from) => {
+                match ingress {
+                    Ingress::Internal(from) => {
                         let _ = self.inside.send_to(&answer, from).await;
                     }
-                    Origin::Link(interface) => {
-                        if let Some(port) = self.ports.get(&interface) {
-                            let fate = port.link.fate(answer.len());
-                            self.forward(interface, fate, &answer).await;
-                        }
-                    }
+                    Ingress::External(interface) => self.forward(interface, &answer).await,
                 }
             }
-            Verdict::Drop(reason) => {
-                *lock(&self.counters).dropped.entry(reason).or_default() += 1;
-            }
+            Verdict::Drop(reason) => self.drop(reason.name()),
+            Verdict::Sibling(_) => self.drop("sibling"),
+            Verdict::Bfd { .. } => self.drop("bfd"),
+            Verdict::Stun => self.drop("stun"),
         }
     }
 
-    async fn forward(&self, interface: u16, fate: Fate, packet: &[u8]) {
+    fn drop(&self, reason: &'static str) {
+        *lock(&self.counters).dropped.entry(reason).or_default() += 1;
+    }
+
+    async fn forward(&self, interface: u16, packet: &[u8]) {
         let Some(port) = self.ports.get(&interface) else {
             return;
         };
-        let Fate::Arrives { after } = fate else {
+        let Fate::Arrives { after } = port.link.fate() else {
             lock(&self.counters).lost += 1;
             return;
         };

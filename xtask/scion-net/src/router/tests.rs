@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use sig::router::forward::Reason;
 use sig::scion::{
     packet::{self, Addresses, Content, Packet},
     reverse,
@@ -12,20 +13,40 @@ use sig_common::{
     wire::scion::path::{SCION, ScionPath},
 };
 
-use super::{
-    engine::{Engine, Origin, Verdict},
-    *,
-};
+use super::*;
 use crate::{
     link::Cut,
     paths::{Lifetime, PathInfo},
-    topology::tests::{A, B, CORE, address, triangle},
+    topology::tests::{A, B, CORE, triangle},
 };
 
 /// Within the lifetime of the paths.
-const NOW: u64 = 1_700_000_000 - 3600;
+const NOW: Duration = Duration::from_secs(1_700_000_000 - 3600);
 
 struct World(Arc<Topology>);
+
+/// The links of an AS.
+struct LinksOf<'a>(&'a Topology, IsdAs);
+
+impl LinksOf<'_> {
+    fn at(&self, interface: u16) -> &Link {
+        self.0.at(self.1, interface).unwrap().0
+    }
+}
+
+impl Links for LinksOf<'_> {
+    fn is_interface_up(&self, interface: u16) -> bool {
+        self.at(interface).is_up()
+    }
+
+    fn is_sibling_up(&self, _: usize) -> bool {
+        true
+    }
+
+    fn interface_mtu(&self, interface: u16) -> Option<u16> {
+        Some(self.at(interface).current_mtu())
+    }
+}
 
 /// Where a packet ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +55,7 @@ enum End {
     At(IsdAs, SocketAddr),
     /// Answered by the router of the AS; the answer came back there.
     Answered(IsdAs, Vec<u8>, Box<End>),
-    Dropped(IsdAs, &'static str),
+    Dropped(IsdAs, Reason),
     Lost(IsdAs),
 }
 
@@ -58,46 +79,53 @@ impl World {
         address
     }
 
-    fn engine(&self, isd_as: IsdAs) -> Engine {
-        Engine::new(Arc::clone(&self.0), self.0.find(isd_as).unwrap().clone())
+    fn engine(&self, isd_as: IsdAs) -> forward::Router {
+        let own = self.0.find(isd_as).unwrap();
+        forward::Router::new(Arc::new(self.0.model(own)))
     }
 
     /// Sends a packet from a host in `from`.
     fn send(&self, from: IsdAs, packet: &mut [u8]) -> End {
         let host = self.host(from, 2);
-        self.carry(from, Origin::Inside(host), packet, NOW)
+        self.carry(from, Ingress::Internal(host), packet, NOW)
     }
 
-    fn carry(&self, mut at: IsdAs, mut origin: Origin, packet: &mut [u8], now: u64) -> End {
+    fn carry(&self, mut at: IsdAs, mut ingress: Ingress, packet: &mut [u8], now: Duration) -> End {
         loop {
-            match self.engine(at).process(packet, origin, now) {
+            let links = LinksOf(&self.0, at);
+            match self
+                .engine(at)
+                .process(packet, ingress, now, &links)
+                .verdict
+            {
                 Verdict::Deliver(to) => return End::At(at, to),
                 Verdict::Drop(reason) => return End::Dropped(at, reason),
-                Verdict::Forward { interface, fate } => {
-                    if fate == Fate::Vanishes {
+                Verdict::Forward { interface } => {
+                    if links.at(interface).fate() == Fate::Vanishes {
                         return End::Lost(at);
                     }
-                    (at, origin) = self.across(at, interface);
+                    (at, ingress) = self.across(at, interface);
                 }
                 Verdict::Answer(answer) => {
                     let mut back = answer.clone();
-                    let end = match origin {
-                        Origin::Inside(from) => End::At(at, from),
-                        Origin::Link(interface) => {
-                            let (neighbour, origin) = self.across(at, interface);
-                            self.carry(neighbour, origin, &mut back, now)
+                    let end = match ingress {
+                        Ingress::Internal(from) => End::At(at, from),
+                        Ingress::External(interface) => {
+                            let (neighbour, ingress) = self.across(at, interface);
+                            self.carry(neighbour, ingress, &mut back, now)
                         }
                     };
                     return End::Answered(at, back, Box::new(end));
                 }
+                other => panic!("{other:?}"),
             }
         }
     }
 
-    fn across(&self, from: IsdAs, interface: u16) -> (IsdAs, Origin) {
+    fn across(&self, from: IsdAs, interface: u16) -> (IsdAs, Ingress) {
         let (link, end) = self.0.at(from, interface).unwrap();
         let far = link.ends[1 - end];
-        (far.isd_as, Origin::Link(far.interface))
+        (far.isd_as, Ingress::External(far.interface))
     }
 
     fn udp(&self, from: IsdAs, to: IsdAs, port: u16, raw: &[u8]) -> Vec<u8> {
@@ -185,10 +213,11 @@ fn the_control_service_is_reached_as_service_and_at_its_own_port() {
     for (host, port, at) in [
         (HostAddr::SVC_DS, 0, remote.resolution),
         (HostAddr::SVC_CS, 0, remote.resolution),
+        // The router finds the service there.
         (
             remote.control_service.ip().into(),
             remote.control_service.port(),
-            remote.control_service,
+            SocketAddr::new(remote.control_service.ip(), ENDHOST_PORT),
         ),
     ] {
         let addresses = Addresses {
@@ -358,7 +387,7 @@ fn errors_are_not_answered() {
     };
     let host = (B, world.host(B, 2).ip().into());
     let end = world.send(A, &mut world.scmp(A, host, &path.raw, &message));
-    assert_eq!(end, End::Dropped(A, "error about an error"));
+    assert_eq!(end, End::Dropped(A, Reason::AnswersError));
 }
 
 #[test]
@@ -366,8 +395,8 @@ fn hop_fields_expire() {
     let world = World::new();
     let path = world.paths(A, B).swap_remove(0);
     let mut packet = world.udp(A, B, 31002, &path.raw);
-    let origin = Origin::Inside(world.host(A, 2));
-    let end = world.carry(A, origin, &mut packet, 1_700_000_001);
+    let ingress = Ingress::Internal(world.host(A, 2));
+    let end = world.carry(A, ingress, &mut packet, Duration::from_secs(1_700_000_001));
     match error(&world, end) {
         (A, Problem::Parameter { code: 52, pointer }) => {
             assert_eq!(pointer, 12 + 24 + 4 + 8);
@@ -390,24 +419,4 @@ fn forged_hop_fields_are_refused() {
             assert!(matches!(problem, Problem::Parameter { code: 51, .. }));
         }
     }
-}
-
-#[test]
-fn packets_that_are_not_on_their_way_are_dropped() {
-    let world = World::new();
-    let raw = &world.paths(A, B)[0].raw;
-    let packet = world.udp(A, B, 31002, raw);
-    let inside = Origin::Inside(address("10.12.0.2:31001"));
-    for (at, origin, reason) in [
-        // Another AS's packet from a host.
-        (CORE, inside, "not on its way"),
-        // At the router that it is for, before it has passed the first hop.
-        (B, Origin::Link(1), "wrong interface"),
-        (CORE, Origin::Link(1), "wrong interface"),
-    ] {
-        let verdict = world.engine(at).process(&mut packet.clone(), origin, NOW);
-        assert_eq!(verdict, Verdict::Drop(reason));
-    }
-    let verdict = world.engine(A).process(&mut [0; 20], inside, NOW);
-    assert_eq!(verdict, Verdict::Drop("malformed"));
 }
