@@ -13,7 +13,10 @@ use sig_common::{
     },
 };
 
-use super::work::{Fields, Stop, Work};
+use super::{
+    maps,
+    work::{Fields, Stop, Work},
+};
 use crate::packet::Packet;
 
 /// Bytes of common header and both ISD-AS numbers.
@@ -51,9 +54,6 @@ pub fn parse(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
     work.payload_len = u16::from_be_bytes([header[6], header[7]]);
     work.address_types = header[9];
     let path_type = header[8];
-    if work.next_header == NEXT_BFD && (path_type == path::EMPTY || path_type == path::ONE_HOP) {
-        return Err(Reason::Bfd.into());
-    }
     let hosts = match (host_len(header[9] >> 4), host_len(header[9] & 0x0f)) {
         (Some(destination), Some(source)) => destination + source,
         _ => return Err(Reason::AddressType.into()),
@@ -61,6 +61,9 @@ pub fn parse(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
     work.path = FIXED_LEN as u32 + hosts;
     if work.header_len < work.path || work.header_len > work.len {
         return Err(Reason::HeaderLength.into());
+    }
+    if work.next_header == NEXT_BFD && is_of_session(work, path_type) {
+        return Err(Reason::Bfd.into());
     }
     match path_type {
         path::SCION => {}
@@ -72,6 +75,16 @@ pub fn parse(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
     work.destination_isd_as = packet.be64(HEADER_LEN).ok_or(Reason::HeaderLength)?;
     work.source_isd_as = packet.be64(HEADER_LEN + 8).ok_or(Reason::HeaderLength)?;
     pointers(&packet, work)
+}
+
+/// Whether a path is one that BFD packets have: of neighbours a one-hop path, of siblings the empty one. What hosts send is
+/// not let through without limit.
+#[inline(always)]
+fn is_of_session(work: &Work, path_type: u8) -> bool {
+    if work.ingress != 0 {
+        return path_type == path::ONE_HOP;
+    }
+    path_type == path::EMPTY && maps::sibling(&work.sender()).is_some()
 }
 
 /// Reads the path meta header.

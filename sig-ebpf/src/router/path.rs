@@ -5,7 +5,7 @@ use aya_ebpf::bindings::xdp_md;
 use sig_common::{
     router::{
         Reason,
-        maps::{Config, Interface, LinkType, SiblingKey, Traffic},
+        maps::{Config, Interface, LinkType, Traffic},
     },
     wire::{
         Load as _,
@@ -51,17 +51,19 @@ pub fn process(ctx: *mut xdp_md, work: &mut Work, config: &Config) -> Result<Way
     if outside && !work.fields.is_forward() && !peering {
         work.fields.segment_id ^= work.fields.beta();
     }
-    work.changes[0] = Change {
-        info: work.info,
-        old,
-        new: work.fields.segment_id,
-    };
+    work.changes = [
+        Change {
+            info: work.info,
+            old,
+            new: work.fields.segment_id,
+        },
+        Change::NONE,
+    ];
     verify::mac(work, config)?;
     if outside && work.fields.alerts_in() {
         return Err(Reason::IngressAlert.into());
     }
     work.new_meta = work.meta;
-    work.changes[1] = work.changes[0];
     if work.destination_isd_as == config.isd_as {
         work.traffic = Traffic::In;
         return Ok(Way::Host);
@@ -148,13 +150,8 @@ fn transit_source(ctx: *mut xdp_md, work: &mut Work, peering: bool) -> Result<()
     } else {
         work.fields.way_in()
     };
-    let key = SiblingKey {
-        ip: work.source,
-        port: work.source_port,
-        generation: work.generation,
-    };
     let interface = maps::interface(entered, work.generation).ok_or(Reason::TransitSource)?;
-    match maps::sibling(&key) {
+    match maps::sibling(&work.sender()) {
         Some(number) if number != 0 && number == interface.owner => Ok(()),
         _ => Err(Reason::TransitSource.into()),
     }

@@ -4,7 +4,7 @@ use sig_common::{
     maps::Ip,
     router::{
         Reason,
-        maps::{NextHop, Traffic},
+        maps::{NextHop, SiblingKey, Traffic},
     },
 };
 
@@ -119,6 +119,14 @@ pub struct Change {
     pub new: u16,
 }
 
+impl Change {
+    pub const NONE: Self = Self {
+        info: 0,
+        old: 0,
+        new: 0,
+    };
+}
+
 impl Fields {
     /// Whether the hop is passed in the direction in which its segment was made.
     #[inline(always)]
@@ -171,6 +179,16 @@ impl Fields {
 }
 
 impl Work {
+    /// Who sent it, as a sibling.
+    #[inline(always)]
+    pub const fn sender(&self) -> SiblingKey {
+        SiblingKey {
+            ip: self.source,
+            port: self.source_port,
+            generation: self.generation,
+        }
+    }
+
     /// The segment that a hop field is of.
     #[inline(always)]
     pub const fn segment_of(&self, hop: u32) -> u32 {

@@ -4,3 +4,4 @@ pub(crate) mod bpf;
 pub(crate) mod netns;
 #[path = "../../../sig-common/tests/support/mod.rs"]
 pub(crate) mod packets;
+pub(crate) mod router;
