@@ -131,7 +131,11 @@ impl Underlay {
             }
             _ => panic!("source and destination of different families"),
         };
-        header.checksum = pseudo.combine(sum).checksum();
+        // Zero stands for no checksum (RFC 768).
+        header.checksum = match pseudo.combine(sum).checksum() {
+            0 => u16::MAX,
+            sum => sum,
+        };
         at += header.emit(&mut frame[at..]).unwrap();
         frame[at..at + payload.len()].copy_from_slice(payload);
         frame.truncate(at + payload.len());

@@ -42,7 +42,7 @@ pub fn parse(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
             return Err(Reason::Stun.into());
         }
     }
-    if work.len < FIXED_LEN as u32 {
+    if work.len < HEADER_LEN as u32 {
         return Err(Reason::HeaderLength.into());
     }
     let header = packet.bytes::<HEADER_LEN>(0).ok_or(Reason::HeaderLength)?;

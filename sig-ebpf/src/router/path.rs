@@ -3,6 +3,7 @@
 
 use aya_ebpf::bindings::xdp_md;
 use sig_common::{
+    maps::Ip,
     router::{
         Reason,
         maps::{Config, Interface, LinkType, Traffic},
@@ -183,28 +184,24 @@ fn addresses(ctx: *mut xdp_md, work: &Work, config: &Config) -> Result<(), Stop>
     Ok(())
 }
 
-/// A source of the AS must be an IP address.
+/// A source of the AS must not be a mapped address.
 #[inline(always)]
 fn source_host(ctx: *mut xdp_md, work: &Work) -> Result<(), Stop> {
-    match work.address_types & 0x0f {
-        address::CODE_IPV4 => Ok(()),
-        address::CODE_IPV6 => {
-            let at = HEADER_LEN + address::ISD_AS_LEN;
-            let skipped = if work.address_types >> 4 == address::CODE_IPV6 {
-                16
-            } else {
-                4
-            };
-            let host = parse::scion(ctx, work)
-                .bytes(at + skipped)
-                .ok_or(Reason::HeaderLength)?;
-            if is_mapped(&sig_common::maps::Ip(host)) {
-                return Err(Reason::SourceAddress.into());
-            }
-            Ok(())
-        }
-        _ => Err(Reason::SourceAddress.into()),
+    if work.address_types & 0x0f != address::CODE_IPV6 {
+        return Ok(());
     }
+    let destination_len = if work.address_types >> 4 == address::CODE_IPV6 {
+        16
+    } else {
+        4
+    };
+    let host = parse::scion(ctx, work)
+        .bytes(HEADER_LEN + address::ISD_AS_LEN + destination_len)
+        .ok_or(Reason::HeaderLength)?;
+    if is_mapped(&Ip(host)) {
+        return Err(Reason::SourceAddress.into());
+    }
+    Ok(())
 }
 
 /// Paths go up, across and down, and segments are joined where they begin or end. Of what comes from inside, the router

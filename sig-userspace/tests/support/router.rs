@@ -3,6 +3,11 @@
 //! Everything comes in through `lo` of a namespace of its own, as test runs have it. Hosts of the AS are 10.2.0.1 and fd00:2::1
 //! behind the device `hosts`.
 
+#![allow(
+    dead_code,
+    reason = "every test binary uses another part of this module"
+)]
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
