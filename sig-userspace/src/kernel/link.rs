@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
-    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
 };
 
 use super::Error;
@@ -49,6 +49,8 @@ pub struct Link {
     pub driver: Option<String>,
     /// Kind of a virtual interface, such as `veth`
     pub kind: Option<String>,
+    /// VLAN id of an interface of kind `vlan`, whose frames [`Self::peer_ifindex`] carries with that tag
+    pub vlan: Option<u16>,
     /// Free text set by an administrator or by us
     pub alias: Option<String>,
     /// Id of the attached XDP program
@@ -125,6 +127,16 @@ async fn addresses(netlink: &Netlink) -> io::Result<Vec<(u32, IpNet)>> {
     Ok(addresses.collect())
 }
 
+fn vlan_id(info: &LinkInfo) -> Option<u16> {
+    let LinkInfo::Data(InfoData::Vlan(values)) = info else {
+        return None;
+    };
+    values.iter().find_map(|value| match value {
+        InfoVlan::Id(id) => Some(*id),
+        _ => None,
+    })
+}
+
 /// On a point-to-point interface `Address` is the other side's, so `Local` goes first.
 fn address(message: &AddressMessage) -> Option<(u32, IpNet)> {
     let find = |wanted: fn(&AddressAttribute) -> Option<IpAddr>| {
@@ -166,6 +178,7 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
         tx_queues: 1,
         driver: None,
         kind: None,
+        vlan: None,
         alias: None,
         xdp_program: None,
         peer_elsewhere: false,
@@ -195,6 +208,7 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),
                     _ => None,
                 });
+                link.vlan = infos.iter().find_map(vlan_id);
             }
             LinkAttribute::Xdp(infos) => {
                 link.xdp_program = infos.iter().find_map(|info| match info {

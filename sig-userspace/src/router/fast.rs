@@ -1,4 +1,7 @@
-//! The model of the AS in the maps of the XDP programs.
+//! The model of the AS in the maps of the XDP programs, and the fast path of a running router.
+
+mod devices;
+mod running;
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +19,7 @@ use sig_common::{
 
 use super::{AsModel, Owner};
 pub use crate::kernel::bpf::RouterTables;
+pub use running::{DeviceStatus, FastPath, Orders, OwnAddresses};
 
 /// Bytes of the headers that SCION packets have in the underlay.
 const UDP_LEN: u16 = udp::HEADER_LEN as u16;

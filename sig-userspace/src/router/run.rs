@@ -15,8 +15,9 @@ use std::{
 use super::{
     AsModel,
     config::{self, Settings},
+    fast::{self, FastPath, OwnAddresses},
     metrics,
-    slow::{Orders, SlowPath},
+    slow::{IsUp, Orders, SlowPath},
     status::Status,
 };
 use crate::{
@@ -45,6 +46,7 @@ struct Parts {
     settings: Settings,
     model: Arc<AsModel>,
     slow: Option<SlowPath>,
+    fast: Option<FastPath>,
 }
 
 /// Everything by which operators look at a router. It closes when dropped.
@@ -64,11 +66,27 @@ impl Running {
         log: LogControl,
     ) -> Result<Arc<Self>, String> {
         let model = Arc::new(settings.model.clone());
+        let own_addresses = OwnAddresses::default();
         let slow = if settings.slow_path {
-            let slow = SlowPath::start(orders(&settings, &model), Arc::new(|_| false));
+            let own = own_addresses.clone();
+            // Without a program, or over the loopback interface, the slow path is the first to see a packet.
+            let seen_before = move |ip| own.load().as_ref().is_some_and(|own| !own.contains(&ip));
+            let slow = SlowPath::start(orders(&settings, &model), Arc::new(seen_before));
             Some(slow.map_err(|error| error.to_string())?)
         } else {
             None
+        };
+        let fast = match settings.xdp.mode {
+            Some(mode) => {
+                let is_up: IsUp = match &slow {
+                    Some(slow) => slow.is_up(),
+                    None => Arc::new(|_| true),
+                };
+                let changes = slow.as_ref().map(SlowPath::changes);
+                let orders = fast_orders(&settings, &model);
+                Some(FastPath::start(orders, mode, is_up, changes, own_addresses).await?)
+            }
+            None => None,
         };
         Ok(Arc::new(Self {
             file: file.to_owned(),
@@ -80,6 +98,7 @@ impl Running {
                 settings,
                 model,
                 slow,
+                fast,
             }),
         }))
     }
@@ -160,7 +179,7 @@ impl Running {
     fn apply(&self, settings: Settings, warnings: &[Problem]) -> Result<String, String> {
         let mut parts = self.parts();
         let model = Arc::new(settings.model.clone());
-        // What can fail comes first: new sockets.
+        // What can fail comes first: new sockets, then the maps.
         let prepared = match &parts.slow {
             Some(slow) => {
                 let prepared = slow.prepare(orders(&settings, &model));
@@ -168,6 +187,10 @@ impl Running {
             }
             None => None,
         };
+        if let Some(fast) = &parts.fast {
+            let reloaded = fast.reload(fast_orders(&settings, &model));
+            reloaded.map_err(|error| error.to_string())?;
+        }
         if let (Some(slow), Some(prepared)) = (&mut parts.slow, prepared) {
             slow.apply(prepared);
         }
@@ -202,7 +225,10 @@ impl Running {
 
     /// Ends: neighbours are told, and nothing of it stays in the kernel.
     pub fn stop(&self) {
-        if let Some(slow) = self.parts().slow.take() {
+        let mut parts = self.parts();
+        // First the programs, so that packets that are under way find the sockets.
+        parts.fast = None;
+        if let Some(slow) = parts.slow.take() {
             slow.stop();
         }
     }
@@ -217,5 +243,12 @@ fn orders(settings: &Settings, model: &Arc<AsModel>) -> Orders {
         model: model.clone(),
         buffers: settings.buffers,
         limits: settings.xdp.rate_limits.clone(),
+    }
+}
+
+fn fast_orders(settings: &Settings, model: &Arc<AsModel>) -> fast::Orders {
+    fast::Orders {
+        model: model.clone(),
+        xdp: settings.xdp.clone(),
     }
 }

@@ -1,18 +1,23 @@
 //! What a running router tells: its status, and what a reload changed.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{collections::BTreeMap, net::IpAddr, sync::atomic::Ordering};
 
 use sig_common::router::{
     Reason,
     maps::{LinkType, Traffic},
+    reason::Disposition,
 };
 
 use super::{Parts, Running};
-use crate::router::{
-    config::Settings,
-    model::{AsModel, Owner},
-    slow::{Counted, SessionKey, SessionStatus},
-    status::{self, Bfd, Count, Interface, KINDS, Service, Sibling, Status},
+use crate::{
+    kernel::bpf::{SlotReasons, SlotTraffic},
+    router::{
+        config::Settings,
+        fast::FastPath,
+        model::Owner,
+        slow::{Counted, SessionKey, SessionStatus, SlowPath},
+        status::{self, Bfd, Count, Device, Interface, KINDS, Service, Sibling, Status},
+    },
 };
 
 /// What the configuration `new` changes in `old`, line by line.
@@ -79,8 +84,15 @@ pub(super) fn status(running: &Running, parts: &Parts) -> Status {
     let slow = parts.slow.as_ref();
     let sessions = slow.map(|slow| slow.sessions()).unwrap_or_default();
     let counted = slow.map(|slow| slow.counted()).unwrap_or_default();
-    let up = |interface| slow.is_none_or(|slow| slow.is_up(interface));
-    let counted = |interface| Counts::of(counted.get(&interface));
+    let is_up = slow.map(SlowPath::is_up);
+    let up = |interface| is_up.as_ref().is_none_or(|is_up| is_up(interface));
+    let seen = parts.fast.as_ref().map(FastPath::counted);
+    let seen = seen.and_then(|seen| seen.map_err(|e| tracing::warn!("{e}")).ok());
+    let seen = seen.unwrap_or_default();
+    let counted = |interface| Counts {
+        fast: seen.get(&interface),
+        slow: counted.get(&interface),
+    };
 
     let inside = counted(0);
     let mut interfaces = vec![Interface {
@@ -98,6 +110,7 @@ pub(super) fn status(running: &Running, parts: &Parts) -> Status {
     }];
     for (number, interface, local, remote) in model.links() {
         let counts = counted(number);
+        let (next_hop_mac, problem) = next_hop(parts, remote.ip());
         interfaces.push(Interface {
             interface: number,
             neighbour: interface.neighbour.to_string(),
@@ -106,8 +119,8 @@ pub(super) fn status(running: &Running, parts: &Parts) -> Status {
             remote: Some(remote),
             up: up(number),
             bfd: bfd(&sessions, SessionKey::Link(number)),
-            next_hop_mac: None,
-            problem: None,
+            next_hop_mac,
+            problem,
             traffic: counts.traffic(),
             reasons: counts.reasons(),
         });
@@ -120,10 +133,13 @@ pub(super) fn status(running: &Running, parts: &Parts) -> Status {
         uptime_ms: running.started.elapsed().as_millis() as u64,
         reloads: running.reloads.load(Ordering::Relaxed),
         reloads_refused: running.reloads_refused.load(Ordering::Relaxed),
-        fast_path: None,
+        fast_path: parts
+            .fast
+            .as_ref()
+            .map(|fast| fast_path(fast, &parts.settings)),
         slow_path: slow.is_some(),
         interfaces,
-        siblings: siblings(model, &sessions),
+        siblings: siblings(parts, &sessions),
         services: [
             ("CS", &model.control_services),
             ("DS", &model.discovery_services),
@@ -136,19 +152,21 @@ pub(super) fn status(running: &Running, parts: &Parts) -> Status {
     }
 }
 
-fn siblings(model: &AsModel, sessions: &BTreeMap<SessionKey, SessionStatus>) -> Vec<Sibling> {
+fn siblings(parts: &Parts, sessions: &BTreeMap<SessionKey, SessionStatus>) -> Vec<Sibling> {
+    let model = &parts.model;
     let sibling = |(place, sibling): (usize, &crate::router::Sibling)| {
         let owned = model.interfaces.iter();
         let owned = owned.filter(|(_, interface)| interface.owner == Owner::Sibling(place));
         let bfd = bfd(sessions, SessionKey::Sibling(sibling.internal));
+        let (next_hop_mac, problem) = next_hop(parts, sibling.internal.ip());
         Sibling {
             name: sibling.name.clone(),
             internal: sibling.internal,
             interfaces: owned.map(|(number, _)| *number).collect(),
             up: bfd.as_ref().is_none_or(|bfd| bfd.state == "up"),
             bfd,
-            next_hop_mac: None,
-            problem: None,
+            next_hop_mac,
+            problem,
         }
     };
     model.siblings.iter().enumerate().map(sibling).collect()
@@ -173,16 +191,38 @@ const fn link_type(link_type: LinkType) -> &'static str {
     }
 }
 
+fn fast_path(fast: &FastPath, settings: &Settings) -> status::FastPath {
+    let devices = fast.devices().into_iter().map(|device| Device {
+        name: device.name,
+        ifindex: device.ifindex,
+        mode: device.mode,
+        transmits: device.transmits,
+    });
+    status::FastPath {
+        devices: devices.collect(),
+        cpus: settings.xdp.cpus.clone(),
+    }
+}
+
+/// The MAC address by which the fast path reaches `remote`, or why it does not.
+fn next_hop(parts: &Parts, remote: IpAddr) -> (Option<String>, Option<String>) {
+    match parts.fast.as_ref().map(|fast| fast.next_hop(remote)) {
+        Some(Ok(mac)) => {
+            let bytes = mac.map(|byte| format!("{byte:02x}"));
+            (Some(bytes.join(":")), None)
+        }
+        Some(Err(problem)) => (None, Some(problem)),
+        None => (None, None),
+    }
+}
+
 /// What fast and slow path counted at one place.
 struct Counts<'a> {
+    fast: Option<&'a (SlotTraffic, SlotReasons)>,
     slow: Option<&'a Counted>,
 }
 
-impl<'a> Counts<'a> {
-    const fn of(slow: Option<&'a Counted>) -> Self {
-        Self { slow }
-    }
-
+impl Counts<'_> {
     fn traffic(&self) -> Vec<status::Traffic> {
         let kinds = Traffic::ALL.into_iter().zip(KINDS);
         let kinds = kinds.map(|(traffic, kind)| {
@@ -193,9 +233,13 @@ impl<'a> Counts<'a> {
                         .and_then(|classes| classes.get(class))
                 });
                 let slow = slow.copied().unwrap_or_default();
+                let fast = self
+                    .fast
+                    .map(|(fast, _)| fast.of_size(traffic, class as u32));
+                let fast = fast.unwrap_or_default();
                 Count {
-                    packets: slow.packets,
-                    bytes: slow.bytes,
+                    packets: fast.packets.saturating_add(slow.packets),
+                    bytes: fast.bytes.saturating_add(slow.bytes),
                 }
             });
             status::Traffic {
@@ -209,11 +253,17 @@ impl<'a> Counts<'a> {
     fn reasons(&self) -> Vec<status::Reason> {
         let reasons = Reason::ALL.into_iter().map(|reason| {
             let of = |counts: &[u64; Reason::COUNT]| counts[reason as usize];
+            let fast = self.fast.map_or(0, |(_, reasons)| reasons.of(reason));
+            let dropped_there = match reason.disposition() {
+                Disposition::Drop => fast,
+                Disposition::Slow | Disposition::Control => 0,
+            };
+            let dropped = self.slow.map_or(0, |slow| of(&slow.drops));
             status::Reason {
                 reason: reason.name().to_owned(),
-                fast: 0,
+                fast,
                 slow: self.slow.map_or(0, |slow| of(&slow.reasons)),
-                dropped: self.slow.map_or(0, |slow| of(&slow.drops)),
+                dropped: dropped_there.saturating_add(dropped),
             }
         });
         let seen = |reason: &status::Reason| reason.fast + reason.slow + reason.dropped > 0;

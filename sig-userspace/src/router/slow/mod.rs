@@ -41,6 +41,9 @@ use super::{
 /// Whether the fast path has counted what comes from an address.
 pub type SeenBefore = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
+/// Whether packets may leave by a SCION interface of the AS.
+pub type IsUp = Arc<dyn Fn(u16) -> bool + Send + Sync>;
+
 /// What the slow path is told.
 #[derive(Clone)]
 pub struct Orders {
@@ -147,10 +150,11 @@ impl SlowPath {
         }
     }
 
-    /// Whether packets may leave by a SCION interface of the AS.
+    /// Tells whether packets may leave by a SCION interface of the AS, now and later.
     #[must_use]
-    pub fn is_up(&self, interface: u16) -> bool {
-        self.shared.liveness.is_up(interface)
+    pub fn is_up(&self) -> IsUp {
+        let shared = self.shared.clone();
+        Arc::new(move |interface| shared.liveness.is_up(interface))
     }
 
     /// Wakes when [`Self::is_up`] of some interface has changed.

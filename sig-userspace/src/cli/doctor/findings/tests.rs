@@ -29,6 +29,7 @@ fn link(name: &str, ifindex: u32) -> Link {
         tx_queues: 1,
         driver: Some("ice".into()),
         kind: None,
+        vlan: None,
         alias: None,
         xdp_program: None,
         peer_elsewhere: false,
