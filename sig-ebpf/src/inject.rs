@@ -37,7 +37,7 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
         packet = Packet::of_tc(ctx);
     }
     let ethertype = packet.bytes::<2>(12)?;
-    let (mut lookup, hops) = match ethertype {
+    let (mut question, hops) = match ethertype {
         ETHERTYPE_IPV4 => ipv4(&packet)?,
         ETHERTYPE_IPV6 => ipv6(&packet)?,
         _ => return None,
@@ -45,6 +45,7 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
     if hops <= 1 {
         return None;
     }
+    let lookup = &mut question.0;
     // SAFETY: the context is of this program, and the kernel fills this field.
     let ingress = unsafe { (*ctx.skb.skb).ifindex };
     lookup.ifindex = ingress;
@@ -52,7 +53,7 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
     let result = unsafe {
         helpers::bpf_fib_lookup(
             ctx.as_ptr(),
-            &raw mut lookup,
+            &raw mut *lookup,
             size_of::<FibLookup>() as i32,
             0,
         )
@@ -90,15 +91,20 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
     })
 }
 
+/// What the kernel is asked, at a multiple of eight: the verifier forbids stores of words elsewhere on the stack.
+#[repr(C, align(8))]
+struct Question(FibLookup);
+
 /// What to look up for an IPv4 packet, and the hops it has left.
 #[inline(always)]
-fn ipv4(packet: &Packet) -> Option<(FibLookup, u8)> {
+fn ipv4(packet: &Packet) -> Option<(Question, u8)> {
     let header = packet.bytes::<20>(IP)?;
     // Options are for the kernel.
     if header[0] != 0x45 {
         return None;
     }
-    let mut lookup = empty_lookup();
+    let mut question = empty_question();
+    let lookup = &mut question.0;
     lookup.family = AF_INET;
     lookup.l4_protocol = header[9];
     lookup.__bindgen_anon_1.tot_len = u16::from_be_bytes([header[2], header[3]]);
@@ -109,20 +115,21 @@ fn ipv4(packet: &Packet) -> Option<(FibLookup, u8)> {
         u32::from_ne_bytes([header[16], header[17], header[18], header[19]]);
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     if !is_fragment {
-        set_ports(&mut lookup, packet, IP + 20);
+        set_ports(lookup, packet, IP + 20);
     }
-    Some((lookup, header[8]))
+    Some((question, header[8]))
 }
 
 /// What to look up for an IPv6 packet, and the hops it has left.
 #[inline(always)]
-fn ipv6(packet: &Packet) -> Option<(FibLookup, u8)> {
+fn ipv6(packet: &Packet) -> Option<(Question, u8)> {
     let header = packet.bytes::<40>(IP)?;
     if header[0] >> 4 != 6 {
         return None;
     }
     let payload_len = u16::from_be_bytes([header[4], header[5]]);
-    let mut lookup = empty_lookup();
+    let mut question = empty_question();
+    let lookup = &mut question.0;
     lookup.family = AF_INET6;
     lookup.l4_protocol = header[6];
     lookup.__bindgen_anon_1.tot_len = payload_len.checked_add(40)?;
@@ -131,8 +138,8 @@ fn ipv6(packet: &Packet) -> Option<(FibLookup, u8)> {
         u32::from_ne_bytes([header[0] & 0x0f, header[1], header[2], header[3]]);
     lookup.__bindgen_anon_3.ipv6_src = words(header, 8);
     lookup.__bindgen_anon_4.ipv6_dst = words(header, 24);
-    set_ports(&mut lookup, packet, IP + 40);
-    Some((lookup, header[7]))
+    set_ports(lookup, packet, IP + 40);
+    Some((question, header[7]))
 }
 
 /// Ports matter to rules and to the choice among several next hops.
@@ -143,14 +150,16 @@ fn set_ports(lookup: &mut FibLookup, packet: &Packet, offset: usize) {
     }
     if let Some([s0, s1, d0, d1]) = packet.bytes::<4>(offset) {
         lookup.sport = u16::from_ne_bytes([s0, s1]);
-        lookup.dport = u16::from_ne_bytes([d0, d1]);
+        // Volatile, or else both are stored as one word, at an address where the stack takes none.
+        // SAFETY: the place is borrowed from the structure.
+        unsafe { core::ptr::write_volatile(&raw mut lookup.dport, u16::from_ne_bytes([d0, d1])) };
     }
 }
 
 #[inline(always)]
-fn empty_lookup() -> FibLookup {
+fn empty_question() -> Question {
     // SAFETY: integers, arrays and unions of them: all bits zero is a value of the type.
-    unsafe { core::mem::zeroed() }
+    Question(unsafe { core::mem::zeroed() })
 }
 
 #[inline(always)]
