@@ -26,7 +26,8 @@ pub fn main_metric(algorithm: &Algorithm) -> Metric {
     }
 }
 
-/// Measures one repeat; `on_trial` sees every trial, also those that do not count.
+/// Measures one repeat; `on_trial` sees every trial, also those that do not count. Where rates are searched, `near` is
+/// what earlier repeats found.
 ///
 /// # Errors
 ///
@@ -34,10 +35,12 @@ pub fn main_metric(algorithm: &Algorithm) -> Metric {
 pub fn measure(
     device: &mut dyn Device,
     experiment: &Experiment,
+    near: Option<f64>,
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<Outcome> {
     let plan = SearchPlan {
         start_rate: experiment.start_rate,
+        near,
         max_rate: experiment.max_rate,
         resolution_percent: experiment.resolution_percent,
         length: Duration::from_secs_f64(experiment.seconds),

@@ -282,11 +282,7 @@ pub struct Figure {
 impl Figure {
     /// The middle value; none without values.
     pub fn median(&self) -> Option<f64> {
-        let mut sorted = self.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let upper = *sorted.get(sorted.len() / 2)?;
-        let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
-        Some((lower + upper) / 2.0)
+        median(&self.values)
     }
 
     /// Mean; none without values.
@@ -301,4 +297,13 @@ impl Figure {
         let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
         Some((squares / (self.values.len().max(2) - 1) as f64).sqrt())
     }
+}
+
+/// The middle value, of an even number the mean of both; none without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
+    Some((lower + upper) / 2.0)
 }

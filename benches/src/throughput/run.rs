@@ -12,7 +12,7 @@ use super::{
     experiment::{Algorithm, Case, Experiment, Scenario},
     measure,
     progress::Progress,
-    record::{Figure, Key, Metric, Record, Run},
+    record::{Figure, Key, Metric, Record, Run, median},
     report::number,
     scenario::Outcome,
     subject::{Device, Refusal, Subject},
@@ -285,9 +285,11 @@ impl Runner<'_> {
             case: column.case.clone(),
             metric: measure::main_metric(&experiment.algorithm),
         };
+        let found_before = column.values.get(&key.metric);
+        let near = found_before.and_then(|values| median(values));
         let mut written = Ok(());
         let mut number = 0;
-        let found = measure::measure(device, experiment, &mut |trial| {
+        let found = measure::measure(device, experiment, near, &mut |trial| {
             number += 1;
             self.progress.trial(number, trial);
             let record = Record::Trial {

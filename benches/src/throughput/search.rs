@@ -23,6 +23,8 @@ pub const UNSTABLE: &str = "unstable";
 pub struct SearchPlan {
     /// Rate that should be easy, inner packets per second. If it is not, the search goes lower.
     pub start_rate: f64,
+    /// Rate that was found before: the search begins there instead of at both ends, which were tried then.
+    pub near: Option<f64>,
     /// Highest rate of interest, such as that of the line; none: what the generator can do.
     pub max_rate: Option<f64>,
     /// The search ends when the rate is known to this share, percent.
@@ -39,6 +41,7 @@ impl Default for SearchPlan {
     fn default() -> Self {
         SearchPlan {
             start_rate: 10_000.0,
+            near: None,
             max_rate: None,
             resolution_percent: 1.0,
             length: Duration::from_secs(10),
@@ -70,6 +73,8 @@ const LOST_PACKETS: f64 = 5.0;
 const PACKETS_WITHOUT_LOSS: f64 = 1000.0;
 /// Longest trial, if longer ones are not planned.
 const LONGEST: Duration = Duration::from_secs(1);
+/// How far apart the rates are that are tried near one that was found before.
+const STEP: f64 = 1.2;
 /// A generator that sends less than this share of the rate is too slow.
 const TOO_SLOW: f64 = 0.98;
 
@@ -231,51 +236,114 @@ enum Verdict {
     Unstable,
 }
 
+/// The result is in here.
+struct Bracket {
+    /// Passed.
+    low: f64,
+    /// The same, as it was really sent.
+    offered: f64,
+    /// Did not pass.
+    high: f64,
+    /// Whether the generator can send `high`.
+    reachable: bool,
+}
+
 impl Search<'_> {
     fn run(&mut self) -> Result<Outcome> {
+        let bracket = match self.plan.near {
+            Some(near) => self.around(near)?,
+            None => self.between_the_ends()?,
+        };
+        match bracket {
+            Ok(bracket) => self.narrow(bracket),
+            Err(outcome) => Ok(outcome),
+        }
+    }
+
+    /// Tries both ends.
+    fn between_the_ends(&mut self) -> Result<Result<Bracket, Outcome>> {
         // The upper end first: a search that never looked there could not tell the device's limit from
         // the tester's.
         let mut high = match self.probe(Rate::Max, 1)? {
             Verdict::Passed(offered) if self.plan.max_rate.is_none_or(|most| offered <= most) => {
-                return Ok(self.limited_by_tester(offered));
+                return Ok(Err(self.limited_by_tester(offered)));
             }
             Verdict::Passed(offered) | Verdict::Failed(offered) => offered,
-            Verdict::OutOfReach | Verdict::Unstable => return Ok(Outcome::Nothing),
+            Verdict::OutOfReach | Verdict::Unstable => return Ok(Err(Outcome::Nothing)),
         };
         if let Some(most) = self.plan.max_rate.filter(|most| *most < high) {
             match self.at(most, 1)? {
-                Verdict::Passed(offered) => {
-                    self.notes.push("at the highest rate of interest".into());
-                    return Ok(Outcome::Found {
-                        rate: offered,
-                        above: None,
-                    });
-                }
-                Verdict::Unstable => return Ok(Outcome::Nothing),
+                Verdict::Passed(offered) => return Ok(Err(self.at_highest_of_interest(offered))),
+                Verdict::Unstable => return Ok(Err(Outcome::Nothing)),
                 Verdict::Failed(_) | Verdict::OutOfReach => high = most,
             }
         }
 
         // The lower end: a device that fails everywhere must not look like one that passes there.
         let mut low = self.plan.start_rate.min(high / 2.0);
-        let mut best = loop {
+        loop {
             if low < self.floor() {
-                self.notes.push(format!(
-                    "none: more than {:.2} % is lost even at {:.0} packets per second",
-                    (1.0 - self.least) * 100.0,
-                    high
-                ));
-                return Ok(Outcome::Nothing);
+                return Ok(Err(self.nothing_passes(high)));
             }
             match self.at(low, 1)? {
-                Verdict::Passed(offered) => break offered,
+                Verdict::Passed(offered) => {
+                    return Ok(Ok(Bracket {
+                        low,
+                        offered,
+                        high,
+                        reachable: true,
+                    }));
+                }
                 Verdict::Failed(_) | Verdict::OutOfReach => high = low,
-                Verdict::Unstable => return Ok(Outcome::Nothing),
+                Verdict::Unstable => return Ok(Err(Outcome::Nothing)),
             }
             low /= 2.0;
-        };
+        }
+    }
 
-        let mut reachable = true;
+    /// Goes up or down from a rate until one passes and the next does not.
+    fn around(&mut self, near: f64) -> Result<Result<Bracket, Outcome>> {
+        let most = self.plan.max_rate.unwrap_or(f64::INFINITY);
+        let mut rate = near.min(most);
+        let (mut passed, mut failed) = (None, None);
+        loop {
+            match self.at(rate, 1)? {
+                Verdict::Passed(offered) => passed = Some((rate, offered)),
+                Verdict::Failed(_) => failed = Some((rate, true)),
+                Verdict::OutOfReach => failed = Some((rate, false)),
+                Verdict::Unstable => return Ok(Err(Outcome::Nothing)),
+            }
+            match (passed, failed) {
+                (Some((low, offered)), Some((high, reachable))) => {
+                    return Ok(Ok(Bracket {
+                        low,
+                        offered,
+                        high,
+                        reachable,
+                    }));
+                }
+                (Some((low, offered)), None) if low >= most => {
+                    return Ok(Err(self.at_highest_of_interest(offered)));
+                }
+                (_, None) => rate = (rate * STEP).min(most),
+                (None, Some((high, _))) => {
+                    rate = high / STEP;
+                    if rate < self.floor() {
+                        return Ok(Err(self.nothing_passes(high)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bisects.
+    fn narrow(&mut self, bracket: Bracket) -> Result<Outcome> {
+        let Bracket {
+            mut low,
+            offered: mut best,
+            mut high,
+            mut reachable,
+        } = bracket;
         loop {
             while high - low > self.resolution(high) {
                 // Far apart, halfway in proportion: fewer trials.
@@ -318,6 +386,22 @@ impl Search<'_> {
             rate: best,
             above: Some(high),
         })
+    }
+
+    fn at_highest_of_interest(&mut self, offered: f64) -> Outcome {
+        self.notes.push("at the highest rate of interest".into());
+        Outcome::Found {
+            rate: offered,
+            above: None,
+        }
+    }
+
+    fn nothing_passes(&mut self, rate: f64) -> Outcome {
+        self.notes.push(format!(
+            "none: more than {:.2} % is lost even at {rate:.0} packets per second",
+            (1.0 - self.least) * 100.0,
+        ));
+        Outcome::Nothing
     }
 
     fn limited_by_tester(&mut self, offered: f64) -> Outcome {

@@ -133,16 +133,49 @@ fn the_search_starts_lower_if_the_start_is_too_high() {
 }
 
 #[test]
+fn a_search_near_an_earlier_result_needs_fewer_trials() {
+    let whole = find(&mut GOOD.clone(), &plan(), 0.5).rate.expect("a rate");
+    let mut device = GOOD;
+    let near = SearchPlan {
+        near: Some(whole),
+        resolution_percent: 5.0,
+        ..plan()
+    };
+    let rate = find(&mut device, &near, 0.5).rate.expect("a rate");
+    assert!((9.5e5..1.01e6).contains(&rate), "{rate}");
+    assert!(device.trials <= 5, "{} trials", device.trials);
+}
+
+#[test]
+fn a_search_near_an_earlier_result_finds_what_is_far_from_it_or_nothing() {
+    for (near, capacity) in [(2e4, 1e6), (4e6, 1e6), (1e5, 0.0)] {
+        let mut device = Simulated { capacity, ..GOOD };
+        let plan = SearchPlan {
+            near: Some(near),
+            ..plan()
+        };
+        let result = find(&mut device, &plan, 0.5);
+        match result.rate {
+            Some(rate) => assert!((9.8e5..1.01e6).contains(&rate), "{rate}"),
+            None => assert!(capacity == 0.0 && has_note(&result, "none:"), "{result:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_highest_rate_of_interest_is_not_exceeded() {
     let limited = SearchPlan {
         max_rate: Some(3e5),
         ..plan()
     };
-    let mut device = GOOD;
-    let result = find(&mut device, &limited, 0.5);
-    assert_eq!(result.rate, Some(3e5));
-    assert!(has_note(&result, "highest rate of interest"));
-    assert!(device.rates.iter().all(|rate| *rate <= 3e5));
+    for near in [None, Some(2.9e5), Some(4e5)] {
+        let limited = SearchPlan { near, ..limited };
+        let mut device = GOOD;
+        let result = find(&mut device, &limited, 0.5);
+        assert_eq!(result.rate, Some(3e5));
+        assert!(has_note(&result, "highest rate of interest"));
+        assert!(device.rates.iter().all(|rate| *rate <= 3e5));
+    }
 }
 
 #[test]
@@ -230,15 +263,16 @@ fn a_sweep_has_every_rate_and_says_where_no_trial_counted() {
 proptest! {
     #[test]
     fn the_result_brackets_the_capacity(
-        capacity in 300.0..4e6f64,
+        capacity in 600.0..4e6f64,
         loss in 0.0..0.004f64,
         jitter in 0.0..0.003f64,
         start_rate in 1e3..1e6f64,
+        near in prop::option::of(1e3..4e6f64),
         resolution_percent in 0.5..5.0f64,
         votes in prop::sample::select(vec![1u32, 3]),
     ) {
         let mut device = Simulated { capacity, loss, jitter, ..GOOD };
-        let plan = SearchPlan { start_rate, resolution_percent, votes, ..plan() };
+        let plan = SearchPlan { start_rate, near, resolution_percent, votes, ..plan() };
         let mut passed = Vec::new();
         let result = pdr(&mut device, &plan, 0.5, &mut |trial| {
             if trial.is_valid() && trial.delivery_ratio() >= 0.995 {
