@@ -10,13 +10,14 @@ use benches::throughput::{
     experiment::{Mix, Size},
     instrument::{
         Generator, LiveFrames, Macs, Paced, Replay, Sink,
-        packet::{Expect, IpLoad, Load, Outer},
+        packet::{Expect, IpLoad, Load, Outer, ScionLoad},
         programs,
         run::{Snapshot, trial_within},
     },
     trial::{Rate, Trial},
 };
 use sig::scion::{Endpoints, NextHop};
+use sig_common::{addr::HostAddr, wire::scion::address::AddressHeader};
 use support::{SHARED, Wires, load, root_or_skip};
 use testbed::Netns;
 
@@ -59,8 +60,26 @@ fn loads() -> Vec<Load> {
         }),
         sig_frames(Size::Fixed(1300), 1),
         sig_frames(Size::Fixed(100), 40),
+        Load::Scion(ScionLoad {
+            underlay: with_size(Size::Fixed(200)),
+            ports: [50_000; 2],
+            addresses: AddressHeader {
+                destination_isd_as: "1-ff00:0:111".parse().expect("an ISD-AS"),
+                source_isd_as: "1-ff00:0:110".parse().expect("an ISD-AS"),
+                destination: HostAddr::V4([10, 0, 0, 1]),
+                source: HostAddr::V4([10, 0, 0, 2]),
+            },
+            path: PATH.to_vec(),
+        }),
     ]
 }
+
+/// A path of one segment with two hops.
+const PATH: [u8; 36] = {
+    let mut path = [0; 36];
+    (path[2], path[7]) = (0x20, 1);
+    path
+};
 
 fn expect(load: &Load) -> Expect {
     match load {
@@ -70,6 +89,11 @@ fn expect(load: &Load) -> Expect {
                 Size::Fixed(len) => len,
                 Size::Mix(_) => 0,
             },
+        },
+        Load::Scion(_) => Expect::Scion {
+            at: 14 + 28 + 12 + 24 + 36,
+            path_at: 14 + 28 + 12 + 24,
+            path: PATH[..8].try_into().expect("eight bytes"),
         },
     }
 }
@@ -142,7 +166,7 @@ fn live_frames_arrive_at_the_sink_in_order() -> Result<()> {
         // The kernel sends something of its own, such as multicast listener reports.
         let frames = trial.counters["seen"];
         match load {
-            Load::Ip(_) => assert!(frames >= trial.sent, "{trial:?}"),
+            Load::Ip(_) | Load::Scion(_) => assert!(frames >= trial.sent, "{trial:?}"),
             Load::SigFrames { .. } => assert!(frames >= trial.sent / 14, "{trial:?}"),
         }
     }

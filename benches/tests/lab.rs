@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use aya::sys::{Stats, enable_stats};
 use benches::throughput::{
     binary,
     experiment::{Case, Cpus, Family, Layout, Mix, Size},
@@ -109,6 +110,48 @@ fn every_subject_carries_packets_in_both_layouts() -> Result<()> {
             DecapsulateHelper,
         ] {
             examine(subject, &Case { layout, ..case() })?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn routers_forward_what_they_should() -> Result<()> {
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    // With statistics, so that programs tell their run time.
+    let _statistics = enable_stats(Stats::RunTime)?;
+    for (family, size, workers) in [
+        (Family::Ipv4, 124, 1),
+        (Family::Ipv6, 1300, 1),
+        (Family::Ipv4, 1300, 2),
+    ] {
+        let case = Case {
+            size: Size::Fixed(size),
+            family,
+            workers,
+            ..case()
+        };
+        for subject in [
+            Subject::Router,
+            Subject::RouterUnverified,
+            Subject::RouterReference,
+        ] {
+            if workers > 1 && !subject.has_workers() {
+                continue;
+            }
+            if subject == Subject::RouterReference && std::env::var_os("REF_BIN").is_none() {
+                eprintln!("{subject} left out: REF_BIN is not set");
+                continue;
+            }
+            // The sink takes only packets whose path is as it should be behind the router.
+            let trial = examine(subject, &case)?.context("a trial")?;
+            if subject.is_program() {
+                assert!(trial.counters["program"] >= trial.received, "{trial:?}");
+                assert!(trial.cpu["program"] > 0.0, "{trial:?}");
+            }
         }
     }
     Ok(())

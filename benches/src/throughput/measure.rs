@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use aya::sys::{Stats, enable_stats};
 
 use super::{
     experiment::{Algorithm, Experiment, LatencyLoad},
@@ -22,6 +23,7 @@ pub fn main_metric(algorithm: &Algorithm) -> Metric {
         Algorithm::Sweep { .. } => Metric::DeliveryRatio,
         Algorithm::Latency(_) => Metric::LatencyP50,
         Algorithm::PerCpuSecond { .. } => Metric::PerCpuSecond,
+        Algorithm::ProgramTime => Metric::ProgramTime,
         Algorithm::Scenario(_) => Metric::CpuTotal,
     }
 }
@@ -80,6 +82,7 @@ pub fn measure(
                 notes,
             })
         }
+        Algorithm::ProgramTime => program_time(device, &plan, on_trial),
         Algorithm::Sweep { rates } => {
             // The trials are the result.
             search::sweep(device, &plan, rates, on_trial)?;
@@ -115,6 +118,32 @@ impl PerCpuSecond {
     fn value(&self) -> Option<(Metric, f64)> {
         self.0.map(|value| (Metric::PerCpuSecond, value))
     }
+}
+
+/// CPU seconds and runs of the program under test, among what a trial counts.
+pub(super) const PROGRAM: &str = "program";
+
+/// Run time of the program under test per packet, as the kernel's statistics have it.
+fn program_time(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<Outcome> {
+    // On for as long as this is open. They take time themselves, so nothing else is measured with them.
+    let _statistics = enable_stats(Stats::RunTime).context("statistics of BPF programs")?;
+    let mut value = None;
+    let found = search::mrr(device, plan, &mut |trial| {
+        on_trial(trial);
+        let runs = trial.counters.get(PROGRAM).copied().unwrap_or_default();
+        let seconds = trial.cpu.get(PROGRAM).copied().unwrap_or_default();
+        if trial.is_valid() && runs > 0 {
+            value = Some((Metric::ProgramTime, seconds * 1e6 / runs as f64));
+        }
+    })?;
+    Ok(Outcome {
+        values: value.into_iter().collect(),
+        notes: found.notes,
+    })
 }
 
 fn latency(

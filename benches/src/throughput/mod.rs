@@ -21,6 +21,7 @@ pub mod measure;
 pub mod progress;
 pub mod pure;
 pub mod record;
+pub mod reference;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -130,6 +130,8 @@ pub enum Metric {
     DeliveryRatio,
     /// Packets per second of the device's CPU time.
     PerCpuSecond,
+    /// Run time of a BPF program per packet, microseconds.
+    ProgramTime,
     /// Latency under load, microseconds, of half the packets.
     LatencyP50,
     /// … of 99 %.
@@ -203,6 +205,7 @@ impl Metric {
             Mrr => "rate received under the highest load",
             DeliveryRatio => "delivery ratio",
             PerCpuSecond => "packets per second of CPU time",
+            ProgramTime => "run time of the program per packet",
             LatencyP50 => "latency, median",
             LatencyP99 => "latency, 99 %",
             LatencyP999 => "latency, 99.9 %",
@@ -234,8 +237,8 @@ impl Metric {
             PerCpuSecond => Unit::PacketsPerCpuSecond,
             DeliveryRatio => Unit::Ratio,
             FloodLoss | UdpLoss => Unit::Percent,
-            LatencyP50 | LatencyP99 | LatencyP999 | LatencyMin | LatencyMax | RttIdle
-            | FloodRttMin | FloodRttAvg | FloodRttMax => Unit::Microseconds,
+            ProgramTime | LatencyP50 | LatencyP99 | LatencyP999 | LatencyMin | LatencyMax
+            | RttIdle | FloodRttMin | FloodRttAvg | FloodRttMax => Unit::Microseconds,
             TcpForward | TcpReverse | UdpForward | UdpReverse => Unit::BitsPerSecond,
             CpuProcess | CpuSoftirq | CpuTotal => Unit::CpuSecondsPerMillion,
             Outage => Unit::Seconds,

@@ -33,6 +33,12 @@ pub enum Subject {
     Decapsulate,
     /// The gateway, SCION to IP alone, through the TC helper.
     DecapsulateHelper,
+    /// The border router's XDP program, from a link to a link.
+    Router,
+    /// The same without verification of hop fields.
+    RouterUnverified,
+    /// The border router of the reference.
+    RouterReference,
     /// The whole chain of two sites: client, gateway, router, router, gateway, client, over plain IP
     /// forwarding instead of gateways.
     ChainIp,
@@ -75,6 +81,9 @@ impl Subject {
             Encapsulate => "sig, encapsulation",
             Decapsulate => "sig, decapsulation straight to the LAN",
             DecapsulateHelper => "sig, decapsulation through the TC helper",
+            Router => "border router",
+            RouterUnverified => "border router without verification",
+            RouterReference => "border router of the reference",
             ChainIp => "plain IP",
             ChainScion => "SCION hosts",
             ChainReference => "reference, both ends",
@@ -113,10 +122,27 @@ impl Subject {
                 | Encapsulate
                 | Decapsulate
                 | DecapsulateHelper
+                | Router
+                | RouterUnverified
                 | ChainMixed
                 | ChainSig
                 | PipelineEncapsulate
                 | PipelineDecapsulate
+        )
+    }
+
+    /// Whether it forwards SCION packets from a link to a link.
+    pub fn is_router(self) -> bool {
+        use Subject::*;
+        matches!(self, Router | RouterUnverified | RouterReference)
+    }
+
+    /// Whether it is a BPF program whose run time the kernel can tell.
+    pub fn is_program(self) -> bool {
+        use Subject::*;
+        matches!(
+            self,
+            XdpDrop | XdpRedirect | TcRedirect | Router | RouterUnverified
         )
     }
 

@@ -16,12 +16,16 @@ pub struct Forwarding {
 pub struct Expected {
     /// What is looked for, see [`kind`].
     pub kind: u32,
-    /// IP packets: offset of the IP header. Below 256.
+    /// Offset of the IP header of IP packets, of the UDP/SCION header of SCION packets. Below 256.
     pub at: u32,
     /// SIG frames: length of inner packets. If 0, they are counted by their headers.
     pub packet_len: u32,
     /// What was remembered of sequence numbers under another epoch is forgotten.
     pub epoch: u32,
+    /// SCION packets: offset of the path header. Below 256.
+    pub path_at: u32,
+    /// SCION packets: first bytes of the path header: where the packet is, and the segment identifier of the first segment.
+    pub path: [u8; 8],
 }
 
 /// Values of [`Expected::kind`].
@@ -32,6 +36,8 @@ pub mod kind {
     pub const SIG_FRAMES: u32 = 1;
     /// Any IP packet, without looking at sequence numbers.
     pub const ANY: u32 = 2;
+    /// Generated SCION packets with a certain path header.
+    pub const SCION: u32 = 3;
 }
 
 /// What a sink counts, per CPU.

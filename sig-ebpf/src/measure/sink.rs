@@ -57,6 +57,7 @@ pub fn sink(ctx: XdpContext) -> u32 {
     let taken = match expected.kind {
         kind::IP => ip(&frame, expected, totals),
         kind::SIG_FRAMES => sig_frame(&frame, expected, totals),
+        kind::SCION => scion(&frame, expected, totals),
         _ => any(&frame, totals),
     };
     if taken.is_none() {
@@ -72,8 +73,28 @@ pub fn sink(ctx: XdpContext) -> u32 {
 fn ip(frame: &Packet, expected: &Expected, totals: &mut Totals) -> Option<()> {
     let at = (expected.at & 0xff) as usize;
     let marker = Marker::read(frame, at)?;
-    totals.packets += 1;
     totals.bytes += frame.len().saturating_sub(at) as u64;
+    count(&marker, expected, totals);
+    Some(())
+}
+
+/// Counts a generated SCION packet if a router has made of its path what it should.
+#[inline(always)]
+fn scion(frame: &Packet, expected: &Expected, totals: &mut Totals) -> Option<()> {
+    let path = frame.bytes((expected.path_at & 0xff) as usize)?;
+    if u64::from_ne_bytes(path) != u64::from_ne_bytes(expected.path) {
+        return None;
+    }
+    let marker = Marker::behind_udp(frame, (expected.at & 0xff) as usize)?;
+    totals.bytes += frame.len().saturating_sub(IP) as u64;
+    count(&marker, expected, totals);
+    Some(())
+}
+
+/// Counts a packet, and looks at its sequence number and time.
+#[inline(always)]
+fn count(marker: &Marker, expected: &Expected, totals: &mut Totals) {
+    totals.packets += 1;
     if let Some(next) = FLOWS.get_ptr_mut(marker.flow.into()) {
         // SAFETY: the element lives as long as the program. Packets of one flow come through one
         // receive queue; if not, a race would only miscount.
@@ -89,7 +110,6 @@ fn ip(frame: &Packet, expected: &Expected, totals: &mut Totals) -> Option<()> {
         );
     }
     sample(marker.time);
-    Some(())
 }
 
 /// Counts a SIG frame.
@@ -277,6 +297,34 @@ impl Marker {
             );
         }
         None
+    }
+
+    /// The marker behind the UDP header at `udp`.
+    #[inline(always)]
+    fn behind_udp(frame: &Packet, udp: usize) -> Option<Self> {
+        let [
+            m0,
+            m1,
+            f0,
+            f1,
+            s0,
+            s1,
+            s2,
+            s3,
+            t0,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            t6,
+            t7,
+        ]: [u8; MARKER_LEN] = frame.bytes(udp + 8)?;
+        Self::decode(
+            [m0, m1, f0, f1],
+            [s0, s1, s2, s3],
+            [t0, t1, t2, t3, t4, t5, t6, t7],
+        )
     }
 
     #[inline(always)]

@@ -71,6 +71,8 @@ pub enum Algorithm {
         /// Load, packets per second; none: as much as possible.
         rate: Option<f64>,
     },
+    /// Run time of a BPF program per packet under the highest load.
+    ProgramTime,
     /// The worker alone, in memory.
     Pipeline,
     /// Over the chain of two sites.
@@ -127,6 +129,7 @@ pub(super) enum Name {
     Sweep,
     Latency,
     PerCpuSecond,
+    ProgramTime,
     Pipeline,
     RttIdle,
     FloodPing,
@@ -188,7 +191,7 @@ impl Experiment {
             Algorithm::Pdr { .. } | Algorithm::Ndr => {
                 (8.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial
             }
-            Algorithm::Mrr | Algorithm::PerCpuSecond { .. } => trial,
+            Algorithm::Mrr | Algorithm::PerCpuSecond { .. } | Algorithm::ProgramTime => trial,
             Algorithm::Sweep { rates } => rates.len() as f64 * trial,
             Algorithm::Latency(LatencyLoad::Rate(_)) => trial,
             Algorithm::Latency(LatencyLoad::ShareOfMrr(_)) => 2.0 * trial,

@@ -279,6 +279,7 @@ impl Check {
             PerCpuSecond => Algorithm::PerCpuSecond {
                 rate: written.rate.map(|rate| self.rate(Some(rate), rate)),
             },
+            ProgramTime => Algorithm::ProgramTime,
             Pipeline => Algorithm::Pipeline,
             RttIdle => Algorithm::Scenario(Scenario::RttIdle {
                 packets: self.within("packets", written.packets, 200, 10..=100_000),
@@ -318,6 +319,9 @@ fn misfit(subject: Subject, algorithm: &Algorithm) -> Option<String> {
     match algorithm {
         Algorithm::Pipeline => (!subject.is_pipeline())
             .then(|| format!("{subject} has packets go over devices: write pipeline-… here")),
+        Algorithm::ProgramTime if !subject.is_program() => {
+            Some(format!("{subject} is no single BPF program"))
+        }
         _ if subject.is_pipeline() => Some(format!(
             "{subject} is measured with the algorithm \"pipeline\" only"
         )),

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use sig::scion::{Endpoints, NextHop};
+use sig_common::wire::scion::address::AddressHeader;
 
 use crate::throughput::experiment::Size;
 
@@ -41,6 +42,22 @@ pub enum Load {
         /// Inner packets per frame, at most 40, and as many as fit.
         per_frame: u16,
     },
+    /// SCION packets.
+    Scion(ScionLoad),
+}
+
+/// UDP/SCION packets, as they arrive at a border router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScionLoad {
+    /// The packets of the underlay, all of one length. Flows differ in their UDP/SCION source ports, and, up to
+    /// 16 of them, in their flow ids.
+    pub underlay: IpLoad,
+    /// UDP source and destination port in the underlay.
+    pub ports: [u16; 2],
+    /// SCION addresses.
+    pub addresses: AddressHeader,
+    /// SCION path, as it arrives.
+    pub path: Vec<u8>,
 }
 
 /// Headers of generated SIG frames, as they arrive at the receiving gateway.
@@ -77,5 +94,14 @@ pub enum Expect {
         /// Length of every inner packet, bytes: packets are counted by payload bytes, whatever frames
         /// they lie in. 0: lengths differ, packets are counted by their headers.
         packet_len: u16,
+    },
+    /// Generated SCION packets whose path header starts with these bytes.
+    Scion {
+        /// Offset of the UDP/SCION header.
+        at: u16,
+        /// Offset of the path header.
+        path_at: u16,
+        /// Where the packet is, and the segment identifier of the first segment.
+        path: [u8; 8],
     },
 }

@@ -1,13 +1,14 @@
 //! The simplest things that can be done with a packet, as programs on a device: the machine's limits.
 
-use std::os::fd::AsRawFd;
+use std::{os::fd::AsRawFd, time::Duration};
 
 use anyhow::{Context as _, Result};
 use aya::{
     Ebpf, EbpfLoader, Pod,
     maps::{Array, DevMap, Map, MapError, PerCpuArray, XskMap},
     programs::{
-        SchedClassifier, TcAttachType, Xdp, XdpMode, tc::SchedClassifierLink, xdp::XdpLink,
+        ProgramInfo, SchedClassifier, TcAttachType, Xdp, XdpMode, tc::SchedClassifierLink,
+        xdp::XdpLink,
     },
 };
 use sig_common::measure::Forwarding;
@@ -23,6 +24,7 @@ pub struct Attached {
     // The link before the object: the program leaves the device before its maps go.
     _link: Link,
     ebpf: Ebpf,
+    name: &'static str,
 }
 
 #[derive(Debug)]
@@ -38,9 +40,7 @@ enum Link {
 ///
 /// The device is not there, has another program, or the driver has no XDP of its own.
 pub fn drop(netns: &Netns, device: &str) -> Result<Attached> {
-    let (mut ebpf, link) = (load()?, "drop");
-    let _link = attach_xdp(netns, &mut ebpf, link, device)?;
-    Ok(Attached { _link, ebpf })
+    attach_xdp(netns, load()?, "drop", device)
 }
 
 /// XDP on `device` sends every packet through the device `to`, both in `netns`; with `drop_one_in` it
@@ -65,8 +65,7 @@ pub fn redirect(
     netns
         .run(|| devices.set(0, to, None, 0))?
         .context("cannot name the device to send through")?;
-    let _link = attach_xdp(netns, &mut ebpf, "redirect", device)?;
-    Ok(Attached { _link, ebpf })
+    attach_xdp(netns, ebpf, "redirect", device)
 }
 
 /// XDP on `device` gives every packet to the AF_XDP socket of its queue, see
@@ -76,9 +75,7 @@ pub fn redirect(
 ///
 /// As for [`drop()`].
 pub fn to_socket(netns: &Netns, device: &str) -> Result<Attached> {
-    let mut ebpf = load()?;
-    let _link = attach_xdp(netns, &mut ebpf, "to_socket", device)?;
-    Ok(Attached { _link, ebpf })
+    attach_xdp(netns, load()?, "to_socket", device)
 }
 
 /// TC at the ingress of `device` sends every packet through the device `to`, both in `netns`.
@@ -89,8 +86,9 @@ pub fn to_socket(netns: &Netns, device: &str) -> Result<Attached> {
 pub fn tc_redirect(netns: &Netns, device: &str, to: &str) -> Result<Attached> {
     let mut ebpf = load()?;
     set_forwarding(&mut ebpf, index_of(netns, to)?, None)?;
+    let name = "tc_redirect";
     let program: &mut SchedClassifier = ebpf
-        .program_mut("tc_redirect")
+        .program_mut(name)
         .context("the BPF object has no program tc_redirect")?
         .try_into()?;
     program.load().context("cannot load tc_redirect")?;
@@ -103,6 +101,7 @@ pub fn tc_redirect(netns: &Netns, device: &str, to: &str) -> Result<Attached> {
     Ok(Attached {
         _link: Link::Tc(link),
         ebpf,
+        name,
     })
 }
 
@@ -121,6 +120,16 @@ impl Attached {
         Ok(counters.get(&0, 0)?.iter().sum())
     }
 
+    /// What the kernel counts of the program while it keeps statistics.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell.
+    pub fn usage(&self) -> Result<Usage> {
+        let program = self.ebpf.program(self.name).context("its own program")?;
+        Ok(Usage::of(&program.info()?))
+    }
+
     /// Names the socket that gets the packets of a queue.
     ///
     /// # Errors
@@ -135,6 +144,25 @@ impl Attached {
         sockets
             .set(queue, socket.as_raw_fd(), 0)
             .with_context(|| format!("cannot use the socket for queue {queue}"))
+    }
+}
+
+/// What the kernel counts of a program while it keeps statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How often it ran.
+    pub runs: u64,
+    /// For how long, altogether.
+    pub time: Duration,
+}
+
+impl Usage {
+    /// What a program's information says.
+    pub fn of(program: &ProgramInfo) -> Self {
+        Self {
+            runs: program.run_count(),
+            time: program.run_time(),
+        }
     }
 }
 
@@ -165,7 +193,7 @@ pub(super) fn set<V: Pod>(ebpf: &mut Ebpf, name: &str, value: V) -> Result<()> {
 }
 
 /// The index of a device.
-pub(super) fn index_of(netns: &Netns, device: &str) -> Result<u32> {
+pub(in super::super) fn index_of(netns: &Netns, device: &str) -> Result<u32> {
     let name = std::ffi::CString::new(device)?;
     // SAFETY: the name is a string with its end mark.
     match netns.run(|| unsafe { libc::if_nametoindex(name.as_ptr()) })? {
@@ -182,8 +210,13 @@ fn set_forwarding(ebpf: &mut Ebpf, ifindex: u32, drop_one_in: Option<u32>) -> Re
     set(ebpf, "FORWARDING", forwarding)
 }
 
-fn attach_xdp(netns: &Netns, ebpf: &mut Ebpf, name: &str, device: &str) -> Result<Link> {
-    xdp_link(netns, ebpf, name, device).map(Link::Xdp)
+fn attach_xdp(netns: &Netns, mut ebpf: Ebpf, name: &'static str, device: &str) -> Result<Attached> {
+    let link = xdp_link(netns, &mut ebpf, name, device)?;
+    Ok(Attached {
+        _link: Link::Xdp(link),
+        ebpf,
+        name,
+    })
 }
 
 /// Puts an XDP program into the kernel.

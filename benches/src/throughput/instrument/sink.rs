@@ -79,18 +79,33 @@ impl Sink {
 
     /// The program and its maps, not on a device yet.
     pub(super) fn load(expect: &Expect) -> Result<Sink> {
-        let (kind, at, packet_len) = match *expect {
-            Expect::Any => (kind::ANY, 0, 0),
-            Expect::Ip { at } => (kind::IP, at, 0),
-            Expect::SigFrames { packet_len } => (kind::SIG_FRAMES, 0, packet_len),
+        let none = Expected::default();
+        let settings = match *expect {
+            Expect::Any => Expected {
+                kind: kind::ANY,
+                ..none
+            },
+            Expect::Ip { at } => Expected {
+                kind: kind::IP,
+                at: at.into(),
+                ..none
+            },
+            Expect::SigFrames { packet_len } => Expected {
+                kind: kind::SIG_FRAMES,
+                packet_len: packet_len.into(),
+                ..none
+            },
+            Expect::Scion { at, path_at, path } => Expected {
+                kind: kind::SCION,
+                at: at.into(),
+                path_at: path_at.into(),
+                path,
+                ..none
+            },
         };
-        ensure!(at < 256, "an IP header at offset {at} is too far behind");
-        let settings = Expected {
-            kind,
-            at: at.into(),
-            packet_len: packet_len.into(),
-            epoch: 0,
-        };
+        for at in [settings.at, settings.path_at] {
+            ensure!(at < 256, "a header at offset {at} is too far behind");
+        }
         let mut ebpf = programs::load()?;
         programs::set(&mut ebpf, "EXPECTED", settings)?;
         programs::load_xdp(&mut ebpf, "sink")?;

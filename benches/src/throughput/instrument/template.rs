@@ -1,5 +1,7 @@
 //! Templates of the frames that a [`Load`] consists of.
 
+mod scion;
+
 use std::net::IpAddr;
 
 use anyhow::{Result, bail, ensure};
@@ -40,6 +42,7 @@ impl Templates {
         let (inner, streams) = match load {
             Load::Ip(inner) => (inner, 1),
             Load::SigFrames { inner, outer, .. } => (inner, outer.streams),
+            Load::Scion(scion) => (&scion.underlay, 1),
         };
         ensure!(
             (1..=MAX_STREAMS as u16).contains(&streams),
@@ -58,6 +61,7 @@ impl Templates {
                 outer,
                 per_frame,
             } => (sig_frames(inner, outer, *per_frame)?, outer.stream),
+            Load::Scion(load) => (scion::frames(load)?, 0),
         };
         ensure!(
             frames.len() <= MAX_TEMPLATES as usize,

@@ -4,15 +4,20 @@ use aya::{TestRun as _, TestRunOptions, programs::Xdp};
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use sig::scion::{Endpoints, NextHop};
 use sig_common::{
+    addr::HostAddr,
     measure::{MAX_FRAME, Progress, Setup, Template, write},
-    wire::underlay::{self, Local},
+    wire::{
+        PROTO_UDP,
+        scion::{View, address::AddressHeader, udp as scion_udp},
+        underlay::{self, Local},
+    },
 };
 use testbed::Netns;
 
 use super::{
     live_frames::LiveFrames,
     pace,
-    packet::{Expect, IpLoad, Load, Outer},
+    packet::{Expect, IpLoad, Load, Outer, ScionLoad},
     sink::{Arrived, Sink},
     template::Templates,
 };
@@ -83,6 +88,21 @@ const PATH: [u8; 36] = [
     0, 2, 0, 0, 7, 8, 9, 10, 11, 12,
 ];
 
+/// SCION packets between hosts of both families.
+fn scion_load(v6: bool, size: u16) -> ScionLoad {
+    ScionLoad {
+        underlay: ip_load(v6, Size::Fixed(size)),
+        ports: [50_000, 50_001],
+        addresses: AddressHeader {
+            destination_isd_as: "1-ff00:0:111".parse().expect("an ISD-AS"),
+            source_isd_as: "1-ff00:0:110".parse().expect("an ISD-AS"),
+            destination: HostAddr::V4([10, 0, 0, 1]),
+            source: HostAddr::V6([0xfd; 16]),
+        },
+        path: PATH.to_vec(),
+    }
+}
+
 /// Loads of every kind.
 fn loads() -> Vec<Load> {
     let mut loads = Vec::new();
@@ -112,6 +132,9 @@ fn loads() -> Vec<Load> {
                 });
             }
         }
+        for size in [157, 1500] {
+            loads.push(Load::Scion(scion_load(v6, size)));
+        }
     }
     loads
 }
@@ -139,10 +162,15 @@ fn check_packet(packet: &PacketHeaders<'_>, load: &IpLoad) -> Marker {
     );
     assert_ne!(udp.checksum, 0, "none at all");
     assert_eq!(usize::from(udp.length), 8 + payload.len());
+    check_payload(udp.source_port, payload, load)
+}
+
+/// Checks what follows a UDP header, and returns the marker.
+fn check_payload(source_port: u16, payload: &[u8], load: &IpLoad) -> Marker {
     let bytes = |range: std::ops::Range<usize>| &payload[range];
     assert_eq!(bytes(0..2), 0x5349u16.to_be_bytes());
     let flow = u16::from_be_bytes(bytes(2..4).try_into().expect("two bytes"));
-    assert_eq!(udp.source_port, 10_000 + flow);
+    assert_eq!(source_port, 10_000 + flow);
     assert!((load.first_flow..load.first_flow + load.flows).contains(&flow));
     (
         flow,
@@ -156,7 +184,8 @@ fn check_frame(frame: &[u8], load: &Load) -> Vec<Marker> {
     let headers = PacketHeaders::from_ethernet_slice(frame).expect("a frame");
     let (inner, outer) = match load {
         Load::Ip(inner) => return vec![check_packet(&headers, inner)],
-        Load::SigFrames { inner, outer, .. } => (inner, outer),
+        Load::SigFrames { inner, outer, .. } => (inner, Some(outer)),
+        Load::Scion(load) => (&load.underlay, None),
     };
     let Some(TransportHeader::Udp(udp)) = &headers.transport else {
         panic!("not UDP: {headers:?}");
@@ -169,6 +198,9 @@ fn check_frame(frame: &[u8], load: &Load) -> Vec<Marker> {
     };
     assert_eq!(udp.checksum, checksum.expect("a possible length"), "outer");
 
+    let Some(outer) = outer else {
+        return vec![check_scion(scion, inner)];
+    };
     let ends = &outer.endpoints;
     let local = Local::new(
         ends.remote_isd_as,
@@ -196,6 +228,17 @@ fn check_frame(frame: &[u8], load: &Load) -> Vec<Marker> {
         rest = behind;
     }
     markers
+}
+
+/// Checks a SCION packet and returns its marker.
+fn check_scion(packet: &[u8], load: &IpLoad) -> Marker {
+    let view = View::new_checked(packet).expect("a SCION packet");
+    let (next, datagram) = view.upper_layer().expect("no extensions");
+    assert_eq!(next, PROTO_UDP);
+    assert!((1..=load.flows.into()).contains(&view.common().flow_id));
+    assert!(scion_udp::checksum_is_valid(view.address_bytes(), datagram));
+    let port = u16::from_be_bytes([datagram[0], datagram[1]]);
+    check_payload(port, &datagram[8..], load)
 }
 
 /// A generator in user space.
@@ -361,6 +404,9 @@ fn the_sink_tells_loss_duplicates_and_reordering_apart() {
             cases.push((frames.clone(), Expect::SigFrames { packet_len: 100 }));
             cases.push((frames, Expect::SigFrames { packet_len: 0 }));
         }
+        let mut scion = scion_load(v6, 300);
+        scion.underlay.flows = 1;
+        cases.push((Load::Scion(scion), expect_scion(v6)));
     }
     for (load, expect) in cases {
         for (order, duplicates, reordered) in [
@@ -379,6 +425,38 @@ fn the_sink_tells_loss_duplicates_and_reordering_apart() {
                 "{order:?} of {load:?} for {expect:?}"
             );
         }
+    }
+}
+
+/// What a sink sees of [`scion_load`] if no router is in between.
+fn expect_scion(v6: bool) -> Expect {
+    let scion = 14 + if v6 { 40 } else { 20 } + 8;
+    let path_at = scion + 12 + 16 + 4 + 16;
+    Expect::Scion {
+        at: path_at + PATH.len() as u16,
+        path_at,
+        path: PATH[..8].try_into().expect("eight bytes"),
+    }
+}
+
+#[test]
+fn the_sink_takes_scion_packets_only_at_the_right_place_of_their_path() {
+    if !root_or_skip() {
+        return;
+    }
+    for v6 in [false, true] {
+        let frame = Writer::new(&Load::Scion(scion_load(v6, 400))).frame();
+        let sink = Sink::load(&expect_scion(v6)).expect("the sink loads");
+        assert_eq!(run(&sink, &frame), XDP_DROP);
+        let Expect::Scion { path_at, .. } = expect_scion(v6) else {
+            unreachable!("it is one of SCION packets");
+        };
+        for byte in [0, 7] {
+            let mut elsewhere = frame.clone();
+            elsewhere[usize::from(path_at) + byte] ^= 1;
+            assert_eq!(run(&sink, &elsewhere), XDP_PASS);
+        }
+        assert_eq!(sink.arrived().expect("it counts").packets, 1);
     }
 }
 

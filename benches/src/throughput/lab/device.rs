@@ -3,7 +3,11 @@
 use anyhow::Result;
 
 use super::counters;
-use crate::throughput::{instrument::run::Snapshot, trial::Trial};
+use crate::throughput::{
+    instrument::{programs::Usage, run::Snapshot},
+    measure::PROGRAM,
+    trial::Trial,
+};
 
 /// What forwards packets between the two ports.
 pub(super) trait UnderTest {
@@ -21,6 +25,13 @@ pub(super) trait UnderTest {
 
     /// Looks whether a trial measured what it claims to.
     fn judge(&self, _trial: &mut Trial) {}
+}
+
+/// Adds runs and run time of the program under test.
+pub(super) fn add_program(snapshot: &mut Snapshot, usage: Usage) {
+    snapshot.counters.insert(PROGRAM.into(), usage.runs);
+    let seconds = usage.time.as_secs_f64();
+    snapshot.cpu.insert(PROGRAM.into(), seconds);
 }
 
 /// Adds the time of NAPI threads.

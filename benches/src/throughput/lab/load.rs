@@ -9,6 +9,7 @@ use sig_common::addr::IsdAs;
 use super::{
     gateway::{DATA_PORT, OWN_AS, PATH, REMOTE, REMOTE_AS},
     network::Network,
+    router,
 };
 use crate::throughput::{
     experiment::{Case, Size},
@@ -41,6 +42,9 @@ pub(super) fn load(
         first_flow: generator * case.flows,
         alternate_class: subject == Subject::Encapsulate && !case.packed,
     };
+    if subject.is_router() {
+        return Ok(Load::Scion(router::load(network, inner)?));
+    }
     if !is_decapsulation(subject) {
         return Ok(Load::Ip(inner));
     }
@@ -86,8 +90,13 @@ fn arrived_path() -> Result<Vec<u8>> {
 }
 
 /// What arrives behind a subject.
-pub(super) fn expect(subject: Subject, case: &Case) -> Expect {
-    match subject {
+///
+/// # Errors
+///
+/// None with the constants as they are.
+pub(super) fn expect(subject: Subject, network: &Network, case: &Case) -> Result<Expect> {
+    Ok(match subject {
+        _ if subject.is_router() => router::expect(network, case)?,
         Subject::Encapsulate => Expect::SigFrames {
             packet_len: match case.size {
                 Size::Fixed(length) => length,
@@ -96,7 +105,7 @@ pub(super) fn expect(subject: Subject, case: &Case) -> Expect {
         },
         Subject::KernelVxlan => Expect::Ip { at: 14 + 50 },
         _ => Expect::Ip { at: 14 },
-    }
+    })
 }
 
 /// Whether a subject takes SIG frames.

@@ -22,6 +22,7 @@ mod napi;
 mod network;
 mod programs;
 mod refuse;
+mod router;
 mod trials;
 
 use super::{
@@ -64,6 +65,9 @@ fn start(subject: Subject, network: &Network, case: &Case) -> Result<Box<dyn Und
         Subject::Encapsulate => Box::new(Gateway::start(network, Way::Encapsulate, case)?),
         Subject::Decapsulate => Box::new(Gateway::start(network, Way::Straight, case)?),
         Subject::DecapsulateHelper => Box::new(Gateway::start(network, Way::Helper, case)?),
+        Subject::Router => Box::new(router::Router::start(network, case, true)?),
+        Subject::RouterUnverified => Box::new(router::Router::start(network, case, false)?),
+        Subject::RouterReference => Box::new(router::Reference::start(network, case)?),
         _ => {
             return Err(Refusal::NotHere(format!("{subject} is no single device")));
         }
@@ -71,7 +75,9 @@ fn start(subject: Subject, network: &Network, case: &Case) -> Result<Box<dyn Und
 }
 
 fn links(subject: Subject, case: &Case) -> Links {
-    let plain = Links::plain(case.workers);
+    // Routers spread packets of one queue.
+    let queues = if subject.is_router() { 1 } else { case.workers };
+    let plain = Links::plain(queues);
     match subject {
         Subject::KernelVxlan => Links {
             right: Side::Underlay,

@@ -9,6 +9,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4},
     sync::atomic::{AtomicU32, Ordering},
+    time::SystemTime,
 };
 
 use anyhow::Result;
@@ -106,6 +107,8 @@ pub(super) struct Network {
     pub(super) left: Link,
     pub(super) right: Link,
     pub(super) queues: u16,
+    /// When it was made, seconds since 1970.
+    pub(super) born: u32,
     /// For configurations, logs and sockets.
     pub(super) folder: Folder,
 }
@@ -155,6 +158,7 @@ impl Network {
             left: Link::new(LEFT, ['g', 'd'], id),
             right: Link::new(RIGHT, ['s', 'd'], id),
             queues: links.queues,
+            born: SystemTime::UNIX_EPOCH.elapsed()?.as_secs() as u32,
             folder: Folder::new(&format!("lab{id}"))?,
         };
         network.device.set_sysctls(&[

@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use super::{
-    device::{UnderTest, add_napi},
+    device::{UnderTest, add_napi, add_program},
     napi,
     network::Network,
 };
@@ -68,6 +68,7 @@ impl Program {
 impl UnderTest for Program {
     fn read(&mut self, snapshot: &mut Snapshot) -> Result<()> {
         snapshot.counters.insert(SEEN.into(), self.program.seen()?);
+        add_program(snapshot, self.program.usage()?);
         add_napi(snapshot, &self.napi);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What cannot be measured, known before anything is set up.
 
+use super::router;
 use crate::throughput::{
     experiment::{Case, Family, Mix, Size},
     subject::{Refusal, Subject},
@@ -32,6 +33,7 @@ fn shortest(size: Size) -> u16 {
 pub(super) fn check(subject: Subject, case: &Case) -> Result<(), Refusal> {
     let not_here = |reason: String| Err(Refusal::NotHere(reason));
     let room = match case.family {
+        family if subject.is_router() => router::shortest(family),
         Family::Ipv4 => 44,
         Family::Ipv6 => 64,
     };
@@ -39,6 +41,9 @@ pub(super) fn check(subject: Subject, case: &Case) -> Result<(), Refusal> {
         return not_here(format!(
             "a packet with sequence number and time has at least {room} bytes"
         ));
+    }
+    if subject.is_router() && !matches!(case.size, Size::Fixed(_)) {
+        return not_here("packets for routers are generated in one length".into());
     }
     if longest(case.size) > MTU {
         return not_here(format!(

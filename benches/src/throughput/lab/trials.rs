@@ -36,7 +36,7 @@ impl Bench {
         network: Network,
         under_test: Box<dyn UnderTest>,
     ) -> Result<Self> {
-        let expect = load::expect(subject, case);
+        let expect = load::expect(subject, &network, case)?;
         let tester = Some(usize::from(case.cpus.tester));
         let sink = Sink::attach(&network.sink, &network.right.tester, &expect, tester)?;
         let generators = Generators::new(subject, case, &network)?;

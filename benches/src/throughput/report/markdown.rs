@@ -193,6 +193,7 @@ pub(super) fn describe(plan: &Experiment) -> String {
             });
             format!("packets per second of CPU time under {load}, {seconds} s")
         }
+        Algorithm::ProgramTime => "run time of the BPF program, highest load".to_owned(),
         Algorithm::Pipeline => format!("in memory, {seconds} s of the worker's own time"),
         Algorithm::Scenario(Scenario::RttIdle { packets }) => format!("{packets} single pings"),
         Algorithm::Scenario(Scenario::FloodPing { packets }) => {

@@ -118,7 +118,11 @@ impl<'a> Results<'a> {
             Ratio::Over(metric, cell, side, fixed) => {
                 let (value, _, experiment) = self.pair(metric, cell, side, side)?;
                 let how = format!("{} of {}, {experiment}", metric.name(), side.subject);
-                Ok((value / fixed, how))
+                if metric.more_is_better() {
+                    Ok((divide(value, fixed)?, how))
+                } else {
+                    Ok((divide(fixed, value)?, how))
+                }
             }
         }
     }

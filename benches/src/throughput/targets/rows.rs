@@ -24,7 +24,7 @@ pub(super) enum Ratio {
     Of(Metric, Cell, Side, Side),
     /// What plain IP takes over what the gateways add to it.
     Added(Metric, Cell, Side, Side),
-    /// Of one over a fixed value.
+    /// Of one over a fixed value; the other way round where less is better.
     Over(Metric, Cell, Side, f64),
 }
 
@@ -70,6 +70,9 @@ const PACKED: Cell = Cell {
     packed: true,
 };
 
+/// In an Ethernet frame of 138 bytes.
+const ROUTED: u16 = 124;
+
 /// The table of the project.
 ///
 /// Single devices are compared by what a second of their forwarding thread's CPU time carries at the highest load: the
@@ -87,6 +90,7 @@ pub(super) fn rows() -> Vec<Row> {
         [AfXdpForward, Encapsulate, Decapsulate, DecapsulateHelper].map(side);
     let [ip, sig, reference, tuned] =
         [ChainIp, ChainSig, ChainReference, ChainReferenceTuned].map(side);
+    let [redirect, router, router_reference] = [XdpRedirect, Router, RouterReference].map(side);
     let two = Side {
         workers: 2,
         ..side(PipelineEncapsulate)
@@ -192,6 +196,21 @@ pub(super) fn rows() -> Vec<Row> {
             "pipeline decapsulate 100 B / 10 Mpps",
             1.0,
             Over(Mrr, cell(100), side(PipelineDecapsulate), 10e6),
+        ),
+        row(
+            "router 138 B, whole path / XDP redirect",
+            0.6,
+            Of(PerCpuSecond, cell(ROUTED), router, redirect),
+        ),
+        row(
+            "router 138 B, 0.5 µs / run time of the program per packet",
+            1.0,
+            Over(ProgramTime, cell(ROUTED), router, 0.5),
+        ),
+        row(
+            "router PDR 138 B / reference router",
+            6.0,
+            Of(Pdr, cell(ROUTED), router, router_reference),
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! The BPF object: its programs in the kernel and on devices.
 
-use std::{ffi::CStr, fmt, io};
+use std::{ffi::CStr, fmt, io, time::Duration};
 
 use aya::{
     Ebpf, EbpfLoader, TestRun as _, TestRunOptions,
@@ -122,6 +122,10 @@ pub struct ProgramFigures {
     pub instructions: u32,
     /// Bytes of machine code.
     pub machine_code: u32,
+    /// How often it ran while the kernel kept statistics (`kernel.bpf_stats_enabled`).
+    pub runs: u64,
+    /// For how long, altogether.
+    pub run_time: Duration,
 }
 
 /// What is decided when the object is loaded.
@@ -316,6 +320,8 @@ impl Object {
             verified: info.verified_instruction_count().unwrap_or(0),
             instructions: info.size_translated().unwrap_or(0) / 8,
             machine_code: info.size_jitted(),
+            runs: info.run_count(),
+            run_time: info.run_time(),
         })
     }
 

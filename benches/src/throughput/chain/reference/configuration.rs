@@ -9,7 +9,8 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use testbed::{Family, Network, Site};
 
-use super::{super::End, programs::Programs};
+use super::super::End;
+use crate::throughput::reference::Programs;
 
 /// Files of an AS, and templates of what is in them.
 const FILES: [(&str, &str); 8] = [

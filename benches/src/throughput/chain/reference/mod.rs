@@ -3,7 +3,6 @@
 
 mod configuration;
 mod mixed;
-mod programs;
 mod scion;
 
 use std::{path::PathBuf, time::Duration};
@@ -12,8 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use testbed::{Netns, Network, Options, Process, wait_until};
 
 use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
-use crate::throughput::{experiment::Case, subject::Refusal};
-use programs::Programs;
+use crate::throughput::{experiment::Case, reference::Programs, subject::Refusal};
 
 pub(super) use mixed::Mixed;
 pub(super) use scion::Scion;

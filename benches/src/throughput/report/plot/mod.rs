@@ -55,11 +55,11 @@ fn colour(subject: Subject) -> &'static str {
         KernelForward => "#2da44e",
         KernelVxlan => "#8fbf5f",
         ChainScion => "#8250df",
-        ChainReference => "#cf4520",
+        ChainReference | RouterReference => "#cf4520",
         ChainReferenceTuned => "#e8a317",
         ChainMixed => "#1b998b",
-        Encapsulate | ChainSig | PipelineEncapsulate => "#0969da",
-        Decapsulate | PipelineDecapsulate => "#12a5c4",
+        Encapsulate | ChainSig | Router | PipelineEncapsulate => "#0969da",
+        Decapsulate | RouterUnverified | PipelineDecapsulate => "#12a5c4",
         DecapsulateHelper => "#7d8ff0",
     }
 }

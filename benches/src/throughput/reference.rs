@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::throughput::subject::Refusal;
+use super::subject::Refusal;
 
 /// Names the folder of the programs.
 const VARIABLE: &str = "REF_BIN";
@@ -24,11 +24,15 @@ const NAMES: [&str; 7] = [
 
 /// A folder with all of them.
 #[derive(Clone, Debug)]
-pub(super) struct Programs(PathBuf);
+pub struct Programs(PathBuf);
 
 impl Programs {
     /// Those that `$REF_BIN` names.
-    pub(super) fn find() -> Result<Self, Refusal> {
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotHere`]: it names nothing, or programs are missing.
+    pub fn find() -> Result<Self, Refusal> {
         Self::named(std::env::var_os(VARIABLE))
     }
 
@@ -56,7 +60,7 @@ impl Programs {
     }
 
     /// Where one of them is.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
