@@ -3,7 +3,7 @@
 mod e2e;
 
 use e2e::{Bed, assert_pings};
-use testbed::{Family, Options, Underlay};
+use testbed::{Family, Options, Route, Underlay};
 
 /// Payloads of echo requests: a small one, one that fills a frame, one that fills the LAN's MTU (over IPv4), and one
 /// that leaves as a train of IP fragments.
@@ -74,4 +74,12 @@ fn the_gateway_host_itself_reaches_the_other_side() {
         let ping = testbed::ping(&bed.network.a.gateway, to, 20, 1400, interval).unwrap();
         assert_eq!(ping.received, ping.sent, "{to}");
     }
+}
+
+#[test]
+fn all_sizes_cross_through_a_third_as() {
+    all_sizes_cross(&Options {
+        route: Route::Crossing,
+        ..Options::default()
+    });
 }

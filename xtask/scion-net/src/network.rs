@@ -151,10 +151,6 @@ impl SimNetwork {
             },
         )?;
         let sites = [&network.a, &network.b];
-        for site in sites {
-            // What our sockets send has to be complete before it reaches the gateway's XDP program.
-            site.router.exec("ethtool -K inside tx off")?;
-        }
         let topology = topology(sites, options)?;
         if options.transit {
             let address = transit_address(&network.b);

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Clients are plain IP hosts with a default route via their gateway and the kernel's default
-//! settings: checksums left to the network card, TCP segmentation offload. The routers give SIG
-//! frames the next underlay addresses, by the XDP program `relay` (`sig relay`).
+//! settings: checksums left to the network card, TCP segmentation offload. The routers are
+//! `sig router run`: they verify every hop field, so paths are made by `sig path make`. With
+//! [`Route::Crossing`] there is a third router between them, of a third AS.
 //!
 //! Everything is removed when its owner is dropped, and also when the process gets SIGINT or
 //! SIGTERM. Names contain the process id, so several networks can stand side by side. What a
@@ -21,15 +22,17 @@ mod netns;
 mod network;
 mod ping;
 mod process;
+mod router;
 mod site;
 mod status;
 
 pub use cleanup::{hold, left_by, remove_all, sweep};
 pub use folder::Folder;
 pub use netns::Netns;
-pub use network::{Network, Options, Underlay};
+pub use network::{Network, Options, Route, Underlay};
 pub use ping::{Ping, flood, ping};
 pub use process::Process;
+pub use router::Router;
 pub use site::Site;
 pub use status::{Counters, Drop, Lan, Port, Status, Worker};
 

@@ -1,18 +1,18 @@
 //! The whole network.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
 };
 
 use anyhow::Result;
 
-use super::{Family, Folder, Netns, Process, Site, site::hex_of_decimal};
-
-/// How long the relays may take to start.
-const RELAY_READY: Duration = Duration::from_secs(15);
+use super::{
+    Family, Folder, Netns, Router, Site,
+    router::{As, End, Link, Topology},
+    site::{hex_of_decimal, inside, outside},
+};
 
 /// Address family between gateways and routers, and between the routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +42,22 @@ impl Underlay {
     }
 }
 
+/// How A and B are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By a link: A is a core AS, B its customer. Paths have one segment.
+    Direct,
+    /// By way of a third AS, a core AS whose customers A and B are. Its router takes packets from an up segment to a down segment.
+    Crossing,
+}
+
 /// What the network shall be like.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Address family of the underlay.
     pub underlay: Underlay,
+    /// How the ASes are connected.
+    pub route: Route,
     /// Largest SCION packet in bytes; at most 1472 over IPv4 and 1452 over IPv6.
     pub path_mtu: u16,
     /// MTU of the LANs in bytes.
@@ -61,6 +72,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             underlay: Underlay::V4,
+            route: Route::Direct,
             path_mtu: 1472,
             lan_mtu: 1500,
             tunnel_mtu: 1500,
@@ -69,38 +81,46 @@ impl Default for Options {
     }
 }
 
-/// Two ASes. All processes and namespaces go when it is dropped.
+/// Two ASes, and a third if paths lead through it. All processes and namespaces go when it is dropped.
 #[derive(Debug)]
 pub struct Network {
     // The fields are dropped in this order: processes end before their namespaces go.
-    relays: Vec<Process>,
+    routers: Vec<Router>,
     /// AS A.
     pub a: Site,
     /// AS B.
     pub b: Site,
+    /// The router of the third AS: interfaces `to-a` and `to-b`.
+    pub middle: Option<Netns>,
     folder: Folder,
 }
 
+/// The third AS.
+const MIDDLE: &str = "1-ff00:0:112";
+
 impl Network {
-    /// Makes namespaces, links and addresses, starts the relays, and writes the gateways'
-    /// configurations. `binary` is the program `sig`.
+    /// Makes namespaces, links and addresses, starts the routers, and writes the gateways'
+    /// configurations with signed paths. `binary` is the program `sig`.
     ///
     /// # Errors
-    /// Missing privileges or tools, or the relays do not start.
+    /// Missing privileges or tools, or the routers do not find each other.
     pub fn build(binary: &Path, options: &Options) -> Result<Self> {
         let mut network = Self::wire(binary, options)?;
+        let topology = network.topology(binary, options);
+        let routers = topology.start()?;
         let (a, b) = (&network.a, &network.b);
-        a.write_config(b, options)?;
-        b.write_config(a, options)?;
-        let relays = [
-            spawn_relay(binary, 0, a, b, network.folder())?,
-            spawn_relay(binary, 1, b, a, network.folder())?,
-        ];
-        network.relays.extend(relays);
-        for relay in &mut network.relays {
-            relay.wait_for("ready", RELAY_READY)?;
+        a.write_config(b, &topology.path(0, 1)?, options)?;
+        b.write_config(a, &topology.path(1, 0)?, options)?;
+        network.routers = routers;
+        for router in &mut network.routers {
+            router.wait_ready()?;
         }
         Ok(network)
+    }
+
+    /// The routers: of A, of B, and of the third AS if there is one.
+    pub fn routers(&self) -> &[Router] {
+        &self.routers
     }
 
     /// Makes only namespaces, links and addresses: for those who put something else than `sig` in.
@@ -123,31 +143,103 @@ impl Network {
     fn wire(binary: &Path, options: &Options) -> Result<Self> {
         let suffix = suffix();
         let folder = Folder::new(&format!("network{suffix}"))?;
-        let site = |number| Site::new(number, options.underlay, binary, folder.path(), &suffix);
+        let site = |number| Site::new(number, options, binary, folder.path(), &suffix);
+        let (a, b) = (site(0)?, site(1)?);
+        let middle = match options.route {
+            Route::Direct => None,
+            Route::Crossing => Some(Netns::new(&format!("router-c{suffix}"))?),
+        };
         let network = Self {
-            a: site(0)?,
-            b: site(1)?,
-            relays: Vec::new(),
+            routers: Vec::new(),
+            a,
+            b,
+            middle,
             folder,
         };
         let (a, b) = (&network.a, &network.b);
         for (number, site) in [(0, a), (1, b)] {
             connect_hosts(site, number, options)?;
         }
-        let ends = [
-            (&a.router, "outside", mac(0, OUTSIDE)),
-            (&b.router, "outside", mac(1, OUTSIDE)),
-        ];
-        connect(&ends, 1500)?;
-        for site in [a, b] {
-            let address = site.router_outside().ip();
-            site.router.ip(&format!(
-                "address add {address}/{} dev outside {}",
-                options.underlay.prefix_len(),
-                nodad(address)
-            ))?;
+        let end = |site: u8, device, address: SocketAddr| LinkEnd {
+            netns: if site == 0 { &a.router } else { &b.router },
+            device,
+            mac: mac(site, OUTSIDE),
+            address,
+        };
+        let at_a = end(0, "outside", a.router_outside());
+        let at_b = end(1, "outside", b.router_outside());
+        match &network.middle {
+            None => connect_routers([at_a, at_b], options.underlay)?,
+            Some(netns) => {
+                for (site, device, there) in [(0, "to-a", at_a), (1, "to-b", at_b)] {
+                    let here = LinkEnd {
+                        netns,
+                        device,
+                        mac: mac(MIDDLE_MACS, site),
+                        address: middle_end(options.underlay, site),
+                    };
+                    connect_routers([here, there], options.underlay)?;
+                }
+                // It has no hosts, and so no device of its own towards them.
+                let inside = inside(options.underlay, 2).ip();
+                netns.ip(&format!("address add {inside} dev to-a {}", nodad(inside)))?;
+            }
         }
         Ok(network)
+    }
+
+    /// What routers and paths are made from.
+    fn topology<'a>(&'a self, binary: &'a Path, options: &Options) -> Topology<'a> {
+        let of_site = |letter, site: &'a Site, core| As {
+            letter,
+            isd_as: site.isd_as(),
+            core,
+            netns: &site.router,
+            internal: site.router_inside(),
+            master_key: ["AAECAwQFBgcICQoLDA0ODw==", "EBESExQVFhcYGRobHB0eHw=="]
+                [usize::from(letter == 'b')],
+        };
+        let end = |of, interface, address| End {
+            of,
+            interface,
+            address,
+        };
+        let at_a = end(0, 1, self.a.router_outside());
+        let at_b = end(1, 2, self.b.router_outside());
+        let mut ases = vec![
+            of_site('a', &self.a, self.middle.is_none()),
+            of_site('b', &self.b, false),
+        ];
+        let links = match &self.middle {
+            None => vec![Link { ends: [at_a, at_b] }],
+            Some(netns) => {
+                ases.push(As {
+                    letter: 'c',
+                    isd_as: MIDDLE,
+                    core: true,
+                    netns,
+                    internal: inside(options.underlay, 2),
+                    master_key: "ICEiIyQlJicoKSorLC0uLw==",
+                });
+                let here =
+                    |site: u8, interface| end(2, interface, middle_end(options.underlay, site));
+                vec![
+                    Link {
+                        ends: [here(0, 11), at_a],
+                    },
+                    Link {
+                        ends: [here(1, 12), at_b],
+                    },
+                ]
+            }
+        };
+        Topology {
+            ases,
+            links,
+            mtu: options.path_mtu,
+            folder: self.folder(),
+            binary,
+        }
     }
 
     /// Starts both gateways and waits until they are ready.
@@ -181,6 +273,8 @@ const GATEWAY_LAN: u8 = 2;
 const GATEWAY_UNDERLAY: u8 = 3;
 const INSIDE: u8 = 4;
 const OUTSIDE: u8 = 5;
+/// In MAC addresses, in place of a site: the third AS's router, with the site that an interface leads to.
+const MIDDLE_MACS: u8 = 2;
 
 /// A locally administered MAC address.
 fn mac(site: u8, interface: u8) -> String {
@@ -228,7 +322,7 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
         ("net/ipv4/ip_forward", "1"),
         ("net/ipv6/conf/all/forwarding", "1"),
     ])?;
-    // The relay sends by XDP_REDIRECT, and veth takes that only where NAPI runs: with an XDP program in native mode,
+    // The router sends by XDP_REDIRECT, and veth takes that only where NAPI runs: with an XDP program in native mode,
     // or with GRO.
     // And it sends what it finds: checksums that the kernel leaves to the network card would stay open.
     site.gateway.exec("ethtool -K underlay gro on tx off")?;
@@ -241,6 +335,7 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
             "address add {client}/{length} dev lan {nodad}\nroute add default via {gateway}"
         ))?;
     }
+    forward_and_complete(&site.router, &["inside"])?;
     let length = options.underlay.prefix_len();
     for (netns, device, address) in [
         (&site.gateway, "underlay", site.data_addr().ip()),
@@ -254,33 +349,46 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Starts the relay in the router of `own`.
-fn spawn_relay(
-    binary: &Path,
-    number: u8,
-    own: &Site,
-    other: &Site,
-    folder: &Path,
-) -> Result<Process> {
-    let mut command = own.router.command(binary);
-    command.arg("relay");
-    command.args([
-        "--forward",
-        &format!(
-            "inside,{}=outside,{},{},{}",
-            own.router_inside(),
-            own.router_outside(),
-            other.router_outside(),
-            mac(1 - number, OUTSIDE),
-        ),
-        "--forward",
-        &format!(
-            "outside,{}=inside,{},{},{}",
-            own.router_outside(),
-            own.router_inside(),
-            own.data_addr(),
-            mac(number, GATEWAY_UNDERLAY),
-        ),
-    ]);
-    Process::spawn(command, &folder.join(format!("router-{number}.log")))
+/// An end of a link between routers.
+struct LinkEnd<'a> {
+    netns: &'a Netns,
+    device: &'static str,
+    mac: String,
+    address: SocketAddr,
+}
+
+fn connect_routers(ends: [LinkEnd<'_>; 2], underlay: Underlay) -> Result<()> {
+    let joined = ends
+        .each_ref()
+        .map(|end| (end.netns, end.device, end.mac.clone()));
+    connect(&joined, 1500)?;
+    for end in ends {
+        let address = end.address.ip();
+        end.netns.ip(&format!(
+            "address add {address}/{} dev {} {}",
+            underlay.prefix_len(),
+            end.device,
+            nodad(address)
+        ))?;
+        forward_and_complete(end.netns, &[end.device])?;
+    }
+    Ok(())
+}
+
+/// What routers need of their hosts: the kernel says by which way packets go to hosts only if it forwards itself, and checksums
+/// that it leaves to the network card would stay open where an XDP program sends packets on.
+fn forward_and_complete(netns: &Netns, devices: &[&str]) -> Result<()> {
+    netns.set_sysctls(&[
+        ("net/ipv4/ip_forward", "1"),
+        ("net/ipv6/conf/all/forwarding", "1"),
+    ])?;
+    for device in devices {
+        netns.exec(&format!("ethtool -K {device} tx off"))?;
+    }
+    Ok(())
+}
+
+/// The third AS's end of its link to a site.
+fn middle_end(underlay: Underlay, site: u8) -> SocketAddr {
+    outside(underlay, site, 2)
 }

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Family, Netns, Options, Process, Status, Underlay, network::lan_macs};
+use super::{Family, Netns, Options, Process, Route, Status, Underlay, network::lan_macs};
 
 /// The gateway's data port.
 const DATA_PORT: u16 = 30056;
@@ -36,6 +36,7 @@ pub struct Site {
     /// 0 for AS A, 1 for AS B.
     number: u8,
     underlay: Underlay,
+    route: Route,
     binary: PathBuf,
     folder: PathBuf,
     cpu: Option<u16>,
@@ -47,7 +48,7 @@ impl Site {
     /// Makes the three namespaces, without links.
     pub(super) fn new(
         number: u8,
-        underlay: Underlay,
+        options: &Options,
         binary: &Path,
         folder: &Path,
         suffix: &str,
@@ -59,7 +60,8 @@ impl Site {
             gateway: netns("gateway")?,
             router: netns("router")?,
             number,
-            underlay,
+            underlay: options.underlay,
+            route: options.route,
             binary: binary.to_owned(),
             folder: folder.to_owned(),
             cpu: None,
@@ -120,12 +122,15 @@ impl Site {
 
     /// Where the router gets packets of the gateway.
     pub fn router_inside(&self) -> SocketAddr {
-        SocketAddr::new(self.underlay.ip(10 + self.number, 1), INSIDE_PORT)
+        inside(self.underlay, self.number)
     }
 
-    /// Where the router gets packets of the other router.
+    /// Where the router gets packets of the router before it.
     pub fn router_outside(&self) -> SocketAddr {
-        SocketAddr::new(self.underlay.ip(99, 1 + self.number), OUTSIDE_PORT)
+        match self.route {
+            Route::Direct => outside(self.underlay, 0, 1 + self.number),
+            Route::Crossing => outside(self.underlay, self.number, 1),
+        }
     }
 
     /// The gateway's configuration.
@@ -134,13 +139,8 @@ impl Site {
             .join(format!("gateway-{}.toml", letter(self.number)))
     }
 
-    /// Writes the gateway's configuration; `remote` is the other site.
-    pub(super) fn write_config(&self, remote: &Self, options: &Options) -> Result<()> {
-        // A path of one segment with one hop in each AS. The relays do not look at it.
-        let path = [
-            "0100123466000000 003f00000001010203040506 003f000200000708090a0b0c",
-            "0000123466000000 003f000200000708090a0b0c 003f00000001010203040506",
-        ][usize::from(self.number)];
+    /// Writes the gateway's configuration; `remote` is the other site, `path` leads there, in hexadecimal.
+    pub(super) fn write_config(&self, remote: &Self, path: &str, options: &Options) -> Result<()> {
         let text = format!(
             "[gateway]\nid = \"gateway-{letter}\"\nisd_as = \"{isd_as}\"\ndata_addr = \"{data}\"\n\
              prefixes = [\"{v4}\", \"{v6}\"]\nstatus_socket = \"{socket}\"\n\n\
@@ -148,7 +148,7 @@ impl Site {
              [dataplane]\nunderlay = \"underlay\"\nlan = [\"lan\"]\n{dataplane}\n\n\
              [[remote]]\nisd_as = \"{remote_isd_as}\"\ngateway = \"{remote_data}\"\n\
              prefixes = [\"{remote_v4}\", \"{remote_v6}\"]\n\n\
-             [[remote.path]]\nraw = \"00002000 {path}\"\nnext_hop = \"{next_hop}\"\nmtu = {path_mtu}\n",
+             [[remote.path]]\nraw = \"{path}\"\nnext_hop = \"{next_hop}\"\nmtu = {path_mtu}\n",
             letter = letter(self.number),
             isd_as = self.isd_as(),
             data = self.data_addr(),
@@ -275,6 +275,16 @@ impl Drop for Site {
         // Before its namespaces, which go with the fields.
         self.process = None;
     }
+}
+
+/// Address of the router of AS number `number` towards its gateways.
+pub(super) fn inside(underlay: Underlay, number: u8) -> SocketAddr {
+    SocketAddr::new(underlay.ip(10 + number, 1), INSIDE_PORT)
+}
+
+/// Address of a router on link number `link`.
+pub(super) fn outside(underlay: Underlay, link: u8, host: u8) -> SocketAddr {
+    SocketAddr::new(underlay.ip(99 - link, host), OUTSIDE_PORT)
 }
 
 /// `a` or `b`.
