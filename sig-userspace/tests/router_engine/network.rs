@@ -17,7 +17,10 @@ use sig::{
 };
 use sig_common::{
     addr::{HostAddr, IsdAs},
-    wire::scion::path::SCION,
+    wire::scion::{
+        View,
+        path::{Path, SCION},
+    },
 };
 
 use super::support::{
@@ -494,6 +497,14 @@ fn links_that_are_down_are_told_to_the_sender() {
     }
 }
 
+/// Whether a hop field asks for a router's attention. Senders know the path of a reply by its bytes.
+fn has_alert(packet: &[u8]) -> bool {
+    let Path::Scion(path) = View::new_checked(packet).expect("a packet").path() else {
+        panic!("a SCION path");
+    };
+    path.hops().any(|hop| hop.ingress_alert || hop.egress_alert)
+}
+
 #[test]
 fn a_traceroute_is_answered_by_every_interface_on_the_way() {
     for route in routes() {
@@ -524,6 +535,7 @@ fn a_traceroute_is_answered_by_every_interface_on_the_way() {
                     (route.source(), socket(number)),
                     "{what}"
                 );
+                assert!(!has_alert(&packet), "{what}");
                 let packet = packet::parse(&packet).expect("a packet");
                 let reply = Scmp::TracerouteReply {
                     id: 32000,

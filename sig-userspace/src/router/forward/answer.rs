@@ -8,6 +8,7 @@ use sig_common::wire::scion::{
 use super::{
     Context, Origin, Router,
     cursor::{Changes, Cursor},
+    halt::Alert,
 };
 use crate::scion::{
     packet::{self, Content, Flow},
@@ -37,11 +38,13 @@ impl Router {
         self.answer(context, &Scmp::Error { problem, quote })
     }
 
-    /// The answer to a traceroute request that asks for this interface.
+    /// The answer to a traceroute request that asks for this interface. The flag that asked does not go back with it: the
+    /// sender knows the path by its bytes.
     pub(super) fn traceroute_reply(
         &self,
         context: &Context<'_>,
         interface: u16,
+        alert: Alert,
     ) -> Option<Vec<u8>> {
         let (NEXT_SCMP, message) = context.header.upper_layer()? else {
             return None;
@@ -55,7 +58,10 @@ impl Router {
             isd_as: self.model.isd_as,
             interface: interface.into(),
         };
-        self.answer(context, &reply)
+        let mut path = context.header.path_bytes().to_vec();
+        let offset = alert.offset.checked_sub(context.header.path_offset())?;
+        *path.get_mut(offset)? &= !alert.flag;
+        self.answer_along(context, &path, &reply)
     }
 
     /// The answer to an echo request to this router.
@@ -72,6 +78,11 @@ impl Router {
 
     /// A message to the sender of a packet, the way that the packet came.
     pub(super) fn answer(&self, context: &Context<'_>, message: &Scmp) -> Option<Vec<u8>> {
+        self.answer_along(context, context.header.path_bytes(), message)
+    }
+
+    /// The same, with `forth` as the path that the packet has.
+    fn answer_along(&self, context: &Context<'_>, forth: &[u8], message: &Scmp) -> Option<Vec<u8>> {
         let header = context.header;
         let flow = Flow {
             traffic_class: header.traffic_class(),
@@ -79,7 +90,7 @@ impl Router {
         };
         let from = (self.model.isd_as, self.model.internal.ip().into());
         let to = (header.source_isd_as, header.source?);
-        let (path_type, back) = way_back(context)?;
+        let (path_type, back) = way_back(context, forth)?;
         packet::scmp_in_flow(flow, from, to, path_type, &back, message).ok()
     }
 }
@@ -88,12 +99,11 @@ impl Router {
 ///
 /// It starts from the path as it came in, where our hop field is the current one and no segment identifier has been
 /// touched yet; against the direction, the neighbour expects just those.
-fn way_back(context: &Context<'_>) -> Option<(u8, Vec<u8>)> {
-    let bytes = context.header.path_bytes();
+fn way_back(context: &Context<'_>, forth: &[u8]) -> Option<(u8, Vec<u8>)> {
     let forth = match context.header.path_type() {
         path::EMPTY => return Some((path::EMPTY, Vec::new())),
-        path::SCION => bytes,
-        path::EPIC => bytes.get(EPIC_LEN..)?,
+        path::SCION => forth,
+        path::EPIC => forth.get(EPIC_LEN..)?,
         _ => return None,
     };
     let forth = ScionPath::new_checked(forth).ok()?;

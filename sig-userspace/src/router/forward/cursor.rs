@@ -9,6 +9,10 @@ const INFO_SHIFT: u32 = 6;
 /// Offset of the segment identifier in an info field.
 const SEGMENT_ID_OFFSET: usize = 2;
 
+/// Flags of a hop field, in construction direction.
+const INGRESS_ALERT: u8 = 0x02;
+const EGRESS_ALERT: u8 = 0x01;
+
 /// A place on a well-formed path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
@@ -84,21 +88,21 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the router at that interface shall process the packet.
-    pub(super) fn ingress_alert(&self) -> bool {
+    /// The flag by which the router at that interface shall process the packet, if it is set.
+    pub(super) fn ingress_alert(&self) -> Option<u8> {
         if self.info.construction_direction {
-            self.hop.ingress_alert
+            self.hop.ingress_alert.then_some(INGRESS_ALERT)
         } else {
-            self.hop.egress_alert
+            self.hop.egress_alert.then_some(EGRESS_ALERT)
         }
     }
 
     /// See [`Self::ingress_alert`].
-    pub(super) fn egress_alert(&self) -> bool {
+    pub(super) fn egress_alert(&self) -> Option<u8> {
         if self.info.construction_direction {
-            self.hop.egress_alert
+            self.hop.egress_alert.then_some(EGRESS_ALERT)
         } else {
-            self.hop.ingress_alert
+            self.hop.ingress_alert.then_some(INGRESS_ALERT)
         }
     }
 

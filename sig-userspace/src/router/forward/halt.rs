@@ -20,9 +20,21 @@ pub(super) enum Told {
     /// An SCMP error.
     Problem(Problem),
     /// This interface, if it asks for it with a traceroute request.
-    Traceroute(u16),
+    Traceroute {
+        interface: u16,
+        alert: Alert,
+    },
     /// An echo reply.
     Echo,
+}
+
+/// A router alert flag that has been set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alert {
+    /// Offset in the packet of the byte that it is in.
+    pub(super) offset: usize,
+    /// The bit.
+    pub(super) flag: u8,
 }
 
 impl Halt {

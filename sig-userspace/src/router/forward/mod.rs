@@ -313,7 +313,9 @@ impl Router {
                 };
             }
             Told::Problem(problem) => self.report(context, problem, changes),
-            Told::Traceroute(interface) => self.traceroute_reply(context, interface),
+            Told::Traceroute { interface, alert } => {
+                self.traceroute_reply(context, interface, alert)
+            }
             Told::Echo => self
                 .echo(context)
                 .and_then(|echo| self.answer(context, &echo)),

@@ -11,7 +11,7 @@ use sig_common::{
 use super::{
     Context, Links, Origin, Router, Way, code,
     cursor::{Changes, Cursor},
-    halt::{Halt, Told},
+    halt::{Alert, Halt, Told},
     parameter,
 };
 use crate::{
@@ -237,9 +237,9 @@ impl<'a> Transit<'a> {
     }
 
     fn check_ingress_alert(&self) -> Result<(), Halt> {
-        match self.context.origin {
-            Origin::Link(interface) if self.cursor.ingress_alert() => {
-                Err(Halt::new(Reason::IngressAlert, Told::Traceroute(interface)))
+        match (self.context.origin, self.cursor.ingress_alert()) {
+            (Origin::Link(interface), Some(flag)) => {
+                Err(self.alerted(Reason::IngressAlert, interface, flag))
             }
             _ => Ok(()),
         }
@@ -290,12 +290,18 @@ impl<'a> Transit<'a> {
 
     /// Before the state of the link, so that traceroute shows the link that failed.
     fn check_egress_alert(&self, way: Way) -> Result<(), Halt> {
-        match way {
-            Way::Link(interface) if self.cursor.egress_alert() => {
-                Err(Halt::new(Reason::EgressAlert, Told::Traceroute(interface)))
+        match (way, self.cursor.egress_alert()) {
+            (Way::Link(interface), Some(flag)) => {
+                Err(self.alerted(Reason::EgressAlert, interface, flag))
             }
             _ => Ok(()),
         }
+    }
+
+    fn alerted(&self, reason: Reason, interface: u16, flag: u8) -> Halt {
+        let offset = self.offset + self.cursor.hop_offset();
+        let alert = Alert { offset, flag };
+        Halt::new(reason, Told::Traceroute { interface, alert })
     }
 
     /// Whether the link is up, or the sibling that has it.
