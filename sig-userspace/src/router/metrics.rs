@@ -174,3 +174,117 @@ fn link(page: &mut Exposition, status: &Status, interface: &Interface) {
         page.raise(NEXT_HOP_KNOWN, &labels, known);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::status::{Bfd, Count, Device, FastPath, Reason as Seen, Service, Sibling};
+
+    fn status() -> Status {
+        let bfd = Some(Bfd {
+            state: "up".to_owned(),
+            changes: 1,
+            sent: 20,
+            received: 19,
+        });
+        let mut sizes = vec![Count::default(); SIZES.len()];
+        sizes[1] = Count {
+            packets: 3,
+            bytes: 300,
+        };
+        let traffic = |kind: &str| super::super::status::Traffic {
+            kind: kind.to_owned(),
+            sizes: sizes.clone(),
+        };
+        let link = Interface {
+            interface: 7,
+            neighbour: "1-ff00:0:111".to_owned(),
+            link_type: "child".to_owned(),
+            local: "10.9.0.1:50000".parse().unwrap(),
+            remote: Some("10.9.0.2:50000".parse().unwrap()),
+            up: true,
+            bfd: bfd.clone(),
+            next_hop_mac: Some("02:00:00:00:00:01".to_owned()),
+            problem: None,
+            traffic: vec![traffic(INPUT), traffic("br_transit")],
+            reasons: vec![
+                Seen {
+                    reason: "invalid_mac".to_owned(),
+                    fast: 9,
+                    slow: 5,
+                    dropped: 1,
+                },
+                Seen {
+                    reason: "rate_limited".to_owned(),
+                    fast: 4,
+                    slow: 0,
+                    dropped: 4,
+                },
+            ],
+        };
+        Status {
+            version: "1.2.3".to_owned(),
+            id: "br-1".to_owned(),
+            isd_as: "1-ff00:0:110".to_owned(),
+            internal: "10.0.0.1:30042".parse().unwrap(),
+            uptime_ms: 1000,
+            reloads: 2,
+            reloads_refused: 1,
+            fast_path: Some(FastPath {
+                devices: vec![Device {
+                    name: "eth1".to_owned(),
+                    ifindex: 3,
+                    mode: "native".to_owned(),
+                    transmits: true,
+                }],
+                cpus: Vec::new(),
+            }),
+            slow_path: true,
+            interfaces: vec![link],
+            siblings: vec![Sibling {
+                name: "br-2".to_owned(),
+                internal: "10.0.0.2:30042".parse().unwrap(),
+                interfaces: vec![3],
+                up: false,
+                bfd,
+                next_hop_mac: None,
+                problem: Some("no route".to_owned()),
+            }],
+            services: vec![Service {
+                service: "CS".to_owned(),
+                instances: vec!["10.0.0.9:30252".parse().unwrap()],
+            }],
+        }
+    }
+
+    #[test]
+    fn series_have_the_names_and_labels_of_the_reference() {
+        let page = render(&status(), &Process::default());
+        for line in [
+            r#"router_input_pkts_total{interface="7",isd_as="1-ff00:0:110",neighbor_isd_as="1-ff00:0:111",sizeclass="64_127"} 3"#,
+            r#"router_output_bytes_total{interface="7",isd_as="1-ff00:0:110",neighbor_isd_as="1-ff00:0:111",sizeclass="64_127",type="br_transit"} 300"#,
+            r#"router_interface_up{interface="7",isd_as="1-ff00:0:110",neighbor_isd_as="1-ff00:0:111"} 1"#,
+            r#"router_bfd_received_packets_total{interface="7",isd_as="1-ff00:0:110",neighbor_isd_as="1-ff00:0:111"} 19"#,
+            r#"router_sibling_reachable{isd_as="1-ff00:0:110",sibling="br-2"} 0"#,
+            r#"router_service_instance_count{isd_as="1-ff00:0:110",service="CS"} 1"#,
+            r#"router_dropped_pkts_total{interface="7",isd_as="1-ff00:0:110",neighbor_isd_as="1-ff00:0:111",reason="busy_slow_path",sizeclass="any"} 4"#,
+            r#"router_dropped_pkts_total{interface="7",isd_as="1-ff00:0:110",neighbor_isd_as="1-ff00:0:111",reason="invalid",sizeclass="any"} 1"#,
+            r#"router_reason_pkts_total{interface="7",isd_as="1-ff00:0:110",neighbor_isd_as="1-ff00:0:111",path="fast",reason="invalid_mac"} 9"#,
+            r#"router_reloads_total{isd_as="1-ff00:0:110",result="refused"} 1"#,
+        ] {
+            assert!(page.lines().any(|l| l == line), "no line {line} in\n{page}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_in_the_documentation_and_has_a_series() {
+        let documentation = include_str!("../../../docs/observability.md");
+        let page = render(&status(), &Process::default());
+        for metric in ALL {
+            let row = format!("| `{}` | {} |", metric.name, metric.kind.as_str());
+            assert!(documentation.contains(&row), "no row {row}");
+            let head = format!("# TYPE {} ", metric.name);
+            assert!(page.contains(&head), "{} has no series", metric.name);
+        }
+    }
+}

@@ -186,9 +186,10 @@ impl FastPath {
         devices.collect()
     }
 
-    /// How the other end of a link, or a sibling, is reached: its MAC address or that of the router before it; or why it
-    /// is not.
-    #[must_use]
+    /// How the other end of a link, or a sibling, is reached: its MAC address or that of the router before it.
+    ///
+    /// # Errors
+    /// In one sentence, why it is not.
     pub fn next_hop(&self, remote: IpAddr) -> Result<[u8; 6], String> {
         match self.shared.state().hops.get(&remote) {
             Some(Resolution::Resolved(hop)) => Ok(hop.destination_mac),

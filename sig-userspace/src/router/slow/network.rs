@@ -1,6 +1,10 @@
 //! The sockets of a configuration, and what belongs to each.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use super::{
     BindError, Orders,
@@ -26,7 +30,7 @@ pub(super) enum Place {
 /// A configuration with its sockets.
 pub(super) struct Network {
     pub(super) router: Router,
-    pub(super) limits: RateLimits,
+    pub(super) limits: Arc<RateLimits>,
     pub(super) inside: Arc<Socket>,
     pub(super) inside_counters: Arc<Counters>,
     pub(super) links: BTreeMap<u16, Link>,
@@ -52,29 +56,26 @@ impl Network {
         counters: &mut BTreeMap<u16, Arc<Counters>>,
     ) -> Result<Self, BindError> {
         let model = &orders.model;
-        let open = |place, what: &str, address| match present.and_then(|p| p.socket(place)) {
+        // By address: a link that got another number has its socket already.
+        let open = |what: &str, address| match present.and_then(|p| p.socket_at(address)) {
             Some(socket) => Ok(socket),
             None => Socket::open(what, address, orders.buffers).map(Arc::new),
         };
         let mut counters = |interface| counters.entry(interface).or_default().clone();
-        let inside = open(
-            Place::Inside(model.internal),
-            "internal address",
-            model.internal,
-        )?;
+        let inside = open("internal address", model.internal)?;
         let mut links = BTreeMap::new();
         for (number, _, local, remote) in model.links() {
             let what = format!("link at interface {number}");
             let link = Link {
                 local,
                 remote,
-                socket: open(Place::Link(number, local), &what, local)?,
+                socket: open(&what, local)?,
                 counters: counters(number),
             };
             links.insert(number, link);
         }
         Ok(Self {
-            limits: orders.limits,
+            limits: Arc::new(orders.limits),
             inside,
             inside_counters: counters(0),
             links,
@@ -86,12 +87,17 @@ impl Network {
         self.router.model()
     }
 
-    fn socket(&self, place: Place) -> Option<Arc<Socket>> {
-        self.sockets().remove(&place)
+    fn socket_at(&self, address: SocketAddr) -> Option<Arc<Socket>> {
+        let mut links = self.links.values();
+        if self.model().internal == address {
+            return Some(self.inside.clone());
+        }
+        let link = links.find(|link| link.local == address)?;
+        Some(link.socket.clone())
     }
 
     /// All sockets.
-    pub(super) fn sockets(&self) -> std::collections::HashMap<Place, Arc<Socket>> {
+    pub(super) fn sockets(&self) -> HashMap<Place, Arc<Socket>> {
         let inside = (Place::Inside(self.model().internal), self.inside.clone());
         let links = self
             .links

@@ -31,13 +31,29 @@ const LONGEST: usize = 65_535;
 /// Waits when the socket has an error, such as no memory: it must not spin.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Room for a datagram, and what is in it.
+struct Datagram {
+    buffer: Vec<u8>,
+    /// Its length and who sent it, until it is handled.
+    received: Option<(usize, SocketAddr)>,
+}
+
+impl Default for Datagram {
+    fn default() -> Self {
+        Self {
+            buffer: vec![0; LONGEST],
+            received: None,
+        }
+    }
+}
+
 /// Takes packets from a socket until the task is ended.
 pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>) {
-    let mut limits = Limits::new(&shared.network.load().limits, Instant::now());
-    let mut buffers: Vec<(Vec<u8>, Option<(usize, SocketAddr)>)> =
-        std::iter::repeat_with(|| (vec![0; LONGEST], None))
-            .take(BATCH)
-            .collect();
+    let mut rates = shared.network.load().limits.clone();
+    let mut limits = Limits::new(&rates, Instant::now());
+    let mut batch: Vec<Datagram> = std::iter::repeat_with(Datagram::default)
+        .take(BATCH)
+        .collect();
     loop {
         if let Err(error) = socket.readable().await {
             tracing::warn!("{place:?}: {error}");
@@ -45,9 +61,9 @@ pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>) 
             continue;
         }
         let mut count = 0;
-        for (buffer, received) in &mut buffers {
-            match socket.receive(buffer) {
-                Ok(datagram) => *received = Some(datagram),
+        for datagram in &mut batch {
+            match socket.receive(&mut datagram.buffer) {
+                Ok(received) => datagram.received = Some(received),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     tracing::debug!("{place:?}: {error}");
@@ -58,17 +74,21 @@ pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>) 
             count += 1;
         }
         let network = shared.network.load_full();
+        if !Arc::ptr_eq(&network.limits, &rates) {
+            rates = network.limits.clone();
+            limits = Limits::new(&rates, Instant::now());
+        }
         // What keeps links and paths alive goes first.
         for urgent in [true, false] {
-            for (buffer, received) in buffers.iter_mut().take(count) {
-                let Some((len, from)) = *received else {
+            for datagram in batch.iter_mut().take(count) {
+                let Some((len, from)) = datagram.received else {
                     continue;
                 };
-                let Some(packet) = buffer.get_mut(..len) else {
+                let Some(packet) = datagram.buffer.get_mut(..len) else {
                     continue;
                 };
                 if is_urgent(packet) == urgent {
-                    *received = None;
+                    datagram.received = None;
                     shared.handle(&network, place, packet, from, &mut limits);
                 }
             }

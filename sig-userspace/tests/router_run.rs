@@ -1,0 +1,392 @@
+//! Whole border routers, two of them on one link: `sig router run` in network namespaces.
+#![cfg(feature = "xdp")]
+
+#[path = "router_run/bed.rs"]
+mod bed;
+mod support;
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bed::{
+    Bed, PATIENCE, STANDALONE, Transit, datagram, host, internal, isd_as, parse, receive, socket,
+    topology,
+};
+use sig::scion::{
+    packet::{self, Content},
+    reverse,
+    scmp::{Echo, Problem, Scmp},
+};
+use sig_common::{
+    addr::{HostAddr, IsdAs},
+    wire::scion::path::SCION,
+};
+use support::netns::{root_or_skip, wait_until};
+
+const PORT_A: u16 = 40_000;
+const PORT_B: u16 = 41_000;
+
+/// Sessions that a busy machine does not take down.
+const PATIENT: &str =
+    r#""detect_mult": 20, "desired_min_tx_interval": "500ms", "required_min_rx_interval": "500ms""#;
+
+fn scmp(bytes: &[u8]) -> Scmp {
+    match parse(bytes).content {
+        Content::Scmp(message) => message,
+        other => panic!("no SCMP message: {other:?}"),
+    }
+}
+
+fn problem(bytes: &[u8]) -> Problem {
+    match scmp(bytes) {
+        Scmp::Error { problem, .. } => problem,
+        other => panic!("no SCMP error: {other:?}"),
+    }
+}
+
+fn text(bytes: &[u8]) -> Vec<u8> {
+    match parse(bytes).content {
+        Content::Udp { payload, .. } => payload.to_vec(),
+        other => panic!("no UDP datagram: {other:?}"),
+    }
+}
+
+#[test]
+fn two_routers_carry_packets_and_answer_those_that_go_no_further() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let a = bed.start('a', STANDALONE, PATIENT);
+    let mut b = bed.start('b', STANDALONE, PATIENT);
+    for router in [&a, &b] {
+        router.wait_for_link(true);
+        router.wait_for_next_hop();
+        assert_eq!(router.interface(1).bfd.unwrap().state, "up");
+    }
+    let host_a = socket(&bed.host_a, "10.1.0.2:40000");
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    let path = bed.path('a', 'b', 0);
+    let there = datagram(host('a', PORT_A), host('b', PORT_B), &path, b"there");
+    let exchange = || {
+        host_a.send_to(&there, internal('a')).unwrap();
+        let arrived = receive(&host_b);
+        assert_eq!(text(&arrived), b"there");
+        let (_, back) = reverse::reply_path(&parse(&arrived).path).unwrap();
+        let back = datagram(host('b', PORT_B), host('a', PORT_A), &back, b"back");
+        host_b.send_to(&back, internal('b')).unwrap();
+        assert_eq!(text(&receive(&host_a)), b"back");
+    };
+    // The kernel resolves the hosts for the first ones.
+    exchange();
+
+    // The processes stand still: what gets through now is forwarded in the kernel.
+    for router in [&a, &b] {
+        router.signal(libc::SIGSTOP);
+    }
+    for _ in 0..20 {
+        exchange();
+    }
+    for router in [&a, &b] {
+        router.signal(libc::SIGCONT);
+    }
+    wait_until("the counters show it", PATIENCE, || {
+        let interface = a.interface(1);
+        interface.total("out").packets >= 21 && interface.total("input").packets >= 21
+    });
+    assert!(a.interface(0).total("in").packets >= 21);
+    assert!(b.interface(0).total("out").packets == 0);
+
+    // Answered by the far router: it is asked by the alert flag, and as a host.
+    let probe = packet::path_probe(
+        (host('a', 0).0, host('a', 0).1),
+        isd_as('b'),
+        &path,
+        PORT_A,
+        7,
+    );
+    host_a.send_to(&probe.unwrap(), internal('a')).unwrap();
+    assert_eq!(
+        scmp(&receive(&host_a)),
+        Scmp::TracerouteReply {
+            id: PORT_A,
+            sequence: 7,
+            isd_as: isd_as('b'),
+            interface: 1
+        }
+    );
+    let echo = Echo {
+        id: PORT_A,
+        sequence: 8,
+        data: b"hello".to_vec(),
+    };
+    let ask = packet::scmp(
+        (isd_as('a'), host('a', 0).1),
+        (isd_as('b'), HostAddr::V4([10, 2, 0, 1])),
+        SCION,
+        &path,
+        &Scmp::EchoRequest(echo.clone()),
+    );
+    host_a.send_to(&ask.unwrap(), internal('a')).unwrap();
+    assert_eq!(scmp(&receive(&host_a)), Scmp::EchoReply(echo));
+
+    // Answered by the near router.
+    let expired = bed.path('a', 'b', 100_000);
+    let expired = datagram(host('a', PORT_A), host('b', PORT_B), &expired, b"old");
+    host_a.send_to(&expired, internal('a')).unwrap();
+    assert!(matches!(
+        problem(&receive(&host_a)),
+        Problem::Parameter { code: 52, .. }
+    ));
+    let mut forged = path.clone();
+    forged[18] ^= 1;
+    let forged = datagram(host('a', PORT_A), host('b', PORT_B), &forged, b"forged");
+    host_a.send_to(&forged, internal('a')).unwrap();
+    assert!(matches!(
+        problem(&receive(&host_a)),
+        Problem::Parameter { code: 51, .. }
+    ));
+    assert_eq!(a.reason(0, "invalid_mac").slow, 1);
+
+    // A router that stops says so, however patient the session is.
+    b.signal(libc::SIGTERM);
+    assert!(b.wait());
+    a.wait_for_link(false);
+}
+
+#[test]
+fn a_link_that_is_cut_is_told_with_scmp_and_comes_back() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let a = bed.start('a', STANDALONE, "");
+    let b = bed.start('b', STANDALONE, "");
+    a.wait_for_link(true);
+    b.wait_for_link(true);
+    let host_a = socket(&bed.host_a, "10.1.0.2:40000");
+    bed.router_b.ip("link set x0 down");
+    a.wait_for_link(false);
+    let path = bed.path('a', 'b', 0);
+    let lost = datagram(host('a', PORT_A), host('b', PORT_B), &path, b"lost");
+    host_a.send_to(&lost, internal('a')).unwrap();
+    assert_eq!(
+        problem(&receive(&host_a)),
+        Problem::InterfaceDown {
+            isd_as: isd_as('a'),
+            interface: 1
+        }
+    );
+    bed.router_b.ip("link set x0 up");
+    a.wait_for_link(true);
+    b.wait_for_link(true);
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    host_a.send_to(&lost, internal('a')).unwrap();
+    assert_eq!(text(&receive(&host_b)), b"lost");
+}
+
+#[test]
+fn a_reload_loses_no_packet_and_a_wrong_one_changes_nothing() {
+    if !root_or_skip() {
+        return;
+    }
+    const PACKETS: u32 = 2_000;
+    let bed = Bed::new();
+    let a = bed.start('a', STANDALONE, PATIENT);
+    let b = bed.start('b', STANDALONE, PATIENT);
+    a.wait_for_link(true);
+    b.wait_for_link(true);
+    let host_a = socket(&bed.host_a, "10.1.0.2:40000");
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    let path = bed.path('a', 'b', 0);
+    let first = datagram(host('a', PORT_A), host('b', PORT_B), &path, b"first");
+    host_a.send_to(&first, internal('a')).unwrap();
+    receive(&host_b);
+
+    let more = r#", "2": {"underlay": {"local": "10.9.0.1:50001", "remote": "10.9.0.2:50001"},
+        "isd_as": "1-ff00:0:112", "link_to": "CHILD", "mtu": 1472}"#;
+    let changes = a.interface(1).bfd.unwrap().changes;
+    let sent_all = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // At once, because a socket holds only some hundred packets.
+        scope.spawn(|| {
+            let mut arrived = vec![false; PACKETS as usize];
+            while arrived.contains(&false) {
+                let text = text(&receive(&host_b));
+                arrived[u32::from_be_bytes(text.try_into().unwrap()) as usize] = true;
+            }
+        });
+        scope.spawn(|| {
+            for number in 0..PACKETS {
+                let text = number.to_be_bytes();
+                let packet = datagram(host('a', PORT_A), host('b', PORT_B), &path, &text);
+                host_a.send_to(&packet, internal('a')).unwrap();
+                thread::sleep(Duration::from_millis(1));
+            }
+            sent_all.store(true, Ordering::Relaxed);
+        });
+        let mut reloads = 0;
+        while !sent_all.load(Ordering::Relaxed) {
+            let with_link = reloads % 2 == 0;
+            let topology = topology('a', PATIENT, if with_link { more } else { "" });
+            let output = a.reload(&topology);
+            assert!(output.status.success(), "{output:?}");
+            let told = String::from_utf8_lossy(&output.stdout);
+            let what = if with_link { "new" } else { "gone" };
+            assert_eq!(told.trim_end(), format!("interface 2: {what}"));
+            reloads += 1;
+        }
+        assert!(reloads >= 2);
+    });
+    assert_eq!(a.interface(1).bfd.unwrap().changes, changes);
+
+    for (wrong, word) in [
+        ("{", "topology.json"),
+        (
+            &*topology('a', PATIENT, "").replace("CHILD", "COUSIN"),
+            "link_to",
+        ),
+        // Nobody has that address: the sockets cannot be opened.
+        (
+            &*topology('a', PATIENT, "").replace("10.1.0.1:30042", "10.1.0.77:30042"),
+            "10.1.0.77",
+        ),
+    ] {
+        let output = a.reload(wrong);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains(word), "{told}");
+        host_a.send_to(&first, internal('a')).unwrap();
+        assert_eq!(text(&receive(&host_b)), b"first");
+    }
+    assert_eq!(a.status().reloads_refused, 3);
+}
+
+#[test]
+fn a_flood_of_forged_packets_does_not_take_bfd_down() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let a = bed.start('a', STANDALONE, PATIENT);
+    let b = bed.start('b', STANDALONE, PATIENT);
+    a.wait_for_link(true);
+    b.wait_for_link(true);
+    let changes = a.interface(1).bfd.unwrap().changes;
+    let host_a = socket(&bed.host_a, "10.1.0.2:40000");
+    let mut forged = bed.path('a', 'b', 0);
+    forged[18] ^= 1;
+    let forged = datagram(host('a', PORT_A), host('b', PORT_B), &forged, b"forged");
+    // Longer than the detection time, which is ten seconds.
+    let end = Instant::now() + Duration::from_secs(13);
+    let received = a.interface(1).bfd.unwrap().received;
+    while Instant::now() < end {
+        for _ in 0..1000 {
+            host_a.send_to(&forged, internal('a')).unwrap();
+        }
+    }
+    let bfd = a.interface(1).bfd.unwrap();
+    assert_eq!((bfd.changes, &*bfd.state), (changes, "up"));
+    assert!(bfd.received > received);
+    let limited = a.reason(0, "rate_limited");
+    assert!(limited.fast + limited.dropped > 0, "{limited:?}");
+}
+
+#[test]
+fn beside_another_router_its_sockets_get_what_is_not_forwarded() {
+    if !root_or_skip() {
+        return;
+    }
+    const BESIDE: &str = "slow_path = false\n";
+    let bed = Bed::new();
+    let other = socket(&bed.router_a, "10.1.0.1:30042");
+    let a = bed.start('a', BESIDE, r#""disable": true"#);
+    let _b = bed.start('b', STANDALONE, r#""disable": true"#);
+    a.wait_for_next_hop();
+    let host_a = socket(&bed.host_a, "10.1.0.2:40000");
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    let path = bed.path('a', 'b', 0);
+    let there = datagram(host('a', PORT_A), host('b', PORT_B), &path, b"there");
+    host_a.send_to(&there, internal('a')).unwrap();
+    assert_eq!(text(&receive(&host_b)), b"there");
+    let expired = bed.path('a', 'b', 100_000);
+    let expired = datagram(host('a', PORT_A), host('b', PORT_B), &expired, b"old");
+    host_a.send_to(&expired, internal('a')).unwrap();
+    assert_eq!(receive(&other), expired);
+}
+
+#[test]
+fn a_killed_router_leaves_nothing_behind() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let mut a = bed.start('a', STANDALONE, "");
+    assert!(bed.router_a.ip("link show").contains("prog/xdp"));
+    a.signal(libc::SIGKILL);
+    assert!(!a.wait());
+    wait_until("the programs are gone", PATIENCE, || {
+        !bed.router_a.ip("link show").contains("prog/xdp")
+    });
+    // And another one can start.
+    bed.start('a', STANDALONE, "");
+}
+
+#[test]
+fn two_routers_of_an_as_hand_packets_in_transit_to_each_other() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Transit::new();
+    let first = bed.start(1);
+    let mut second = bed.start(2);
+    for router in [&first, &second] {
+        wait_until("the other router is within reach", PATIENCE, || {
+            let sibling = router.status().siblings.remove(0);
+            sibling.up && sibling.next_hop_mac.is_some()
+        });
+        router.wait_for_next_hop();
+    }
+    let neighbour_1 = socket(&bed.neighbour_1, "10.9.1.2:50000");
+    let neighbour_2 = socket(&bed.neighbour_2, "10.9.2.2:50000");
+    let host = |number: u64| {
+        let isd_as = IsdAs::new(1, 0xff00_0000_0110 + number);
+        (isd_as, HostAddr::V4([192, 0, 2, number as u8]), PORT_A)
+    };
+    let packet = datagram(host(1), host(2), &bed.path(), b"through");
+    let to = SocketAddr::from(([10, 9, 1, 1], 50_000));
+    let exchange = || {
+        neighbour_1.send_to(&packet, to).unwrap();
+        assert_eq!(text(&receive(&neighbour_2)), b"through");
+    };
+    exchange();
+    for router in [&first, &second] {
+        router.signal(libc::SIGSTOP);
+    }
+    for _ in 0..20 {
+        exchange();
+    }
+    for router in [&first, &second] {
+        router.signal(libc::SIGCONT);
+    }
+    assert!(first.interface(0).total("in_transit").packets >= 21);
+    assert!(second.interface(2).total("out_transit").packets >= 21);
+
+    second.signal(libc::SIGTERM);
+    assert!(second.wait());
+    wait_until("the other router is out of reach", PATIENCE, || {
+        !first.status().siblings.remove(0).up
+    });
+    neighbour_1.send_to(&packet, to).unwrap();
+    assert_eq!(
+        problem(&receive(&neighbour_1)),
+        Problem::ConnectivityDown {
+            isd_as: isd_as('a'),
+            ingress: 1,
+            egress: 2
+        }
+    );
+}
