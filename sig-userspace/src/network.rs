@@ -356,4 +356,19 @@ type = "child"
         );
         assert!(read("[as").is_err());
     }
+
+    #[test]
+    fn the_path_in_the_documentation_is_that_of_its_network() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/border-router.md");
+        let docs = std::fs::read_to_string(docs).unwrap();
+        let (_, rest) = docs.split_once("```toml\n# timestamp").unwrap();
+        let (rest, after) = rest.split_once("```").unwrap();
+        let text = format!("timestamp{rest}");
+        let key = b"dGVzdGtleV94eHh4eHh4eA==".to_vec();
+        let description = check(&text, "docs", &|_| Ok(key.clone())).unwrap();
+        let [from, to] = ["1-ff00:0:110", "1-ff00:0:111"].map(|text| text.parse().unwrap());
+        let paths = description.network.paths(from, to, description.validity(0));
+        let raw = crate::notation::to_hex(&paths.unwrap()[0].raw);
+        assert!(after.contains(&raw), "{raw}");
+    }
 }

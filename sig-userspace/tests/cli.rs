@@ -186,3 +186,275 @@ fn a_closed_output_is_no_failure() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
 }
+
+/// A folder that is removed at the end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("sig-cli-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(path.join("keys")).expect("a temporary folder");
+        Self(path)
+    }
+
+    fn put(&self, name: &str, contents: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, contents).expect("a temporary file");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A left-over folder is no reason to fail.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const TOPOLOGY: &str = r#"{
+  "isd_as": "1-ff00:0:110",
+  "mtu": 1472,
+  "attributes": ["core"],
+  "dispatched_ports": "31000-32767",
+  "border_routers": {
+    "br-1": {
+      "internal_addr": "10.0.0.1:30042",
+      "interfaces": {
+        "1": {
+          "underlay": {"local": "192.0.2.1:50000", "remote": "192.0.2.2:50000"},
+          "isd_as": "1-ff00:0:111", "link_to": "child"
+        }
+      }
+    },
+    "br-2": {
+      "internal_addr": "10.0.0.2:30042",
+      "interfaces": {"2": {"isd_as": "1-ff00:0:112", "link_to": "core"}}
+    }
+  }
+}"#;
+
+/// A router's folder: topology, key and own file, whose name is returned.
+fn router(folder: &Folder) -> String {
+    folder.put("topology.json", TOPOLOGY);
+    folder.put("keys/master0.key", "dGVzdGtleV94eHh4eHh4eA==\n");
+    folder.put("br.toml", "[general]\nid = \"br-1\"\n")
+}
+
+#[test]
+fn a_router_is_checked_with_topology_and_key_and_shows_what_it_will_do() {
+    let folder = Folder::new("router");
+    let own = router(&folder);
+    let check = sig(&["router", "check", "--config", &own]);
+    assert_eq!((check.status.code(), text(&check.stderr)), (Some(0), ""));
+    let shown = text(&check.stdout);
+    assert!(shown.starts_with(&format!("{own}: ok\n")), "{shown}");
+    for words in [
+        "br-1 of core AS 1-ff00:0:110, MTU 1472",
+        "10.0.0.1:30042",
+        "31000-32767, others to 30041",
+        "1  1-ff00:0:111  child    192.0.2.1:50000  192.0.2.2:50000  1472  3 x 200ms/200ms",
+        "2  1-ff00:0:112  core     br-2    10.0.0.2:30042",
+    ] {
+        assert!(shown.contains(words), "{words}\n{shown}");
+    }
+
+    folder.put("topology.json", &TOPOLOGY.replace("192.0.2.2", "router"));
+    folder.put("keys/master0.key", "");
+    let check = sig(&["router", "check", "--config", &own]);
+    assert_eq!((check.status.code(), text(&check.stdout)), (Some(2), ""));
+    let folder = folder.0.display();
+    assert_eq!(
+        text(&check.stderr),
+        format!(
+            "{folder}/keys/master0.key:1: the key is empty; write the master key of the AS in base64\n\
+             {folder}/topology.json:11: border_routers.br-1.interfaces.1.underlay.remote: \
+             \"router:50000\" is a host name, which is not resolved; write its IP address\n"
+        )
+    );
+}
+
+#[test]
+fn a_key_is_told_by_its_fingerprint_and_shown_only_when_asked_for() {
+    const SECRET: &str = "93c3d81b1feaddd2a58cb3c29469d0c4";
+    let folder = Folder::new("key");
+    let own = router(&folder);
+    let master = folder.0.join("keys/master0.key").display().to_string();
+    let key = sig(&["router", "key", "--config", &own]);
+    assert_eq!(key.status.code(), Some(0));
+    let same = sig(&["router", "key", "--master", &master]);
+    assert_eq!(text(&key.stdout), text(&same.stdout));
+    let fingerprint = text(&key.stdout).trim_start_matches("fingerprint ").trim();
+    assert_eq!(fingerprint.len(), 16);
+    assert!(!text(&key.stdout).contains(SECRET));
+    let key = sig(&["router", "key", "--master", &master, "--secret", "--json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&key.stdout).expect("JSON");
+    let expected = serde_json::json!({ "fingerprint": fingerprint, "key": SECRET });
+    assert_eq!(shown, expected);
+    assert_eq!(sig(&["router", "key"]).status.code(), Some(2));
+}
+
+const NETWORK: &str = r##"
+timestamp = 1700000000
+[[as]]
+isd_as = "1-ff00:0:110"
+core = true
+master_key = "dGVzdGtleV94eHh4eHh4eA=="
+[[as]]
+isd_as = "1-ff00:0:111"
+mtu = 1400
+master_key = "MjIyMg=="
+[[link]]
+a = "1-ff00:0:110#1"
+b = "1-ff00:0:111#41"
+type = "child"
+"##;
+
+#[test]
+fn paths_are_made_for_remotes_in_the_configuration() {
+    let network = File::with("network", NETWORK.as_bytes());
+    let ends = ["--from", "1-ff00:0:110", "--to", "1-ff00:0:111"];
+    let make = sig(&[&["path", "make", &network.0], &ends[..]].concat());
+    assert_eq!((make.status.code(), text(&make.stderr)), (Some(0), ""));
+    let raw = text(&make.stdout).lines().last().unwrap_or_default().trim();
+    assert_eq!(
+        text(&make.stdout),
+        format!(
+            "0: 1-ff00:0:110#1 > 1-ff00:0:111#41\n   \
+             MTU 1400, until 2023-11-15T04:13:20Z\n   {raw}\n"
+        )
+    );
+    let json = sig(&[&["path", "make", &network.0, "--json"], &ends[..]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let expected = serde_json::json!([{
+        "raw": raw,
+        "interfaces": [
+            { "isd_as": "1-ff00:0:110", "id": 1 },
+            { "isd_as": "1-ff00:0:111", "id": 41 },
+        ],
+        "mtu": 1400,
+        "expiry": 1_700_021_600,
+    }]);
+    assert_eq!(json, expected);
+
+    let config = format!(
+        "[gateway]\nisd_as = \"1-ff00:0:110\"\ndata_addr = \"10.10.0.2\"\n\
+         prefixes = [\"10.1.0.0/24\"]\n[[remote]]\nisd_as = \"1-ff00:0:111\"\n\
+         gateway = \"10.11.0.2\"\nprefixes = [\"10.2.0.0/24\"]\n[[remote.path]]\n\
+         raw = \"{raw}\"\nnext_hop = \"10.10.0.1:30042\"\nmtu = 1400\n"
+    );
+    let config = File::with("static", config.as_bytes());
+    let check = sig(&["config", "check", &config.0]);
+    assert_eq!((check.status.code(), text(&check.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn where_there_is_no_path_nothing_is_made() {
+    let lonely = "[[as]]\nisd_as = \"1-ff00:0:112\"\nmaster_key = \"MjIyMg==\"\n";
+    let network = File::with("lonely-as", format!("{NETWORK}{lonely}").as_bytes());
+    for (to, code, message) in [
+        (
+            "1-ff00:0:112",
+            1,
+            "sig: there is no path from 1-ff00:0:111 to 1-ff00:0:112\n".to_owned(),
+        ),
+        (
+            "1-ff00:0:113",
+            2,
+            format!("{}: 1-ff00:0:113 is no AS of this network\n", network.0),
+        ),
+        (
+            "1-ff00:0:111",
+            2,
+            "both ends are in 1-ff00:0:111: the path there is empty\n".to_owned(),
+        ),
+    ] {
+        let make = sig(&[
+            "path",
+            "make",
+            &network.0,
+            "--from",
+            "1-ff00:0:111",
+            "--to",
+            to,
+        ]);
+        assert_eq!((make.status.code(), text(&make.stdout)), (Some(code), ""));
+        assert_eq!(text(&make.stderr), message);
+    }
+}
+
+#[test]
+fn paths_are_shown_with_who_made_their_hop_fields() {
+    let network = File::with("shown-network", NETWORK.as_bytes());
+    let ends = ["--from", "1-ff00:0:111", "--to", "1-ff00:0:110"];
+    let make = sig(&[&["path", "make", &network.0], &ends[..]].concat());
+    let raw = text(&make.stdout).lines().last().unwrap_or_default().trim();
+    let rows = |arguments: &[&str]| -> Vec<String> {
+        let show = sig(&[&["path", "show"], arguments].concat());
+        assert_eq!((show.status.code(), text(&show.stderr)), (Some(0), ""));
+        let rows = text(&show.stdout).lines().map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.join(" ")
+        });
+        rows.filter(|row| row.contains("2023-11-15T04:13:20Z") && !row.starts_with("expires"))
+            .collect()
+    };
+    let start = |row: &String| row.split(' ').take(4).collect::<Vec<_>>().join(" ");
+    let plain = rows(&[raw]);
+    assert_eq!(
+        plain.iter().map(start).collect::<Vec<_>>(),
+        ["> 0 41 0", "1 0 1 2023-11-15T04:13:20Z"]
+    );
+    let known = rows(&[raw, "--network", &network.0]);
+    assert!(
+        known[0].ends_with(" 1-ff00:0:111") && known[1].ends_with(" 1-ff00:0:110"),
+        "{known:?}"
+    );
+    let keyed = rows(&[raw, "--key", "93c3d81b1feaddd2a58cb3c29469d0c4"]);
+    assert!(
+        keyed[0].ends_with(" not by this key") && keyed[1].ends_with(" by this key"),
+        "{keyed:?}"
+    );
+
+    // The same from files, in digits and in bytes.
+    let digits = File::with("digits", format!("{raw}\n").as_bytes());
+    assert_eq!(rows(&[&digits.0]), plain);
+    let bytes: Vec<u8> = (0..raw.len() / 2)
+        .map(|at| u8::from_str_radix(&raw[2 * at..2 * at + 2], 16).expect("digits"))
+        .collect();
+    let bytes = File::with("bytes", &bytes);
+    assert_eq!(rows(&[&bytes.0]), plain);
+}
+
+#[test]
+fn what_is_no_path_is_refused() {
+    for (wrong, message) in [
+        (
+            "0x00",
+            "\"0x00\" is neither a path nor a file: \"x\" at position 2 is not a hexadecimal digit",
+        ),
+        (
+            "000",
+            "\"000\" is neither a path nor a file: 3 hexadecimal digits make no whole number",
+        ),
+        ("", "0 bytes are too short for a SCION path"),
+        (
+            "00002000",
+            "4 bytes found, but 1 segments with 2 hop fields take 36",
+        ),
+        ("00000000", "the path has no segment"),
+    ] {
+        let show = sig(&["path", "show", wrong]);
+        assert_eq!((show.status.code(), text(&show.stdout)), (Some(2), ""));
+        assert!(
+            text(&show.stderr).starts_with(message),
+            "{}",
+            text(&show.stderr)
+        );
+    }
+    let show = sig(&["path", "show", "00", "--key", "00"]);
+    assert_eq!(
+        text(&show.stderr),
+        "--key: 1 bytes found; a key has 16, in hexadecimal\n"
+    );
+}

@@ -11,6 +11,8 @@ mod configuration;
 mod frame_decode;
 #[path = "../fuzz/bodies/reassembly.rs"]
 mod reassembly;
+#[path = "../fuzz/bodies/router_configuration.rs"]
+mod router_configuration;
 #[path = "../fuzz/bodies/routing_policy.rs"]
 mod routing_policy;
 #[path = "../fuzz/bodies/scion_header.rs"]
@@ -52,6 +54,11 @@ fn the_corpus_of_frame_decode_replays() {
 #[test]
 fn the_corpus_of_reassembly_replays() {
     replay("reassembly", reassembly::run);
+}
+
+#[test]
+fn the_corpus_of_router_configuration_replays() {
+    replay("router_configuration", router_configuration::run);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Packets on their whole way through a network of routers, and the answers on theirs back.
 
+mod made;
+
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use sig::{

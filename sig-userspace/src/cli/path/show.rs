@@ -142,8 +142,12 @@ fn show(path: &ScionPath<'_>, makers: &Makers, out: &mut dyn Write) -> io::Resul
             info.segment_id,
             rfc3339(info.timestamp.into())
         )?;
+        let made = match makers {
+            Makers::Unknown => "",
+            _ => "MADE",
+        };
         let mut table = Table::new(&[
-            "", ">HOP", ">INGRESS", ">EGRESS", "EXPIRES", "MAC", "ALERT", "MADE",
+            "", ">HOP", ">INGRESS", ">EGRESS", "EXPIRES", "MAC", "ALERT", made,
         ]);
         for (place, (hop, ids)) in hops.by_ref().take(length.into()) {
             let expiry = expiry(&info, &hop);

@@ -80,7 +80,8 @@ pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 /// Checks the own file of a border router, its `text`, and what it leads to. Beside the settings, what works but deserves
 /// a look.
 ///
-/// `file` is its name for messages. `read_file` is asked for the files in `config_dir`, which is relative to `folder`.
+/// `file` is its name for messages. `find_folder` makes of `config_dir` the folder of the other files, which `read_file` is
+/// asked for.
 ///
 /// # Errors
 ///
@@ -88,7 +89,7 @@ pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 pub fn check(
     text: &str,
     file: &str,
-    folder: &Path,
+    find_folder: &dyn Fn(&Path) -> PathBuf,
     read_file: ReadFile<'_>,
 ) -> Result<(Settings, Vec<Problem>), Errors> {
     let report = Report::new(file, text);
@@ -102,7 +103,7 @@ pub fn check(
         model(
             &root,
             own.as_ref(),
-            &folder.join(config_dir),
+            &find_folder(config_dir),
             read_file,
             &mut found,
         )
@@ -127,18 +128,15 @@ pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
     let text = document::read_text(path, "")?;
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new(""));
-    check(&text, &file, folder, &|name| {
-        let elsewhere = name
-            .strip_prefix(folder)
-            .ok()
-            .filter(|name| name.is_relative());
-        match std::fs::read(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => elsewhere
-                .and_then(|name| std::fs::read(name).ok())
-                .ok_or(error),
-            result => result,
+    let find_folder = |name: &Path| {
+        let beside = folder.join(name);
+        if beside.is_dir() || !name.is_dir() {
+            beside
+        } else {
+            name.to_owned()
         }
-    })
+    };
+    check(&text, &file, &find_folder, &|name| std::fs::read(name))
 }
 
 /// What is wrong with the files in `config_dir`, and what deserves a look.

@@ -15,6 +15,9 @@ use crate::{
     scion::HopKey,
 };
 
+/// How many names a message has at most.
+const NAMES_TOLD: usize = 8;
+
 /// The model; `None` without a key, or if something is wrong, which is reported.
 pub(super) fn model(
     root: &Section<'_>,
@@ -26,6 +29,7 @@ pub(super) fn model(
         let names: Vec<String> = topology
             .routers
             .iter()
+            .take(NAMES_TOLD)
             .map(|router| format!("\"{}\"", excerpt(&router.name)))
             .collect();
         let section = root.section("general");
@@ -40,8 +44,8 @@ pub(super) fn model(
         });
         return None;
     };
-    let unique = addresses_are_unique(&topology, router);
-    let few = numbers_fit(&topology, router);
+    let unique = addresses_are_unique(topology, router);
+    let few = numbers_fit(topology, router);
     let mut interfaces = BTreeMap::new();
     let mut siblings = Vec::new();
     let mut owners: HashMap<u16, &str> = HashMap::new();

@@ -52,7 +52,7 @@ fn try_network(ases: &str, links: &[&str]) -> Result<Network, Vec<Misfit>> {
 /// The paths, as `a 1>2 b` for each link, the hop fields of each segment and the flags of it.
 fn ways(network: &Network, from: &str, to: &str) -> Vec<String> {
     let paths = network.paths(number(from), number(to), VALIDITY).unwrap();
-    paths.iter().map(|path| show(path)).collect()
+    paths.iter().map(show).collect()
 }
 
 fn show(path: &NetworkPath) -> String {

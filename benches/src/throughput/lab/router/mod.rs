@@ -185,7 +185,7 @@ fn model(network: &Network, family: Family) -> Result<AsModel> {
         let text = if is_topology { &topology } else { MASTER_KEY };
         Ok(text.as_bytes().to_vec())
     };
-    let (settings, _) = config::check(CONFIGURATION, "router.toml", Path::new(""), &read)?;
+    let (settings, _) = config::check(CONFIGURATION, "router.toml", &Path::to_path_buf, &read)?;
     Ok(settings.model)
 }
 

@@ -217,3 +217,30 @@ fn what_the_reference_ignores_is_named() {
     let topology = with("[\"core\"]", "[\"voting\", \"core\", \"issuing\"]");
     assert!(good(OWN, &topology).0.model.core);
 }
+
+#[test]
+fn the_documentation_has_every_key_and_its_default() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/border-router.md");
+    let text = std::fs::read_to_string(path).expect("the documentation");
+    for (section, keys) in keys::SCHEMA.0 {
+        for key in *keys {
+            let name = [section, *key].join(".");
+            let is_section = keys::SCHEMA.is_section(name.trim_start_matches('.'));
+            assert!(is_section || text.contains(&format!("`{key}`")), "{name}");
+        }
+    }
+    // Rows of rate limits: keys, default.
+    let limits = RateLimits::default();
+    for reason in sig_common::router::Reason::ALL {
+        let Some(row) = text
+            .lines()
+            .find(|line| line.starts_with("| `") && line.contains(&format!("`{}`", reason.name())))
+        else {
+            assert_eq!(limits.per_second(reason), None, "{reason:?}");
+            continue;
+        };
+        let default = row.split('|').nth(2).unwrap_or_default().trim();
+        let expected = limits.per_second(reason).unwrap_or(0).to_string();
+        assert_eq!(default, expected, "{reason:?}");
+    }
+}

@@ -58,11 +58,16 @@ fn read(own: &str, topology: &str, key: &str) -> Result<(Settings, Vec<Problem>)
         (PathBuf::from("conf/as/topology.json"), topology),
         (PathBuf::from("conf/as/keys/master0.key"), key),
     ]);
-    check(own, "conf/br.toml", Path::new("conf"), &|path| {
-        let text = files.get(path);
-        text.map(|text| text.as_bytes().to_vec())
-            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-    })
+    check(
+        own,
+        "conf/br.toml",
+        &|name| Path::new("conf").join(name),
+        &|path| {
+            let text = files.get(path);
+            text.map(|text| text.as_bytes().to_vec())
+                .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        },
+    )
 }
 
 fn good(own: &str, topology: &str) -> (Settings, Vec<String>) {
