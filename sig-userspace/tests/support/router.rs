@@ -135,7 +135,10 @@ pub(crate) struct Conditions {
     pub(crate) down: BTreeSet<u16>,
     /// Interfaces without a known next hop.
     pub(crate) unknown: BTreeSet<IpAddr>,
+    /// The device that packets leave by.
     pub(crate) ifindex: u32,
+    /// The device that packets come in by.
+    pub(crate) ingress: u32,
 }
 
 impl Default for Conditions {
@@ -146,6 +149,7 @@ impl Default for Conditions {
             down: BTreeSet::new(),
             unknown: BTreeSet::new(),
             ifindex: LO,
+            ingress: LO,
         }
     }
 }
@@ -167,7 +171,7 @@ fn mac(address: SocketAddr, end: u8) -> [u8; 6] {
 
 impl fast::Underlay for Conditions {
     fn devices(&self, _local: IpAddr) -> Vec<u32> {
-        vec![LO]
+        vec![self.ingress]
     }
 
     fn way(&self, local: SocketAddr, remote: SocketAddr) -> Option<Way> {
