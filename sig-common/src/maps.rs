@@ -62,9 +62,8 @@ impl Ip {
     #[inline(always)]
     #[must_use]
     pub const fn v4(a: [u8; 4]) -> Self {
-        Self([
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a[0], a[1], a[2], a[3],
-        ])
+        // As one number: put together of bytes, XDP programs would write it byte by byte.
+        Self((0xffff_0000_0000 | u32::from_be_bytes(a) as u128).to_be_bytes())
     }
 
     /// The IPv4 address, if this is the mapped form of one.

@@ -225,9 +225,6 @@ impl Toolchain {
             // No BTF: the kernel refuses the type names of generic Rust types, and nothing here needs
             // it (programs and maps are described by the object's own sections).
             "-Cdebuginfo=0",
-            // Headers lie at any even address. The processors that the kernel compiles BPF for load and store what is not
-            // aligned; without this, every word is put together from bytes.
-            "-Ctarget-feature=+allows-misaligned-mem-access",
         ]
         .join("\x1f");
         command

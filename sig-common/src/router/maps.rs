@@ -285,11 +285,11 @@ pub const fn size_class(len: u32) -> u32 {
 /// Entries of [`TRAFFIC`].
 pub const TRAFFIC_ENTRIES: u32 = SLOTS * Traffic::ALL.len() as u32 * SIZE_CLASSES;
 
-/// Where packets of `len` bytes are counted in [`TRAFFIC`].
+/// Where packets of a size class are counted in [`TRAFFIC`].
 #[inline(always)]
 #[must_use]
-pub const fn traffic_index(slot: u16, traffic: Traffic, len: u32) -> u32 {
-    (slot as u32 * Traffic::ALL.len() as u32 + traffic as u32) * SIZE_CLASSES + size_class(len)
+pub const fn traffic_index(slot: u16, traffic: Traffic, class: u32) -> u32 {
+    (slot as u32 * Traffic::ALL.len() as u32 + traffic as u32) * SIZE_CLASSES + class
 }
 
 /// Entries of [`REASONS`].
@@ -366,7 +366,7 @@ mod tests {
         for slot in 0..SLOTS as u16 {
             for traffic in Traffic::ALL {
                 for class in 0..SIZE_CLASSES {
-                    let index = traffic_index(slot, traffic, 32 << class) as usize;
+                    let index = traffic_index(slot, traffic, class) as usize;
                     assert!(!core::mem::replace(&mut seen[index], true));
                 }
             }

@@ -8,14 +8,15 @@ use sig_common::router::{
 
 use super::{maps, work::Work};
 
-/// Counts a packet of `len` bytes.
+/// Counts the packet.
 #[inline(always)]
-pub fn traffic(slot: u16, traffic: Traffic, len: u32) {
-    if let Some(count) = maps::R_TRAFFIC.get_ptr_mut(traffic_index(slot, traffic, len)) {
+pub fn traffic(work: &Work, slot: u16, traffic: Traffic) {
+    let index = traffic_index(slot, traffic, work.size_class);
+    if let Some(count) = maps::R_TRAFFIC.get_ptr_mut(index) {
         // SAFETY: this CPU's element, which no other program writes at the same time.
         let count = unsafe { &mut *count };
         count.packets = count.packets.wrapping_add(1);
-        count.bytes = count.bytes.wrapping_add(u64::from(len));
+        count.bytes = count.bytes.wrapping_add(u64::from(work.len));
     }
 }
 

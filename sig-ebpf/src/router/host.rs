@@ -119,11 +119,12 @@ fn look_up(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
 
 #[inline(always)]
 fn words(ip: &Ip) -> [u32; 4] {
-    [word(ip, 0), word(ip, 4), word(ip, 8), word(ip, 12)]
+    [0, 4, 8, 12].map(|at| word(ip, at))
 }
 
-/// Four bytes of an address, as in memory.
+/// Four bytes of an address, as in memory. `at` is a multiple of 4.
 #[inline(always)]
 pub fn word(ip: &Ip, at: usize) -> u32 {
-    u32::from_ne_bytes([ip.0[at], ip.0[at + 1], ip.0[at + 2], ip.0[at + 3]])
+    // SAFETY: the masked offset and three more are within the 16 bytes. By pointer, as it would otherwise be read byte by byte.
+    unsafe { ip.0.as_ptr().add(at & 12).cast::<u32>().read_unaligned() }
 }

@@ -27,7 +27,7 @@ mod work;
 use aya_ebpf::{bindings::xdp_md, helpers::bpf_ktime_get_boot_ns};
 use sig_common::router::{
     Reason,
-    maps::{NextHop, Traffic},
+    maps::{NextHop, Traffic, size_class},
 };
 
 use path::Way;
@@ -85,7 +85,8 @@ fn forward(ctx: *mut xdp_md, work: &mut Work, place: Place) -> Result<u32, Stop>
     {
         return Ok(action);
     }
-    count::traffic(work.slot, Traffic::Input, work.len);
+    work.size_class = size_class(work.len);
+    count::traffic(work, work.slot, Traffic::Input);
     parse::parse(ctx, work)?;
     let next_hop: *const NextHop = match path::process(ctx, work, config)? {
         Way::Host => {
@@ -103,6 +104,6 @@ fn forward(ctx: *mut xdp_md, work: &mut Work, place: Place) -> Result<u32, Stop>
     // SAFETY: an entry of a map, which stays in memory while the program runs, or part of `work`, which is only read.
     let next_hop = unsafe { &*next_hop };
     let action = rewrite::send(ctx, work, next_hop)?;
-    count::traffic(work.sent_slot, work.traffic, work.len);
+    count::traffic(work, work.sent_slot, work.traffic);
     Ok(action)
 }

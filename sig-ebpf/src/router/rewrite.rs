@@ -86,13 +86,10 @@ fn write(
     let mut packet = Packet::of(ctx, shift);
     let udp_len = udp::HEADER_LEN as u16 + work.len as u16;
     let (ethertype, ip_len) = if is_ipv4 {
-        *packet.bytes_mut(IP)? = ipv4_header(next_hop, udp_len);
+        ipv4_header(packet.bytes_mut(IP)?, next_hop, udp_len);
         (ethernet::ETHERTYPE_IPV4, ipv4::HEADER_LEN)
     } else {
-        let [l0, l1] = udp_len.to_be_bytes();
-        *packet.bytes_mut(IP)? = [0x60, 0, 0, 0, l0, l1, PROTO_UDP, TTL];
-        *packet.bytes_mut(IP + 8)? = next_hop.source.0;
-        *packet.bytes_mut(IP + 24)? = next_hop.destination.0;
+        ipv6_header(packet.bytes_mut(IP)?, next_hop, udp_len);
         (ethernet::ETHERTYPE_IPV6, ipv6::HEADER_LEN)
     };
     *packet.bytes_mut(IP - 2)? = ethertype.to_be_bytes();
@@ -106,11 +103,11 @@ fn write(
         next_hop.destination_port.to_be(),
     );
     path(&mut packet, work, &mut change)?;
-    let [s0, s1] = next_hop.source_port.to_be_bytes();
-    let [d0, d1] = next_hop.destination_port.to_be_bytes();
-    let [l0, l1] = udp_len.to_be_bytes();
-    let [c0, c1] = change.apply(work.checksum).to_ne_bytes();
-    *packet.bytes_mut(0)? = [s0, s1, d0, d1, l0, l1, c0, c1];
+    let header = packet.bytes_mut::<{ udp::HEADER_LEN }>(0)?;
+    set(header, 0, next_hop.source_port.to_be_bytes());
+    set(header, 2, next_hop.destination_port.to_be_bytes());
+    set(header, 4, udp_len.to_be_bytes());
+    set(header, 6, change.apply(work.checksum).to_ne_bytes());
     Some(())
 }
 
@@ -121,15 +118,17 @@ fn macs_and_tags(
     next_hop: &NextHop,
     tags_len: u32,
 ) -> Option<()> {
-    *packet.bytes_mut(0)? = next_hop.destination_mac;
-    *packet.bytes_mut(6)? = next_hop.source_mac;
+    let macs = packet.bytes_mut::<12>(0)?;
+    for half in 0..3 {
+        set(macs, 2 * half, part(&next_hop.destination_mac, half));
+        set(macs, 6 + 2 * half, part(&next_hop.source_mac, half));
+    }
     if tags_len == 0 {
         return Some(());
     }
     if next_hop.vlan != 0 {
-        let [t0, t1] = ethernet::TPID_8021Q.to_be_bytes();
-        let [v0, v1] = next_hop.vlan.to_be_bytes();
-        *packet.bytes_mut(12)? = [t0, t1, v0, v1];
+        let tag = u32::from(ethernet::TPID_8021Q) << 16 | u32::from(next_hop.vlan);
+        *packet.bytes_mut(12)? = tag.to_be_bytes();
         return Some(());
     }
     *packet.bytes_mut(12)? = work.tags[0].to_ne_bytes();
@@ -141,23 +140,58 @@ fn macs_and_tags(
 
 /// An IPv4 header without options that forbids fragments, so that it needs no identification (RFC 6864).
 #[inline(always)]
-fn ipv4_header(next_hop: &NextHop, udp_len: u16) -> [u8; ipv4::HEADER_LEN] {
+fn ipv4_header(header: &mut [u8; ipv4::HEADER_LEN], next_hop: &NextHop, udp_len: u16) {
     let (source, destination) = (word(&next_hop.source, 12), word(&next_hop.destination, 12));
-    let [l0, l1] = (udp_len + ipv4::HEADER_LEN as u16).to_be_bytes();
-    let first = u32::from_ne_bytes([0x45, 0, l0, l1]);
-    let second = u32::from_ne_bytes([0, 0, 0x40, 0]);
-    let third = u32::from_ne_bytes([TTL, PROTO_UDP, 0, 0]);
-    let sum = Sum(u64::from(first)
-        + u64::from(second)
-        + u64::from(third)
-        + u64::from(source)
-        + u64::from(destination));
-    let [c0, c1] = (!sum.fold()).to_ne_bytes();
-    let [s0, s1, s2, s3] = source.to_ne_bytes();
-    let [d0, d1, d2, d3] = destination.to_ne_bytes();
-    [
-        0x45, 0, l0, l1, 0, 0, 0x40, 0, TTL, PROTO_UDP, c0, c1, s0, s1, s2, s3, d0, d1, d2, d3,
-    ]
+    let len = u32::from(udp_len + ipv4::HEADER_LEN as u16);
+    let words = [
+        (0x4500_0000 | len).to_be(),
+        0x4000_u32.to_be(),
+        (u32::from(TTL) << 24 | u32::from(PROTO_UDP) << 16).to_be(),
+        source,
+        destination,
+    ];
+    let [a, b, c, d, e] = words.map(u64::from);
+    let sum = !Sum(a + b + c + d + e).fold();
+    for (place, word) in words.into_iter().enumerate() {
+        set(header, 4 * place, word.to_ne_bytes());
+    }
+    set(header, 10, sum.to_ne_bytes());
+}
+
+#[inline(always)]
+fn ipv6_header(header: &mut [u8; ipv6::HEADER_LEN], next_hop: &NextHop, udp_len: u16) {
+    let first = 6 << 60 | u64::from(udp_len) << 16 | u64::from(PROTO_UDP) << 8 | u64::from(TTL);
+    set(header, 0, first.to_be_bytes());
+    for place in 0..4 {
+        let at = 4 * place;
+        set(header, 8 + at, word(&next_hop.source, at).to_ne_bytes());
+        set(
+            header,
+            24 + at,
+            word(&next_hop.destination, at).to_ne_bytes(),
+        );
+    }
+}
+
+/// Two bytes of a MAC address: `place` is 0, 1 or 2.
+#[inline(always)]
+fn part(mac: &[u8; 6], place: usize) -> [u8; 2] {
+    // SAFETY: two bytes within the six. By pointer, as it would otherwise be read byte by byte.
+    let part = unsafe {
+        mac.as_ptr()
+            .add(2 * (place % 3))
+            .cast::<u16>()
+            .read_unaligned()
+    };
+    part.to_ne_bytes()
+}
+
+/// Writes the bytes of a number. `at` and the length are constants that fit.
+#[inline(always)]
+fn set<const N: usize, const M: usize>(header: &mut [u8; M], at: usize, bytes: [u8; N]) {
+    if let Some(part) = header.get_mut(at..at + N) {
+        part.copy_from_slice(&bytes);
+    }
 }
 
 /// Pointers and segment identifiers. `packet` begins with the UDP header.

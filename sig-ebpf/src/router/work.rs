@@ -52,6 +52,8 @@ pub struct Work {
     pub head: u32,
     /// Bytes of the SCION packet.
     pub len: u32,
+    /// The class of that.
+    pub size_class: u32,
     /// VLAN tags, as in memory.
     pub tags: [u32; 2],
     /// Bytes of them.
