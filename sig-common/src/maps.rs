@@ -34,10 +34,6 @@ pub const LAN_V6: &str = "LAN_V6";
 pub const DROPS: &str = "DROPS";
 /// Verdicts per CPU: [`Stat`] to `u64` packets.
 pub const STATS: &str = "STATS";
-/// Address rewriting of the test relay: [`RelayKey`] to [`RelayValue`].
-pub const RELAY: &str = "RELAY";
-/// Devices the test relay sends through: interface index to interface index.
-pub const RELAY_DEVICES: &str = "RELAY_DEVICES";
 
 /// Entries of [`LOCAL`] and [`PORTS`].
 pub const MAX_PORTS: u32 = 64;
@@ -49,8 +45,6 @@ pub const MAX_QUEUES: u32 = 1024;
 pub const MAX_SOCKETS: u32 = 1024;
 /// Entries of [`LAN_V4`] and of [`LAN_V6`].
 pub const MAX_PREFIXES: u32 = 1 << 20;
-/// Entries of [`RELAY`] and [`RELAY_DEVICES`].
-pub const MAX_RELAY: u32 = 256;
 
 /// An IP address in one form for both families: IPv4 as IPv4-mapped IPv6 (RFC 4291).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -226,10 +220,6 @@ pub enum Stat {
     InjectPassed,
     /// `sig_inject`: dropped; the reason is in [`DROPS`].
     InjectDropped,
-    /// `relay`: rewritten and sent.
-    RelayRedirected,
-    /// `relay`: left to the kernel.
-    RelayPassed,
 }
 
 impl Stat {
@@ -237,7 +227,7 @@ impl Stat {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 14] = [
         Self::UnderlayRedirected,
         Self::UnderlayPassed,
         Self::UnderlayNoSocket,
@@ -252,8 +242,6 @@ impl Stat {
         Self::InjectResolving,
         Self::InjectPassed,
         Self::InjectDropped,
-        Self::RelayRedirected,
-        Self::RelayPassed,
     ];
 
     /// The name in counters and status: snake case, stable between versions.
@@ -274,46 +262,8 @@ impl Stat {
             Self::InjectResolving => "inject_resolving",
             Self::InjectPassed => "inject_passed",
             Self::InjectDropped => "inject_dropped",
-            Self::RelayRedirected => "relay_redirected",
-            Self::RelayPassed => "relay_passed",
         }
     }
-}
-
-/// Packets that the test relay rewrites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(C)]
-pub struct RelayKey {
-    /// Interface index of the device the packet came in through.
-    pub ifindex: u32,
-    /// UDP destination port.
-    pub port: u16,
-    /// Zero.
-    pub reserved: u16,
-    /// IP destination.
-    pub dst: Ip,
-}
-
-/// What the test relay makes of a packet. Both addresses are of the family of the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct RelayValue {
-    /// IP source.
-    pub src: Ip,
-    /// IP destination.
-    pub dst: Ip,
-    /// UDP source port.
-    pub src_port: u16,
-    /// UDP destination port.
-    pub dst_port: u16,
-    /// Interface index of the device to send through; has to be in [`RELAY_DEVICES`].
-    pub ifindex: u32,
-    /// MAC source.
-    pub src_mac: [u8; 6],
-    /// MAC destination.
-    pub dst_mac: [u8; 6],
-    /// Zero.
-    pub reserved: u32,
 }
 
 #[cfg(feature = "user")]
@@ -329,7 +279,7 @@ mod pod {
             )+
         };
     }
-    pod!(Ip RemoteKey RemoteValue QueueKey Sockets LanPort LanRoute RelayKey RelayValue);
+    pod!(Ip RemoteKey RemoteValue QueueKey Sockets LanPort LanRoute);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
@@ -341,8 +291,6 @@ const _: () = {
     assert!(size_of::<Sockets>() == 4 + 4);
     assert!(size_of::<LanPort>() == 6 + 2 + 4);
     assert!(size_of::<LanRoute>() == 4);
-    assert!(size_of::<RelayKey>() == 4 + 2 + 2 + 16);
-    assert!(size_of::<RelayValue>() == 16 + 16 + 2 + 2 + 4 + 6 + 6 + 4);
 };
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 //! | `sig_lan` | XDP of LAN interfaces | IP packets to prefixes of remotes |
 //! | `sig_inner` | XDP of the inner port's device | IP packets the kernel routed into the tunnel |
 //! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
-//! | `relay` | XDP of the demo's routers | UDP datagrams with an entry in `RELAY` |
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
 //! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
 //!
@@ -18,7 +17,6 @@ mod inject;
 mod lan;
 mod maps;
 mod packet;
-mod relay;
 mod router;
 mod underlay;
 
@@ -51,11 +49,6 @@ pub enum Verdict {
         port: u32,
         /// Chooses the worker.
         hash: u32,
-    },
-    /// To be sent through another device.
-    Transmit {
-        /// Index of the device.
-        ifindex: u32,
     },
 }
 
@@ -104,13 +97,6 @@ const INNER: Stats = Stats {
     dropped: Stat::InnerPassed,
 };
 
-const RELAY: Stats = Stats {
-    redirected: Stat::RelayRedirected,
-    passed: Stat::RelayPassed,
-    no_socket: Stat::RelayPassed,
-    dropped: Stat::RelayPassed,
-};
-
 /// SIG frames to our data address go to a worker; all else of this host stays with the kernel.
 #[xdp]
 pub fn sig_underlay(ctx: XdpContext) -> u32 {
@@ -130,13 +116,6 @@ pub fn sig_lan(ctx: XdpContext) -> u32 {
 pub fn sig_inner(ctx: XdpContext) -> u32 {
     let verdict = lan::from_kernel(&Packet::of_xdp(&ctx));
     act(&ctx, &INNER, verdict.unwrap_or(Verdict::Pass))
-}
-
-/// Datagrams with an entry go on with other addresses. A tool for tests and the demo.
-#[xdp]
-pub fn relay(ctx: XdpContext) -> u32 {
-    let verdict = relay::forward(&mut Packet::of_xdp(&ctx), ctx.ingress_ifindex() as u32);
-    act(&ctx, &RELAY, verdict.unwrap_or(Verdict::Pass))
 }
 
 /// SCION packets to an endpoint of the border router are forwarded, by the CPUs they are spread over if so configured.
@@ -207,9 +186,6 @@ fn act(ctx: &XdpContext, stats: &Stats, verdict: Verdict) -> u32 {
             return XDP_DROP;
         }
         Verdict::ToWorker { port, hash } => to_worker(ctx, port, hash),
-        Verdict::Transmit { ifindex } => {
-            maps::RELAY_DEVICES.redirect(ifindex, XDP_PASS.into()).ok()
-        }
     };
     match redirected {
         Some(action) => {

@@ -2,12 +2,12 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{DevMapHash, HashMap, LpmTrie, PerCpuArray, XskMap},
+    maps::{HashMap, LpmTrie, PerCpuArray, XskMap},
 };
 use sig_common::{
     maps::{
-        LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_RELAY, MAX_REMOTES,
-        MAX_SOCKETS, QueueKey, RelayKey, RelayValue, RemoteKey, RemoteValue, Sockets, Stat,
+        LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_REMOTES,
+        MAX_SOCKETS, QueueKey, RemoteKey, RemoteValue, Sockets, Stat,
     },
     reason::DropReason,
     wire::underlay::Local,
@@ -37,12 +37,6 @@ pub static LAN_V4: LpmTrie<[u8; 4], LanRoute> = LpmTrie::with_max_entries(MAX_PR
 
 #[map]
 pub static LAN_V6: LpmTrie<[u8; 16], LanRoute> = LpmTrie::with_max_entries(MAX_PREFIXES, 0);
-
-#[map]
-pub static RELAY: HashMap<RelayKey, RelayValue> = HashMap::with_max_entries(MAX_RELAY, 0);
-
-#[map]
-pub static RELAY_DEVICES: DevMapHash = DevMapHash::with_max_entries(MAX_RELAY, 0);
 
 #[map]
 static DROPS: PerCpuArray<u64> = PerCpuArray::with_max_entries(DropReason::COUNT as u32, 0);

@@ -83,18 +83,6 @@ impl Packet {
         self.bytes(offset).map(u64::from_be_bytes)
     }
 
-    /// `N` words of two bytes at an even `offset`, as in memory, to be written.
-    #[inline(always)]
-    pub fn words_mut<const N: usize>(&mut self, offset: usize) -> Option<&mut [u16; N]> {
-        let start = self.start + offset;
-        if start + 2 * N > self.end {
-            return None;
-        }
-        // SAFETY: as in `bytes_mut`; the kernel starts packets at an even address, so that IP
-        // headers are aligned.
-        Some(unsafe { &mut *(start as *mut [u16; N]) })
-    }
-
     #[inline(always)]
     fn at<const N: usize>(&self, offset: usize) -> Option<*mut [u8; N]> {
         let start = self.start + offset;

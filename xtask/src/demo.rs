@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: two ASes, two gateways, and real traffic between them.
+//! `cargo xtask demo`: two ASes, two gateways, and real traffic between them, over border routers.
 
 mod page;
 mod progress;
@@ -13,13 +13,13 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use testbed::{
-    Family, Netns, Network, Options, Underlay,
+    Family, Netns, Network, Options, Route, Underlay,
     iperf::{self, Direction, Protocol},
 };
 
 use crate::{setup, shell};
 use progress::Progress;
-use results::{FamilyResults, Results};
+use results::{FamilyResults, Results, to_json};
 
 /// Payload of the pings that measure the round trip, bytes.
 const PING_SIZE: u32 = 64;
@@ -37,7 +37,7 @@ const UDP: Protocol = Protocol::Udp {
 /// Arguments of the task.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Leave the network running afterwards, until Ctrl-C or `cargo xtask demo --down`
+    /// Leave the network running afterwards, the first one unless another is chosen, until Ctrl-C or `cargo xtask demo --down`
     #[arg(long)]
     keep: bool,
     /// Only end demos that were left running, and remove what killed ones left
@@ -46,18 +46,60 @@ pub(crate) struct Arguments {
     /// Also write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Largest SCION packet on the path between the ASes, in bytes
+    /// Largest SCION packet on the path between the ASes, in bytes; over IPv6 at most 1452
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1000..=1472))]
     path_mtu: Option<u16>,
-    /// IPv6 instead of IPv4 between gateways and routers
-    #[arg(long)]
-    underlay_v6: bool,
+    /// Only this network
+    #[arg(long, value_name = "NAME")]
+    network: Option<Shown>,
     /// A line for the section `[dataplane]` of both gateways, such as "workers = 2"; may be repeated
     #[arg(long, value_name = "LINE")]
     dataplane: Vec<String>,
-    /// Seconds of each of the eight throughput measurements
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
+    /// Seconds of each of the eight throughput measurements in the first network; in others it is one
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
+}
+
+/// The networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Shown {
+    /// Two ASes over an IPv4 underlay
+    Ipv4,
+    /// Two ASes over an IPv6 underlay
+    Ipv6,
+    /// Two ASes and a core AS between them, over an IPv4 underlay
+    Crossing,
+}
+
+impl Shown {
+    const ALL: [Self; 3] = [Self::Ipv4, Self::Ipv6, Self::Crossing];
+
+    /// The key of its results.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "underlay_ipv4",
+            Self::Ipv6 => "underlay_ipv6",
+            Self::Crossing => "crossing",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "Two ASes, IPv4 between gateways and routers",
+            Self::Ipv6 => "The same with IPv6 between gateways and routers",
+            Self::Crossing => {
+                "Through a third AS, whose router takes packets from an up to a down segment"
+            }
+        }
+    }
+
+    fn picture(self) -> &'static str {
+        match self {
+            Self::Ipv4 => TWO_ASES,
+            Self::Ipv6 => "",
+            Self::Crossing => THREE_ASES,
+        }
+    }
 }
 
 /// Runs the task.
@@ -75,11 +117,52 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     testbed::sweep();
     let before = interfaces()?;
 
-    let options = options(arguments)?;
-    println!("{}", PICTURE.trim_end());
+    let shown = match (arguments.network, arguments.keep) {
+        (Some(only), _) => vec![only],
+        (None, true) => vec![Shown::Ipv4],
+        (None, false) => Shown::ALL.to_vec(),
+    };
+    let mut all = Vec::new();
+    for (place, shown) in shown.into_iter().enumerate() {
+        let options = options(arguments, shown);
+        println!("\n{}\n{}", shown.title(), shown.picture().trim_end());
+        let seconds = if place == 0 { arguments.seconds } else { 1 };
+        let (mut network, results) = show(&binary, &options, seconds)?;
+        println!("{results}");
+        let failures = results.failures();
+        for failure in &failures {
+            eprintln!("FAILED: {failure}");
+        }
+        all.push((shown.name(), results));
+        if let Some(file) = &arguments.json {
+            fs::write(file, to_json(&all)?)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        if arguments.keep {
+            look_around(&network, &binary);
+            testbed::hold(u8::from(!failures.is_empty()));
+        }
+        network.a.stop_gateway()?;
+        network.b.stop_gateway()?;
+        drop(network);
+        clean(&before)?;
+    }
+    println!("Cleaned up: no namespace and no interface is left.");
+    let failures: usize = all
+        .iter()
+        .map(|(_, results)| results.failures().len())
+        .sum();
+    if failures > 0 {
+        bail!("{failures} of the demo's expectations do not hold");
+    }
+    Ok(())
+}
+
+/// Builds a network, and measures in it.
+fn show(binary: &Path, options: &Options, seconds: u32) -> Result<(Network, Results)> {
     let mut progress = Progress::new(4 + 6 * Family::ALL.len());
-    progress.step("network namespaces, links, routers");
-    let mut network = Network::build(&binary, &options)?;
+    progress.step("network namespaces, links, border routers");
+    let mut network = Network::build(binary, options)?;
     progress.step("gateways");
     network.start_gateways()?;
     progress.step("web and measurement servers");
@@ -88,44 +171,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let _server = iperf::serve(&network.b.client, &log)?;
     let mut results = Results::default();
     for family in Family::ALL {
-        let measured = measure(&network, family, arguments.seconds, &page, &mut progress)?;
+        let measured = measure(&network, family, seconds, &page, &mut progress)?;
         results.families.push(measured);
     }
     progress.step("counters of the gateways");
     results.gateways = [network.a.status()?, network.b.status()?].into();
     progress.done();
-
-    println!("{results}");
-    if let Some(file) = &arguments.json {
-        fs::write(file, results.to_json()?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    let failures = results.failures();
-    for failure in &failures {
-        eprintln!("FAILED: {failure}");
-    }
-    if arguments.keep {
-        look_around(&network, &binary);
-        testbed::hold(u8::from(!failures.is_empty()));
-    }
-    network.a.stop_gateway()?;
-    network.b.stop_gateway()?;
-    drop(network);
-    clean(&before)?;
-    println!("Cleaned up: no namespace and no interface is left.");
-    if !failures.is_empty() {
-        bail!("{} of the demo's expectations do not hold", failures.len());
-    }
-    Ok(())
+    Ok((network, results))
 }
 
-const PICTURE: &str = "
+const TWO_ASES: &str = "
            AS 1-ff00:0:110                                    AS 1-ff00:0:111
 
   client-a ───── gateway-a ───── router-a ═════ router-b ───── gateway-b ───── client-b
        192.168.10.0/24     10.10.0.0/24  10.99.0.0/24  10.11.0.0/24     192.168.11.0/24
        fd00:10::/64                                                     fd00:11::/64
           plain IP           SIG frames in SCION over UDP                  plain IP
+";
+
+const THREE_ASES: &str = "
+         AS 1-ff00:0:110          core AS 1-ff00:0:112           AS 1-ff00:0:111
+
+  client-a ─── gateway-a ─── router-a ═════ router-c ═════ router-b ─── gateway-b ─── client-b
+                                  10.99.0.0/24  10.98.0.0/24
 ";
 
 /// Builds the gateway and returns its program.
@@ -144,29 +212,22 @@ fn build() -> Result<PathBuf> {
     Ok(shell::target_dir().join("release/sig"))
 }
 
-fn options(arguments: &Arguments) -> Result<Options> {
-    let underlay = if arguments.underlay_v6 {
-        Underlay::V6
-    } else {
-        Underlay::V4
+fn options(arguments: &Arguments, shown: Shown) -> Options {
+    let (underlay, largest) = match shown {
+        Shown::Ipv6 => (Underlay::V6, 1452),
+        Shown::Ipv4 | Shown::Crossing => (Underlay::V4, 1472),
     };
-    let largest = match underlay {
-        Underlay::V4 => 1472,
-        Underlay::V6 => 1452,
+    let route = match shown {
+        Shown::Crossing => Route::Crossing,
+        Shown::Ipv4 | Shown::Ipv6 => Route::Direct,
     };
-    let path_mtu = arguments.path_mtu.unwrap_or(largest);
-    if path_mtu > largest {
-        bail!(
-            "--path-mtu {path_mtu} does not fit links of 1500 bytes over IPv6: at most {largest}"
-        );
-    }
-    let dataplane = arguments.dataplane.join("\n");
-    Ok(Options {
+    Options {
         underlay,
-        path_mtu,
-        dataplane,
+        route,
+        path_mtu: arguments.path_mtu.unwrap_or(largest).min(largest),
+        dataplane: arguments.dataplane.join("\n"),
         ..Options::default()
-    })
+    }
 }
 
 /// Everything that is shown with one address family.
@@ -260,6 +321,13 @@ fn look_around(network: &Network, binary: &Path) {
     println!("{}", inside(&network.a.router, "tcpdump -n -i inside udp"));
     println!("{}", inside(&network.a.gateway, "ip route"));
     println!("{}\n{}", status(&network.a), status(&network.b));
+    for router in network.routers() {
+        println!(
+            "  {} router status --config {}",
+            binary.display(),
+            router.config_file().display()
+        );
+    }
     println!("  configurations and logs: {}", network.folder().display());
     println!("To end it: Ctrl-C here, or `cargo xtask demo --down` elsewhere.");
 }

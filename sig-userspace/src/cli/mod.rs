@@ -4,7 +4,6 @@ mod config;
 mod dissect;
 mod doctor;
 mod path;
-mod relay;
 mod reload;
 mod router;
 mod run;
@@ -48,8 +47,6 @@ enum Command {
     Router(router::Args),
     Path(path::Args),
     Version(version::Args),
-    #[command(hide = true)]
-    Relay(relay::Args),
 }
 
 /// Why a command did not succeed; shown on the standard error output.
@@ -108,7 +105,6 @@ pub fn main() -> ExitCode {
         Command::Path(args) => path::run(&args, &mut out),
         Command::Router(args) => router::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
-        Command::Relay(args) => relay::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.
     let flushed = out.flush().map_err(Failure::from);

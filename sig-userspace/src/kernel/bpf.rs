@@ -10,12 +10,10 @@
 mod errors;
 mod maps;
 mod object;
-mod relay;
 mod router;
 
 pub use maps::Counters;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};
-pub use relay::Relay;
 pub use router::{RouterOptions, RouterPrograms, RouterTables, SlotReasons, SlotTraffic};
 
 use std::{

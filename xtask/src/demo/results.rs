@@ -1,6 +1,6 @@
 //! What the demo found, as a table and as JSON.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -40,12 +40,6 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// One object per address family.
-    pub(super) fn to_json(&self) -> Result<String> {
-        let families: BTreeMap<_, _> = self.families.iter().map(|f| (f.family, f)).collect();
-        Ok(serde_json::to_string_pretty(&families)? + "\n")
-    }
-
     /// What does not hold that should, as sentences.
     pub(super) fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
@@ -76,6 +70,24 @@ impl Results {
         }
         failures
     }
+}
+
+/// Of the first network, one object per address family; of others the same in an object with their name.
+pub(super) fn to_json(networks: &[(&str, Results)]) -> Result<String> {
+    let mut all = serde_json::Map::new();
+    for (place, (name, results)) in networks.iter().enumerate() {
+        let mut families = serde_json::Map::new();
+        for of_family in &results.families {
+            let key = of_family.family.to_owned();
+            families.insert(key, serde_json::to_value(of_family)?);
+        }
+        if place == 0 {
+            all.append(&mut families);
+        } else {
+            all.insert((*name).to_owned(), families.into());
+        }
+    }
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
 }
 
 impl fmt::Display for Results {

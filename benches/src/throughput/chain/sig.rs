@@ -1,4 +1,4 @@
-//! sig at both ends. The routers are its XDP program `relay`, which only exchanges underlay addresses.
+//! sig at both ends, over its border routers, which verify every hop field.
 
 use std::{collections::BTreeMap, time::Duration};
 

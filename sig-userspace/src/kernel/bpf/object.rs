@@ -30,8 +30,6 @@ pub enum Program {
     Inner,
     /// TC ingress of the `sig` device: forwards decapsulated packets.
     Inject,
-    /// XDP of the demo's routers.
-    Relay,
     /// XDP of a border router's devices.
     Router,
     /// XDP of the CPU map that a border router spreads packets over.
@@ -47,7 +45,6 @@ impl Program {
             Self::Lan => "sig_lan",
             Self::Inner => "sig_inner",
             Self::Inject => "sig_inject",
-            Self::Relay => "relay",
             Self::Router => "sig_router",
             Self::RouterCpu => "sig_router_cpu",
         }
