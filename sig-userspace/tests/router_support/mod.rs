@@ -5,4 +5,7 @@
 )]
 
 pub(crate) mod asys;
+#[cfg(feature = "xdp")]
+pub(crate) mod compare;
 pub(crate) mod path;
+pub(crate) mod random;

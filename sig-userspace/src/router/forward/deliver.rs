@@ -7,7 +7,7 @@ use sig_common::{
     router::Reason,
     wire::{
         Load as _, PROTO_TCP, PROTO_UDP,
-        scion::{ENDHOST_PORT, NEXT_SCMP, common, extension},
+        scion::{ENDHOST_PORT, NEXT_SCMP, common::Common, extension},
         udp,
     },
 };
@@ -42,10 +42,6 @@ impl Router {
             };
             return Ok((Way::Host(instance), Some(Reason::Service)));
         }
-        let Some((protocol, upper)) = context.header.upper_layer() else {
-            return Err(Halt::silent(Reason::DeepExtensions));
-        };
-        let port = port(protocol, upper).ok_or(Halt::silent(Reason::NoPort))?;
         let host = match destination.and_then(HostAddr::ip) {
             Some(ip) if !is_no_host(ip) => ip,
             _ => {
@@ -54,6 +50,10 @@ impl Router {
                 return Err(Halt::report(Reason::DestinationAddress, problem));
             }
         };
+        let Some((protocol, upper)) = context.header.upper_layer() else {
+            return Err(Halt::silent(Reason::DeepExtensions));
+        };
+        let port = port(protocol, upper).ok_or(Halt::silent(Reason::NoPort))?;
         let here = host == self.model.internal.ip();
         if here && is_echo_request(protocol, upper) {
             return Err(Halt::new(Reason::NoFastWay, Told::Echo));
@@ -133,22 +133,21 @@ fn scmp_port(message: &[u8]) -> Option<u16> {
         scmp::CONNECTIVITY_DOWN => 28,
         _ => return None,
     };
-    quoted_port(message.get(quote..)?)
+    quoted_port(message.get(quote..)?).filter(|port| *port != 0)
 }
 
 /// The port of the socket that sent a packet, of which the beginning is quoted. Nothing of its header is trusted but
-/// where it ends.
+/// where it ends, and a quoted traceroute request may be cut behind its identifier.
 fn quoted_port(packet: &[u8]) -> Option<u16> {
-    let [_, _, _, _, next_header, words, ..] = packet.bytes::<{ common::HEADER_LEN }>(0)?;
-    let payload = packet.get(usize::from(words) * 4..)?;
-    let (protocol, offset) = extension::skip(payload, next_header, 0, payload.len())?;
+    let header = Common::decode(&packet.bytes(0)?).ok()?;
+    let payload = packet.get(header.header_len()..)?;
+    let (protocol, offset) = extension::skip(payload, header.next_header, 0, payload.len())?;
     let upper = payload.get(offset..)?;
     match (protocol, upper.first()) {
-        (PROTO_UDP, _) if upper.len() >= udp::HEADER_LEN => {
-            number(upper, SOURCE_PORT_OFFSET).filter(|port| *port != 0)
+        (PROTO_UDP, _) if upper.len() >= udp::HEADER_LEN => number(upper, SOURCE_PORT_OFFSET),
+        (NEXT_SCMP, Some(&(scmp::ECHO_REQUEST | scmp::TRACEROUTE_REQUEST))) => {
+            identifier(upper, scmp::ECHO_LEN)
         }
-        (NEXT_SCMP, Some(&scmp::ECHO_REQUEST)) => identifier(upper, scmp::ECHO_LEN),
-        (NEXT_SCMP, Some(&scmp::TRACEROUTE_REQUEST)) => identifier(upper, scmp::TRACEROUTE_LEN),
         _ => None,
     }
 }

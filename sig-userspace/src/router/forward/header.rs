@@ -43,9 +43,6 @@ impl<'a> Header<'a> {
     /// # Errors
     /// Why there is nothing that could be answered.
     pub(super) fn parse(packet: &'a [u8]) -> Result<Self, Reason> {
-        if packet.len() < common::HEADER_LEN + ISD_AS_LEN {
-            return Err(Reason::HeaderLength);
-        }
         let mut first: [u8; common::HEADER_LEN] = packet.bytes(0).ok_or(Reason::HeaderLength)?;
         let version = first[0] >> 4;
         let structure = if version == 0 {

@@ -204,16 +204,13 @@ impl<'a> Transit<'a> {
         Ok(())
     }
 
-    /// Hosts of the AS are no services, and do not write IPv4 addresses as IPv6.
+    /// Hosts of the AS do not write IPv4 addresses as IPv6.
     fn check_source_host(&self) -> Result<(), Halt> {
         let header = self.context.header;
         if header.source_isd_as != self.router.model.isd_as {
             return Ok(());
         }
-        let is_host = header
-            .source
-            .is_some_and(|s| s.ip().is_some() && !is_mapped(s));
-        if !is_host {
+        if header.source.is_none_or(is_mapped) {
             // The reference points to nothing here.
             let problem = parameter(code::INVALID_SOURCE, 0);
             return Err(Halt::report(Reason::SourceAddress, problem));
