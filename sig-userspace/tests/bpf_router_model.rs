@@ -108,5 +108,5 @@ fn the_program_does_what_the_engine_does() {
         .collect();
     assert!(unseen.is_empty(), "no packet has reached {unseen:?}");
     let forwarded = seen.get(&None).copied().unwrap_or(0);
-    assert!(4 * forwarded > seen.values().sum(), "{forwarded} forwarded");
+    assert!(5 * forwarded > seen.values().sum(), "{forwarded} forwarded");
 }

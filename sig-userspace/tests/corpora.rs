@@ -13,6 +13,8 @@ mod frame_decode;
 mod reassembly;
 #[path = "../fuzz/bodies/router_configuration.rs"]
 mod router_configuration;
+#[path = "../fuzz/bodies/router_packet.rs"]
+mod router_packet;
 #[path = "../fuzz/bodies/routing_policy.rs"]
 mod routing_policy;
 #[path = "../fuzz/bodies/scion_header.rs"]
@@ -59,6 +61,11 @@ fn the_corpus_of_reassembly_replays() {
 #[test]
 fn the_corpus_of_router_configuration_replays() {
     replay("router_configuration", router_configuration::run);
+}
+
+#[test]
+fn the_corpus_of_router_packet_replays() {
+    replay("router_packet", router_packet::run);
 }
 
 #[test]
