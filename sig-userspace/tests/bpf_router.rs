@@ -9,7 +9,7 @@ use sig_common::router::maps::Traffic;
 use support::netns::root_or_skip;
 use support::router::{
     Bed, Conditions, FAR, LOCAL, OTHER, Packet, Path, Segment, Sent, from_host, from_link,
-    from_sibling, host, internal,
+    from_sibling, host,
 };
 
 #[test]
@@ -621,5 +621,111 @@ fn a_sender_inside_is_known_by_its_address() {
             bed.is_dropped("a host", &from_host(&bytes), Reason::TransitSource);
         }
     }
-    assert_eq!(internal().port(), 30001);
+}
+
+/// What routers have got wrong. Each row goes through 99 times.
+#[test]
+fn known_mistakes_of_routers_are_not_made() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let segment = Segment::new(true, &[(0, 7), (1, 2), (9, 0)]);
+    let path = |segments: &[Segment], hop| Path::new(segments, hop, true);
+    let valid = Packet::new(FAR, OTHER, &path(std::slice::from_ref(&segment), 1));
+    let sent = Packet::new(FAR, OTHER, &path(std::slice::from_ref(&segment), 2));
+    let changed = |change: &dyn Fn(&mut Packet)| {
+        let mut packet = valid.clone();
+        change(&mut packet);
+        packet
+    };
+    let hosts = |packet: &Packet| {
+        let mut packet = packet.clone();
+        packet.source.1 = host("fd00:1::1");
+        packet.destination.1 = host("fd00:2::1");
+        packet
+    };
+    let expired = Segment {
+        expiry: 0,
+        timestamp: segment.timestamp - 3600,
+        ..segment.clone()
+    };
+    let crossing = [up(&[(7, 0), (9, 8), (0, 2)]), down(&[(0, 3), (9, 0)])];
+    let crossing = Packet::new(FAR, OTHER, &path(&crossing, 2));
+    let crossed = Packet {
+        path: Wire(crossing.path.clone())
+            .chained(0, 2)
+            .chained(1, 3)
+            .pointing(1, 4)
+            .0,
+        ..crossing.clone()
+    };
+    let mut forged_second = crossing.clone();
+    let second_mac = 4 + 2 * 8 + 3 * 12 + 6;
+    forged_second.path[second_mac] ^= 0x80;
+    let without_checksum = |mut frame: Vec<u8>| {
+        frame[14 + 20 + 6..][..2].fill(0);
+        frame
+    };
+    let padded = |mut frame: Vec<u8>| {
+        frame.extend([0; 9]);
+        frame
+    };
+    let by = |packet: &Packet| Sent::by_link(2, packet.bytes());
+    let from = |packet: &Packet| from_link(1, &packet.bytes());
+    for _ in 0..99 {
+        for (that, frame, sent) in [
+            ("valid", from(&valid), by(&sent)),
+            (
+                "crossover",
+                from_link(2, &crossing.bytes()),
+                Sent::by_link(3, crossed.bytes()),
+            ),
+            ("IPv6 hosts", from(&hosts(&valid)), by(&hosts(&sent))),
+            (
+                "no UDP checksum",
+                without_checksum(from(&valid)),
+                Sent {
+                    unchecked: true,
+                    ..by(&sent)
+                },
+            ),
+            ("padding", padded(from(&valid)), by(&sent)),
+        ] {
+            bed.is_sent(that, &frame, sent, Traffic::BrTransit);
+        }
+        for (that, frame, reason) in [
+            (
+                "a bad MAC",
+                from(&changed(&|p| p.path[30] ^= 1)),
+                Reason::InvalidMac,
+            ),
+            (
+                "an expired hop",
+                from(&Packet::new(
+                    FAR,
+                    OTHER,
+                    &path(std::slice::from_ref(&expired), 1),
+                )),
+                Reason::Expired,
+            ),
+            (
+                "a forged second MAC at a crossover",
+                from_link(2, &forged_second.bytes()),
+                Reason::InvalidMac,
+            ),
+            (
+                "a source of this AS from outside",
+                from(&changed(&|p| p.source.0 = LOCAL)),
+                Reason::SourceAddress,
+            ),
+            (
+                "a router alert",
+                from(&changed(&|p| p.path[24] = 2)),
+                Reason::IngressAlert,
+            ),
+        ] {
+            bed.passes(that, &frame, reason);
+        }
+    }
 }
