@@ -214,7 +214,8 @@ fn what_does_not_belong_together_is_refused() {
     assert!(with("pipeline-encapsulate", "mrr").contains("\"pipeline\" only"));
     assert!(with("encapsulate", "sweep").contains("rates: missing"));
     assert!(with("encapsulate", "guess").contains("unknown variant `guess`"));
-    assert!(with("router", "mrr").contains("unknown variant `router`"));
+    assert!(with("switch", "mrr").contains("unknown variant `switch`"));
+    assert!(with("encapsulate", "program-time").contains("no single BPF program"));
 }
 
 #[test]
@@ -235,7 +236,7 @@ fn every_experiment_that_is_shipped_can_be_read_and_has_a_name_of_its_own() {
         names.extend(experiments.into_iter().map(|experiment| experiment.name));
         files += 1;
     }
-    assert_eq!(files, 7);
+    assert_eq!(files, 8);
     let count = names.len();
     names.sort();
     names.dedup();
