@@ -108,7 +108,7 @@ fn stopped() -> Vec<(&'static str, Vec<u8>, Reason)> {
         (
             "a STUN request over a link",
             from_link(1, &stun),
-            Reason::HeaderLength,
+            Reason::AddressType,
         ),
         (
             "an alert for the way in",
