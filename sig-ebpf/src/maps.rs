@@ -6,8 +6,8 @@ use aya_ebpf::{
 };
 use sig_common::{
     maps::{
-        LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_REMOTES,
-        MAX_SOCKETS, QueueKey, RemoteKey, RemoteValue, Sockets, Stat,
+        LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_REMOTES, MAX_SOCKETS, QueueKey,
+        RemoteKey, RemoteValue, Sockets, Stat,
     },
     reason::DropReason,
     wire::underlay::Local,
