@@ -109,7 +109,7 @@ pub fn scmp(
     )
 }
 
-/// The same as [`scmp`], as part of a flow.
+/// The same as [`scmp()`], as part of a flow.
 ///
 /// # Errors
 /// As [`udp`].

@@ -1,5 +1,5 @@
 //! The slow path: UDP sockets at the internal address and at our end of every link, where everything arrives that no XDP
-//! program has forwarded, and [`Router`] over each packet of them.
+//! program has forwarded, and [`Router`](super::forward::Router) over each packet of them.
 //!
 //! Packets from this host itself (a control service beside the router) come over the loopback interface, where there
 //! is no program: the slow path forwards those all the way.
