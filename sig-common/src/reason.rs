@@ -3,17 +3,17 @@
 //! One numbering for all who drop packets: the XDP and TC programs (per-CPU array indexed by the
 //! number), the engine and the control plane. Numbers are not stable between versions; names are.
 
-/// Declares the reasons, so that number, name and description cannot get out of step.
+/// Declares an enumeration of reasons, so that number, name and description cannot get out of step.
 macro_rules! reasons {
-    ($($variant:ident, $name:literal, $description:literal;)+) => {
-        /// Why a packet was dropped.
+    ($(#[$meta:meta])+ $reasons:ident: $($variant:ident, $name:literal, $description:literal;)+) => {
+        $(#[$meta])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
-        pub enum DropReason {
+        pub enum $reasons {
             $(#[doc = $description] $variant,)+
         }
 
-        impl DropReason {
+        impl $reasons {
             /// Every reason, in the order of the numbers.
             pub const ALL: [Self; Self::COUNT] = [$(Self::$variant,)+];
 
@@ -38,8 +38,12 @@ macro_rules! reasons {
         }
     };
 }
+pub(crate) use reasons;
 
 reasons! {
+    /// Why a packet was dropped.
+    DropReason:
+
     // Headers of a packet to the underlay data port.
     BadIp, "bad_ip",
         "The outer IP header of a packet to the data port contradicts the packet's size.";

@@ -2,6 +2,8 @@
 //!
 //! One numbering for XDP programs, slow path, status and metrics. Numbers are not stable between versions; names are.
 
+use crate::reason::reasons;
+
 /// What the fast path does with a packet that it does not forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disposition {
@@ -13,31 +15,16 @@ pub enum Disposition {
     Drop,
 }
 
-/// Declares the reasons, so that number, name, disposition and description cannot get out of step.
-macro_rules! reasons {
+/// Declares the reasons together with what the fast path does.
+macro_rules! disposed {
     ($($variant:ident, $name:literal, $disposition:ident, $description:literal;)+) => {
-        /// Why a packet was not forwarded by the fast path, or not at all.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum Reason {
-            $(#[doc = $description] $variant,)+
+        reasons! {
+            /// Why a packet was not forwarded by the fast path, or not at all.
+            Reason:
+            $($variant, $name, $description;)+
         }
 
         impl Reason {
-            /// Every reason, in the order of the numbers.
-            pub const ALL: [Self; Self::COUNT] = [$(Self::$variant,)+];
-
-            /// How many reasons there are: the size of every table indexed by a reason.
-            pub const COUNT: usize = [$($name,)+].len();
-
-            /// The name in counters, metrics and status: snake case, stable between versions.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-
             /// What the fast path does with such a packet.
             #[inline(always)]
             #[must_use]
@@ -46,19 +33,11 @@ macro_rules! reasons {
                     $(Self::$variant => Disposition::$disposition,)+
                 }
             }
-
-            /// One sentence for operators.
-            #[must_use]
-            pub const fn describe(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $description,)+
-                }
-            }
         }
     };
 }
 
-reasons! {
+disposed! {
     // What the fast path leaves to the slow path because it is rare or needs more than forwarding.
     Bfd, "bfd", Control,
         "A BFD packet of a neighbour or sibling.";

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Failure,
-    signals::{Signals, Wish},
+    signals::{self, Signals, Wish},
 };
 use crate::{
     control::{
@@ -196,25 +196,11 @@ async fn until_the_end(
             reason = gateway.failed() => return Err(reason),
             wish = signals.next() => match wish {
                 Wish::End => return Ok(()),
-                Wish::Reload => reload_now(running).await,
+                Wish::Reload => {
+                    let running = Arc::clone(running);
+                    signals::reload(move || running.reload()).await;
+                },
             },
         }
-    }
-}
-
-async fn reload_now(running: &Arc<Running>) {
-    let running = running.clone();
-    match tokio::task::spawn_blocking(move || running.reload()).await {
-        Ok(Ok(told)) => {
-            for line in told.lines() {
-                tracing::info!("reload: {line}");
-            }
-        }
-        Ok(Err(problems)) => {
-            for problem in problems.lines() {
-                tracing::error!("reload refused, nothing has changed: {problem}");
-            }
-        }
-        Err(error) => tracing::error!("the reload did not end: {error}"),
     }
 }

@@ -39,3 +39,20 @@ impl Signals {
         }
     }
 }
+
+/// What SIGHUP asks for: runs `reload` where it may wait for the kernel, and logs what it told.
+pub(super) async fn reload(reload: impl FnOnce() -> Result<String, String> + Send + 'static) {
+    match tokio::task::spawn_blocking(reload).await {
+        Ok(Ok(told)) => {
+            for line in told.lines() {
+                tracing::info!("reload: {line}");
+            }
+        }
+        Ok(Err(problems)) => {
+            for problem in problems.lines() {
+                tracing::error!("reload refused, nothing has changed: {problem}");
+            }
+        }
+        Err(error) => tracing::error!("the reload did not end: {error}"),
+    }
+}

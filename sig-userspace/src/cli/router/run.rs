@@ -9,7 +9,7 @@ use std::{
 use crate::{
     cli::{
         Failure,
-        signals::{Signals, Wish},
+        signals::{self, Signals, Wish},
     },
     observe::log,
     router::{
@@ -65,28 +65,14 @@ async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result
     loop {
         match signals.next().await {
             Wish::End => break,
-            Wish::Reload => reload(&running).await,
+            Wish::Reload => {
+                let running = Arc::clone(&running);
+                signals::reload(move || running.reload()).await;
+            }
         }
     }
     tracing::info!(id, "stopping");
     drop(doors);
     running.stop();
     Ok(())
-}
-
-async fn reload(running: &Arc<Running>) {
-    let running = running.clone();
-    match tokio::task::spawn_blocking(move || running.reload()).await {
-        Ok(Ok(told)) => {
-            for line in told.lines() {
-                tracing::info!("reload: {line}");
-            }
-        }
-        Ok(Err(problems)) => {
-            for problem in problems.lines() {
-                tracing::error!("reload refused, nothing has changed: {problem}");
-            }
-        }
-        Err(error) => tracing::error!("the reload did not end: {error}"),
-    }
 }
