@@ -244,57 +244,11 @@ impl Marker {
     fn read(frame: &Packet, ip: usize) -> Option<Self> {
         let packet: [u8; 20 + 8 + MARKER_LEN] = frame.bytes(ip)?;
         if packet[0] == 0x45 && packet[9] == PROTO_UDP {
-            let [
-                ..,
-                m0,
-                m1,
-                f0,
-                f1,
-                s0,
-                s1,
-                s2,
-                s3,
-                t0,
-                t1,
-                t2,
-                t3,
-                t4,
-                t5,
-                t6,
-                t7,
-            ] = packet;
-            return Self::decode(
-                [m0, m1, f0, f1],
-                [s0, s1, s2, s3],
-                [t0, t1, t2, t3, t4, t5, t6, t7],
-            );
+            return Self::decode(*packet.last_chunk()?);
         }
         let packet: [u8; 40 + 8 + MARKER_LEN] = frame.bytes(ip)?;
         if packet[0] >> 4 == 6 && packet[6] == PROTO_UDP {
-            let [
-                ..,
-                m0,
-                m1,
-                f0,
-                f1,
-                s0,
-                s1,
-                s2,
-                s3,
-                t0,
-                t1,
-                t2,
-                t3,
-                t4,
-                t5,
-                t6,
-                t7,
-            ] = packet;
-            return Self::decode(
-                [m0, m1, f0, f1],
-                [s0, s1, s2, s3],
-                [t0, t1, t2, t3, t4, t5, t6, t7],
-            );
+            return Self::decode(*packet.last_chunk()?);
         }
         None
     }
@@ -302,6 +256,11 @@ impl Marker {
     /// The marker behind the UDP header at `udp`.
     #[inline(always)]
     fn behind_udp(frame: &Packet, udp: usize) -> Option<Self> {
+        Self::decode(frame.bytes(udp + 8)?)
+    }
+
+    #[inline(always)]
+    fn decode(marker: [u8; MARKER_LEN]) -> Option<Self> {
         let [
             m0,
             m1,
@@ -319,20 +278,11 @@ impl Marker {
             t5,
             t6,
             t7,
-        ]: [u8; MARKER_LEN] = frame.bytes(udp + 8)?;
-        Self::decode(
-            [m0, m1, f0, f1],
-            [s0, s1, s2, s3],
-            [t0, t1, t2, t3, t4, t5, t6, t7],
-        )
-    }
-
-    #[inline(always)]
-    fn decode([m0, m1, f0, f1]: [u8; 4], sequence: [u8; 4], time: [u8; 8]) -> Option<Self> {
+        ] = marker;
         (u16::from_be_bytes([m0, m1]) == MAGIC).then(|| Self {
             flow: u16::from_be_bytes([f0, f1]),
-            sequence: u32::from_be_bytes(sequence),
-            time: u64::from_be_bytes(time),
+            sequence: u32::from_be_bytes([s0, s1, s2, s3]),
+            time: u64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
         })
     }
 }
