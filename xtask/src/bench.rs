@@ -1,9 +1,6 @@
 //! `cargo xtask bench`: the throughput harness on a machine that may not be set up yet.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
@@ -44,7 +41,7 @@ pub(crate) struct Arguments {
 /// Runs the task.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     setup::run(&setup::Arguments::default())?;
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = testbed::cargo();
     cargo.current_dir(shell::root()).args([
         "bench",
         "--quiet",

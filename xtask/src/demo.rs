@@ -199,8 +199,7 @@ const THREE_ASES: &str = "
 /// Builds the gateway and returns its program.
 fn build() -> Result<PathBuf> {
     println!("building the gateway");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    shell::run(Command::new(cargo).current_dir(shell::root()).args([
+    shell::run(testbed::cargo().current_dir(shell::root()).args([
         "build",
         "--quiet",
         "--release",

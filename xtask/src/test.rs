@@ -1,7 +1,5 @@
 //! `cargo xtask test`: everything that can be tested on this machine, but for the fuzzers' long runs.
 
-use std::process::Command;
-
 use anyhow::Result;
 
 use crate::{setup, shell};
@@ -17,7 +15,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     setup::run(&setup::Arguments::default())?;
     let test = || {
-        let mut cargo = Command::new(env!("CARGO"));
+        let mut cargo = testbed::cargo();
         cargo
             .current_dir(shell::root())
             .args(["test", "--workspace", "--no-fail-fast"]);

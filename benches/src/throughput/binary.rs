@@ -2,7 +2,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
@@ -53,8 +52,7 @@ pub fn use_unoptimised() -> Result<&'static Path> {
 
 /// Builds the program and returns where cargo put it.
 fn build(options: &[&str]) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = testbed::cargo()
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["build", "--quiet", "--package", "sig-userspace"])
         .args([

@@ -51,10 +51,10 @@ pub fn measure(
     };
     match &experiment.algorithm {
         Algorithm::Pdr { loss_percent } => {
-            let found = search::pdr(device, &plan, *loss_percent, on_trial)?;
+            let found = rate(device, plan, *loss_percent, on_trial)?;
             Ok(outcome(Metric::Pdr, found))
         }
-        Algorithm::Ndr => Ok(outcome(Metric::Ndr, search::ndr(device, &plan, on_trial)?)),
+        Algorithm::Ndr => Ok(outcome(Metric::Ndr, rate(device, plan, 0.0, on_trial)?)),
         Algorithm::Mrr | Algorithm::Pipeline => {
             let mut per_cpu_second = PerCpuSecond::default();
             let found = search::mrr(device, &plan, &mut per_cpu_second.watch(on_trial))?;
@@ -91,6 +91,28 @@ pub fn measure(
         Algorithm::Latency(load) => latency(device, &plan, *load, on_trial),
         Algorithm::Scenario(_) => bail!("a scenario is no matter of trials"),
     }
+}
+
+/// Searches for a rate. The first time, a coarse search in trials of a quarter of the length tells where to look.
+fn rate(
+    device: &mut dyn Device,
+    mut plan: SearchPlan,
+    loss_percent: f64,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<SearchResult> {
+    if plan.near.is_none() {
+        let coarse = SearchPlan {
+            resolution_percent: plan.resolution_percent.max(25.0),
+            length: plan.length / 4,
+            votes: 1,
+            confirmations: 0,
+            ..plan
+        };
+        let found = search::pdr(device, &coarse, loss_percent, on_trial)?;
+        // A device faster than the tester has no rate to look around.
+        plan.near = found.above.and(found.rate);
+    }
+    search::pdr(device, &plan, loss_percent, on_trial)
 }
 
 fn outcome(metric: Metric, found: SearchResult) -> Outcome {

@@ -50,6 +50,7 @@ impl Workbench for Bench {
             self.is_built = true;
         }
         self.chains.keep(subjects);
+        self.chains.set_up(experiment);
     }
 
     fn open(&mut self, subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {

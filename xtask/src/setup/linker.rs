@@ -1,7 +1,5 @@
 //! `bpf-linker`, built for the LLVM of the compiler.
 
-use std::process::Command;
-
 use anyhow::{Result, anyhow};
 
 use super::step;
@@ -24,9 +22,8 @@ pub(super) fn provide(compiler: &Compiler) -> Result<()> {
         LABEL,
         &format!("building bpf-linker {LINKER_VERSION} (one to two minutes)"),
     );
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     shell::run(
-        Command::new(cargo)
+        testbed::cargo()
             .args(["install", "--quiet", "--locked", "--root"])
             .arg(&root)
             .args(["--version", &format!("={LINKER_VERSION}")])

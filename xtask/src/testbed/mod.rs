@@ -15,6 +15,7 @@
 //! SIGTERM. Names contain the process id, so several networks can stand side by side. What a
 //! killed process left is removed by [`sweep`].
 
+mod cargo;
 mod cleanup;
 mod folder;
 pub mod iperf;
@@ -26,6 +27,7 @@ mod router;
 mod site;
 mod status;
 
+pub use cargo::cargo;
 pub use cleanup::{hold, left_by, remove_all, sweep};
 pub use folder::Folder;
 pub use netns::Netns;

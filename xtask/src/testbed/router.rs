@@ -96,11 +96,13 @@ impl Topology<'_> {
             &serde_json::to_string_pretty(&self.topology(own, &name, &links))?,
         )?;
         let socket = self.folder.join(format!("{name}.sock"));
+        // Each side of a veth pair sends only once the other one has a native program: a router that is to choose
+        // itself would not begin.
         write(
             "router.toml",
             &format!(
                 "[general]\nid = \"{name}\"\nconfig_dir = \".\"\n\n[metrics]\nprometheus = \"\"\n\n\
-                 [xdp]\nstatus_socket = \"{}\"\n",
+                 [xdp]\nmode = \"native\"\nstatus_socket = \"{}\"\n",
                 socket.display()
             ),
         )?;

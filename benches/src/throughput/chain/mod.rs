@@ -124,7 +124,7 @@ pub enum Pace {
 }
 
 /// A chain that carries packets from client A to client B and back.
-pub trait Chain {
+pub trait Chain: Send {
     /// The links and namespaces.
     fn network(&self) -> &Network;
 

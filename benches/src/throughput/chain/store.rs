@@ -1,15 +1,15 @@
 //! Chains that stand, because some take long to come up.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, convert::Infallible, rc::Rc, sync::mpsc, thread, time::Duration};
 
 use anyhow::anyhow;
 
 use super::{
-    build,
+    Chain, build,
     device::{ChainDevice, Shared},
 };
 use crate::throughput::{
-    experiment::{Case, Cpus, Scenario},
+    experiment::{Case, Cpus, Experiment, Scenario},
     scenario::{self, Outcome},
     subject::{Device, Refusal, Subject},
 };
@@ -21,6 +21,8 @@ const RECOVERY: Duration = Duration::from_secs(3);
 #[derive(Default)]
 pub struct Chains {
     standing: Vec<(Kind, Result<Shared, String>)>,
+    /// Processes end with the thread that started them, so threads that built chains wait until these are dropped.
+    builders: Vec<mpsc::Sender<Infallible>>,
 }
 
 /// What makes a chain another one.
@@ -93,13 +95,53 @@ impl Chains {
         self.standing.clear();
     }
 
+    /// Sets up all that an experiment needs and that do not stand yet, at the same time: most of it is waiting.
+    pub fn set_up(&mut self, experiment: &Experiment) {
+        let mut missing: Vec<(Kind, Subject, Case)> = Vec::new();
+        for (subject, case) in experiment.groups().into_iter().flatten() {
+            let kind = Kind::of(subject, &case);
+            let is_known = self.standing.iter().any(|(standing, _)| *standing == kind)
+                || missing.iter().any(|(missing, ..)| *missing == kind);
+            if subject.is_chain() && !is_known {
+                missing.push((kind, subject, case));
+            }
+        }
+        let building: Vec<_> = missing
+            .into_iter()
+            .map(|(kind, subject, case)| {
+                let (result, built) = mpsc::channel();
+                let (keeper, is_kept) = mpsc::channel::<Infallible>();
+                self.builders.push(keeper);
+                thread::spawn(move || {
+                    let _ = result.send(build(subject, &case));
+                    let _ = is_kept.recv();
+                });
+                (kind, built)
+            })
+            .collect();
+        for (kind, built) in building {
+            // After a panic it is built again when it is asked for.
+            if let Ok(chain) = built.recv() {
+                let _ = self.stand(kind, chain);
+            }
+        }
+    }
+
     fn get(&mut self, subject: Subject, case: &Case) -> Result<Shared, Refusal> {
         let kind = Kind::of(subject, case);
         let standing = self.standing.iter().find(|(standing, _)| *standing == kind);
         if let Some((_, chain)) = standing {
             return chain.clone().map_err(|error| anyhow!(error).into());
         }
-        let chain = match build(subject, case) {
+        self.stand(kind, build(subject, case))
+    }
+
+    fn stand(
+        &mut self,
+        kind: Kind,
+        chain: Result<Box<dyn Chain>, Refusal>,
+    ) -> Result<Shared, Refusal> {
+        let chain = match chain {
             Ok(chain) => Ok(Rc::new(RefCell::new(chain))),
             // It would fail again, after a long wait each time.
             Err(Refusal::Failed(error)) => Err(format!("{error:#}")),

@@ -189,7 +189,7 @@ impl Experiment {
         let trial = 1.2 * self.seconds + 0.5;
         match &self.algorithm {
             Algorithm::Pdr { .. } | Algorithm::Ndr => {
-                (8.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial
+                (4.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial
             }
             Algorithm::Mrr | Algorithm::PerCpuSecond { .. } | Algorithm::ProgramTime => trial,
             Algorithm::Sweep { rates } => rates.len() as f64 * trial,

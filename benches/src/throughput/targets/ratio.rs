@@ -31,7 +31,7 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Medians of both sides from one experiment, and its name; of several, the one with most values.
+    /// The best quarter ([`Figure::best_quarter`]) of both sides from one experiment, and its name; of several, the one with most values.
     fn pair(
         &self,
         metric: Metric,
@@ -56,8 +56,8 @@ impl<'a> Results<'a> {
                 }
             }
         }
-        let medians = best.and_then(|(_, a, b)| Some((a.median()?, b.median()?, a)));
-        let Some((above_value, below_value, figure)) = medians else {
+        let values = best.and_then(|(_, a, b)| Some((a.best_quarter()?, b.best_quarter()?, a)));
+        let Some((above_value, below_value, figure)) = values else {
             return Err(self.why_not(metric, cell, &[above, below]));
         };
         Ok((above_value, below_value, &figure.key.experiment))
