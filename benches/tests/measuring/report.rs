@@ -21,7 +21,7 @@ fn near(value: Option<f64>, expected: f64) -> bool {
 }
 
 #[test]
-fn ratios_are_of_best_quarters_and_more_is_better() {
+fn ratios_are_of_undisturbed_repeats_and_more_is_better() {
     let records = records();
     let targets = targets(&records);
     let of = |name: &str| row(&targets, name).ratio;

@@ -22,15 +22,15 @@ pub struct Comparison {
 pub struct Row {
     /// What it is of.
     pub key: Key,
-    /// The best quarter, see [`Figure::best_quarter`].
+    /// See [`Figure::undisturbed`].
     pub old: f64,
-    /// The best quarter.
+    /// See [`Figure::undisturbed`].
     pub new: f64,
     /// New over old, inverted where less is better: above 1 is an improvement.
     pub ratio: f64,
 }
 
-/// Compares the best quarters of figures with the same key.
+/// Compares figures with the same key.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub fn compare(old: &[Record], new: &[Record]) -> Result<Comparison> {
 
 fn figures(records: &[Record]) -> Vec<(&Figure, f64)> {
     let figures = records.iter().filter_map(|record| match record {
-        Record::Figure(figure) => Some((figure, figure.best_quarter()?)),
+        Record::Figure(figure) => Some((figure, figure.undisturbed()?)),
         _ => None,
     });
     figures.collect()

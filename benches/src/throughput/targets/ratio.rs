@@ -31,7 +31,7 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// The best quarter ([`Figure::best_quarter`]) of both sides from one experiment, and its name; of several, the one with most values.
+    /// Both sides ([`Figure::undisturbed`]) from one experiment, and its name; of several, the one with most values.
     fn pair(
         &self,
         metric: Metric,
@@ -56,7 +56,7 @@ impl<'a> Results<'a> {
                 }
             }
         }
-        let values = best.and_then(|(_, a, b)| Some((a.best_quarter()?, b.best_quarter()?, a)));
+        let values = best.and_then(|(_, a, b)| Some((a.undisturbed()?, b.undisturbed()?, a)));
         let Some((above_value, below_value, figure)) = values else {
             return Err(self.why_not(metric, cell, &[above, below]));
         };

@@ -18,7 +18,7 @@ pub(super) struct Side {
     pub(super) workers: u16,
 }
 
-/// How figures become a ratio; the best quarters of one experiment and one case.
+/// How figures become a ratio; of one experiment and one case.
 pub(super) enum Ratio {
     /// Of one over another, where more is better; the other way round where less is.
     Of(Metric, Cell, Side, Side),
