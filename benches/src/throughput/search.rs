@@ -78,7 +78,7 @@ const STEP: f64 = 1.2;
 /// A generator that sends less than this share of the rate is too slow.
 const TOO_SLOW: f64 = 0.98;
 
-/// The highest rate at which at most `loss_percent` is lost. Every trial is handed to `on_trial`.
+/// The highest rate at which at most `loss_percent` is lost; without loss (NDR) if that is 0. Every trial is handed to `on_trial`.
 ///
 /// # Errors
 ///
@@ -104,19 +104,6 @@ pub fn pdr(
         above,
         notes: search.notes,
     })
-}
-
-/// The highest rate without loss, see [`pdr`].
-///
-/// # Errors
-///
-/// As for [`pdr`].
-pub fn ndr(
-    device: &mut dyn Device,
-    plan: &SearchPlan,
-    on_trial: &mut dyn FnMut(&Trial),
-) -> Result<SearchResult> {
-    pdr(device, plan, 0.0, on_trial)
 }
 
 /// The rate that arrives when as much as possible is sent.

@@ -112,9 +112,9 @@ fn a_loss_below_the_limit_is_allowed_and_without_a_limit_it_is_not() {
         ..GOOD
     };
     assert!(find(&mut lossy.clone(), &plan(), 0.5).rate.is_some());
-    let result = ndr(&mut lossy.clone(), &plan(), &mut |_| {}).expect("not broken");
+    let result = pdr(&mut lossy.clone(), &plan(), 0.0, &mut |_| {}).expect("not broken");
     assert_eq!(result.rate, None);
-    let result = ndr(&mut GOOD.clone(), &plan(), &mut |_| {}).expect("not broken");
+    let result = pdr(&mut GOOD.clone(), &plan(), 0.0, &mut |_| {}).expect("not broken");
     assert!(result.rate.is_some_and(|rate| rate <= 1e6), "{result:?}");
 }
 
