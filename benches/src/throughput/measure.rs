@@ -9,7 +9,7 @@ use super::{
     experiment::{Algorithm, Experiment, LatencyLoad},
     record::Metric,
     scenario::Outcome,
-    search::{self, SearchPlan, SearchResult},
+    search::{self, SearchPlan, SearchResult, Walk},
     subject::Device,
     trial::{Rate, Trial},
 };
@@ -29,7 +29,7 @@ pub fn main_metric(algorithm: &Algorithm) -> Metric {
 }
 
 /// Measures one repeat; `on_trial` sees every trial, also those that do not count. Where rates are searched, `near` is
-/// what earlier repeats found.
+/// what earlier repeats found, and `walk` where they ended.
 ///
 /// # Errors
 ///
@@ -38,6 +38,7 @@ pub fn measure(
     device: &mut dyn Device,
     experiment: &Experiment,
     near: Option<f64>,
+    walk: &mut Walk,
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<Outcome> {
     let plan = SearchPlan {
@@ -48,13 +49,22 @@ pub fn measure(
         length: Duration::from_secs_f64(experiment.seconds),
         votes: experiment.votes,
         confirmations: experiment.confirmations,
+        in_a_row: experiment.in_a_row,
     };
     match &experiment.algorithm {
-        Algorithm::Pdr { loss_percent } => {
-            let found = rate(device, plan, *loss_percent, on_trial)?;
-            Ok(outcome(Metric::Pdr, found))
+        Algorithm::Pdr { .. } | Algorithm::Ndr => {
+            let loss_percent = match experiment.algorithm {
+                Algorithm::Pdr { loss_percent } => loss_percent,
+                _ => 0.0,
+            };
+            let found = match experiment.steps {
+                Some(steps) => {
+                    search::up_and_down(device, &plan, loss_percent, steps, walk, on_trial)?
+                }
+                None => bisect(device, plan, loss_percent, on_trial)?,
+            };
+            Ok(outcome(main_metric(&experiment.algorithm), found))
         }
-        Algorithm::Ndr => Ok(outcome(Metric::Ndr, rate(device, plan, 0.0, on_trial)?)),
         Algorithm::Mrr | Algorithm::Pipeline => {
             let mut per_cpu_second = PerCpuSecond::default();
             let found = search::mrr(device, &plan, &mut per_cpu_second.watch(on_trial))?;
@@ -93,8 +103,8 @@ pub fn measure(
     }
 }
 
-/// Searches for a rate. The first time, a coarse search in trials of a quarter of the length tells where to look.
-fn rate(
+/// Searches for a rate between two others. The first time, a coarse search in trials of a quarter of the length tells where to look.
+fn bisect(
     device: &mut dyn Device,
     mut plan: SearchPlan,
     loss_percent: f64,

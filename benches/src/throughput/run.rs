@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::Write,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -15,6 +16,7 @@ use super::{
     record::{Figure, Key, Metric, Record, Run, median},
     report::number,
     scenario::Outcome,
+    search::Walk,
     subject::{Device, Refusal, Subject},
 };
 
@@ -56,6 +58,8 @@ struct Column {
     /// Repeats come to an end when something breaks.
     alive: bool,
     values: BTreeMap<Metric, Vec<f64>>,
+    /// Where a search in steps goes on.
+    walk: Walk,
     notes: Vec<String>,
 }
 
@@ -100,14 +104,31 @@ pub fn run(
         records: Vec::new(),
     };
     runner.record(Record::Run(description))?;
-    for experiment in experiments {
-        runner
-            .progress
-            .line(&format!("{}: {}", experiment.name, experiment.title));
-        runner.workbench.prepare(experiment);
+    let (spread, others): (Vec<_>, Vec<_>) = experiments.iter().partition(|e| e.spread);
+    let mut between = Vec::new();
+    for experiment in spread {
+        runner.announce(experiment);
         for group in experiment.groups() {
-            runner.group(experiment, group)?;
+            between.push((experiment, runner.open(experiment, group)?));
         }
+    }
+    let slots = others.len().max(1) as u32;
+    for slot in 0..slots {
+        for (experiment, columns) in &mut between {
+            let until = |slot| slot * experiment.repeats / slots;
+            runner.turns(experiment, columns, until(slot)..until(slot + 1))?;
+        }
+        if let Some(experiment) = others.get(slot as usize) {
+            runner.announce(experiment);
+            for group in experiment.groups() {
+                let mut columns = runner.open(experiment, group)?;
+                runner.turns(experiment, &mut columns, 0..experiment.repeats)?;
+                runner.close(experiment, columns)?;
+            }
+        }
+    }
+    for (experiment, columns) in between {
+        runner.close(experiment, columns)?;
     }
     runner.progress.finish();
     Ok(runner.records)
@@ -125,20 +146,44 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Measures what belongs together, in turns.
-    fn group(&mut self, experiment: &Experiment, group: Vec<(Subject, Case)>) -> Result<()> {
-        let mut columns = Vec::new();
-        for (subject, case) in group {
-            columns.push(self.column(experiment, subject, case)?);
-        }
-        for repeat in 0..experiment.repeats {
-            for column in &mut columns {
+    fn announce(&mut self, experiment: &Experiment) {
+        self.progress
+            .line(&format!("{}: {}", experiment.name, experiment.title));
+        self.workbench.prepare(experiment);
+    }
+
+    /// Sets up what belongs together.
+    fn open(
+        &mut self,
+        experiment: &Experiment,
+        group: Vec<(Subject, Case)>,
+    ) -> Result<Vec<Column>> {
+        group
+            .into_iter()
+            .map(|(subject, case)| self.column(experiment, subject, case))
+            .collect()
+    }
+
+    /// Measures in turns.
+    fn turns(
+        &mut self,
+        experiment: &Experiment,
+        columns: &mut [Column],
+        repeats: Range<u32>,
+    ) -> Result<()> {
+        for repeat in repeats {
+            for column in &mut *columns {
                 if column.alive {
                     self.repeat(experiment, column, repeat)?;
                 }
                 self.progress.done(experiment.estimate());
             }
         }
+        Ok(())
+    }
+
+    /// Records what was found.
+    fn close(&mut self, experiment: &Experiment, columns: Vec<Column>) -> Result<()> {
         for column in columns {
             let is_sweep = matches!(experiment.algorithm, Algorithm::Sweep { .. });
             if column.alive && column.values.is_empty() && !is_sweep {
@@ -177,6 +222,7 @@ impl Runner<'_> {
             device: None,
             alive: true,
             values: BTreeMap::new(),
+            walk: Walk::from(experiment.start_rate),
             notes: Vec::new(),
         };
         if !matches!(experiment.algorithm, Algorithm::Scenario(_)) {
@@ -275,7 +321,7 @@ impl Runner<'_> {
     fn measure(
         &mut self,
         experiment: &Experiment,
-        column: &Column,
+        column: &mut Column,
         device: &mut dyn Device,
         repeat: u32,
     ) -> Result<Result<Outcome>> {
@@ -289,7 +335,7 @@ impl Runner<'_> {
         let near = found_before.and_then(|values| median(values));
         let mut written = Ok(());
         let mut number = 0;
-        let found = measure::measure(device, experiment, near, &mut |trial| {
+        let found = measure::measure(device, experiment, near, &mut column.walk, &mut |trial| {
             number += 1;
             self.progress.trial(number, trial);
             let record = Record::Trial {

@@ -14,6 +14,9 @@ use super::{
 
 #[cfg(test)]
 mod tests;
+mod walk;
+
+pub use walk::{Walk, up_and_down};
 
 /// What the note begins with where no trial counted.
 pub const UNSTABLE: &str = "unstable";
@@ -35,6 +38,8 @@ pub struct SearchPlan {
     pub votes: u32,
     /// How often the result must pass again, in trials of three times the length.
     pub confirmations: u32,
+    /// Trials that must pass in a row before a walk goes up.
+    pub in_a_row: u32,
 }
 
 impl Default for SearchPlan {
@@ -47,6 +52,7 @@ impl Default for SearchPlan {
             length: Duration::from_secs(10),
             votes: 1,
             confirmations: 0,
+            in_a_row: 1,
         }
     }
 }
@@ -414,13 +420,13 @@ impl Search<'_> {
         }
     }
 
-    /// The length of a trial at `rate`.
-    fn length(&self, rate: Rate) -> Duration {
+    /// The length of a trial at `rate`, which is `planned` unless that is too short.
+    fn length(&self, rate: Rate, planned: Duration) -> Duration {
         match rate {
-            Rate::Max => self.plan.length,
+            Rate::Max => planned,
             Rate::PacketsPerSecond(rate) => {
                 let enough = Duration::from_secs_f64((self.packets() / rate).min(1e6));
-                enough.min(LONGEST).max(self.plan.length)
+                enough.min(LONGEST).max(planned)
             }
         }
     }
@@ -452,25 +458,28 @@ impl Search<'_> {
         let needed = self.plan.votes.max(1) / 2 + 1;
         let (mut passed, mut failed) = (0, 0);
         loop {
-            let trial = match self.tester.trial(rate, self.length(rate) * times)? {
-                Ok(trial) => trial,
-                Err(failure) if failure.too_slow => return Ok(Verdict::OutOfReach),
-                Err(failure) => {
-                    self.notes.push(failure.reason);
-                    return Ok(Verdict::Unstable);
-                }
-            };
-            if trial.delivery_ratio() >= self.least {
-                passed += 1;
-            } else {
-                failed += 1;
+            let verdict = self.trial(rate, self.length(rate, self.plan.length) * times)?;
+            match verdict {
+                Verdict::Passed(_) => passed += 1,
+                Verdict::Failed(_) => failed += 1,
+                Verdict::OutOfReach | Verdict::Unstable => return Ok(verdict),
             }
-            if passed >= needed {
-                return Ok(Verdict::Passed(trial.offered()));
-            }
-            if failed >= needed {
-                return Ok(Verdict::Failed(trial.offered()));
+            if passed >= needed || failed >= needed {
+                return Ok(verdict);
             }
         }
+    }
+
+    /// Tries a rate once.
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Verdict> {
+        Ok(match self.tester.trial(rate, length)? {
+            Ok(trial) if trial.delivery_ratio() >= self.least => Verdict::Passed(trial.offered()),
+            Ok(trial) => Verdict::Failed(trial.offered()),
+            Err(failure) if failure.too_slow => Verdict::OutOfReach,
+            Err(failure) => {
+                self.notes.push(failure.reason);
+                Verdict::Unstable
+            }
+        })
     }
 }

@@ -65,6 +65,14 @@ votes = 3
 confirmations = 2
 
 [[experiment]]
+name = "steps"
+subjects = ["router"]
+algorithm = "ndr"
+steps = 4
+in_a_row = 2
+sizes = [124]
+
+[[experiment]]
 name = "latency"
 subjects = ["chain-sig"]
 algorithm = "latency"
@@ -98,11 +106,13 @@ packets = 1000
         ];
         assert_eq!(columns, expected, "the kernel has no workers");
     }
+    assert_eq!((all.steps, experiments[1].steps), (None, Some(4)));
+    assert_eq!((all.in_a_row, experiments[1].in_a_row), (1, 2));
     let load = LatencyLoad::ShareOfMrr(0.1);
-    assert_eq!(experiments[1].algorithm, Algorithm::Latency(load));
-    assert_eq!(experiments[1].sizes, [Size::Mix(Mix::Imix)]);
+    assert_eq!(experiments[2].algorithm, Algorithm::Latency(load));
+    assert_eq!(experiments[2].sizes, [Size::Mix(Mix::Imix)]);
     let flood = Scenario::FloodPing { packets: 1000 };
-    assert_eq!(experiments[2].algorithm, Algorithm::Scenario(flood));
+    assert_eq!(experiments[3].algorithm, Algorithm::Scenario(flood));
 }
 
 #[test]
@@ -180,7 +190,23 @@ fn mistakes_are_refused_with_file_line_and_key() {
             "cpus = { tester = 1, device = 1 }",
             "experiment[0].cpus: tester and device",
         ),
+        (
+            "spread = true",
+            "experiment[0].spread: only what runs in memory",
+        ),
         ("votes = 2", "experiment[0].votes: 2 may be a tie"),
+        (
+            "steps = 0",
+            "experiment[0].steps: 0 is out of range; write 1 to 1000",
+        ),
+        (
+            "steps = 2\nvotes = 3",
+            "experiment[0].votes: means nothing to a search in steps",
+        ),
+        (
+            "in_a_row = 2",
+            "experiment[0].in_a_row: means nothing to a search without steps",
+        ),
         (
             "loss_percent = 1",
             "experiment[0].loss_percent: means nothing to this algorithm",

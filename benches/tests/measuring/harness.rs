@@ -150,6 +150,22 @@ fn repeats_take_turns() {
 }
 
 #[test]
+fn what_is_spread_is_measured_between_the_others() {
+    let spread = experiment("\"pipeline-encapsulate\"", "pipeline") + "spread = true\n";
+    let text = experiment("\"xdp-drop\"", "mrr") + &spread + &experiment("\"af-xdp-drop\"", "ndr");
+    let (records, done) = records(&text);
+    let place = |name: &str| done.iter().position(|subject| subject == name);
+    assert_eq!(done[0], "pipeline-encapsulate");
+    assert!(place("xdp-drop") < place("af-xdp-drop"));
+    let between = &done[place("xdp-drop").unwrap()..place("af-xdp-drop").unwrap()];
+    assert_eq!(between[3..], ["pipeline-encapsulate"; 2], "{done:?}");
+    let figures = figures(&records);
+    let last = figures.last().expect("figures");
+    assert_eq!(last.key.subject, Subject::PipelineEncapsulate);
+    assert_eq!(last.values.len(), 3);
+}
+
+#[test]
 fn what_is_not_here_is_recorded_and_the_rest_goes_on() {
     let text = experiment("\"chain-reference\", \"chain-sig\"", "mrr");
     let (records, _) = records(&text);

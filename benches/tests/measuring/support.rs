@@ -93,17 +93,17 @@ pub(crate) fn records() -> Vec<Record> {
         add("lab", subject, case(100), Mrr, &values);
     }
     add("packed", AfXdpForward, packed.clone(), PerCpuSecond, &[1e6]);
-    add("packed", Encapsulate, packed, PerCpuSecond, &[3e6]);
+    add("packed", Encapsulate, packed.clone(), PerCpuSecond, &[3e6]);
     add("workers", PipelineEncapsulate, case(100), Mrr, &[14e6]);
     add("workers", PipelineEncapsulate, two, Mrr, &[26.6e6]);
-    add("chain", ChainSig, case(100), Pdr, &[400e3, 420e3, 380e3]);
     add(
         "chain",
-        ChainReference,
-        case(100),
+        ChainSig,
+        packed.clone(),
         Pdr,
-        &[10e3, 10.5e3, 9e3],
+        &[400e3, 420e3, 380e3],
     );
+    add("chain", ChainReference, packed, Pdr, &[10e3, 10.5e3, 9e3]);
     add("tcp", ChainIp, case(1300), TcpForward, &[2e9]);
     add("tcp", ChainSig, case(1300), TcpForward, &[1.2e9]);
     add("cpu", ChainSig, case(100), CpuProcess, &[8.0]);

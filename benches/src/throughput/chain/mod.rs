@@ -79,6 +79,15 @@ pub struct Host<'a> {
     pub address: IpAddr,
 }
 
+/// What takes the place of the clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// Generator and sink. They leave nothing of the tester's CPU to anybody else.
+    Instruments,
+    /// Programs, wherever the scheduler puts them.
+    Programs,
+}
+
 /// A process that does the work of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
@@ -199,13 +208,13 @@ pub trait Chain: Send {
 /// # Errors
 ///
 /// [`Refusal::NotHere`]: this machine lacks something, or the subject is no chain. [`Refusal::Failed`]: it did not come up.
-pub fn build(subject: Subject, case: &Case) -> Result<Box<dyn Chain>, Refusal> {
+pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn Chain>, Refusal> {
     match subject {
         Subject::ChainIp => Ok(Box::new(ip::Ip::build()?)),
         Subject::ChainScion => Ok(Box::new(reference::Scion::build()?)),
         Subject::ChainReference => Ok(Box::new(reference::Reference::build(case, false)?)),
         Subject::ChainReferenceTuned => Ok(Box::new(reference::Reference::build(case, true)?)),
-        Subject::ChainSig => Ok(Box::new(sig::Sig::build(case)?)),
+        Subject::ChainSig => Ok(Box::new(sig::Sig::build(case, clients)?)),
         Subject::ChainMixed => Ok(Box::new(reference::Mixed::build(case)?)),
         other => Err(Refusal::NotHere(format!(
             "{other} is no chain of two sites"

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::Result;
 use testbed::{Network, Options};
 
-use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
+use super::{BOTH_FAMILIES, Chain, Clients, End, Gateway, links, wait_for_pings};
 use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refusal};
 
 /// Time from the gateways' word that they are ready until packets cross.
@@ -19,15 +19,21 @@ pub(super) struct Sig {
 }
 
 impl Sig {
-    pub(super) fn build(case: &Case) -> Result<Self> {
+    pub(super) fn build(case: &Case, clients: Clients) -> Result<Self> {
         let options = Options {
             dataplane: format!("workers = {}", case.workers),
             ..Options::default()
         };
         let mut network = Network::build(gateway_binary()?, &options)?;
         links::prepare(&network)?;
-        // One CPU per site, as for the reference when it is tuned. Several workers of a gateway need several.
-        let cpus = (case.workers == 1).then_some([case.cpus.device, case.cpus.tester]);
+        let other = match clients {
+            // Beside a generator of a real-time class a gateway starves.
+            Clients::Instruments => case.cpus.device,
+            // One CPU per site, as for the reference when it is tuned.
+            Clients::Programs => case.cpus.tester,
+        };
+        // Several workers of a gateway need several.
+        let cpus = (case.workers == 1).then_some([case.cpus.device, other]);
         if let Some([a, b]) = cpus {
             network.a.run_on(a);
             network.b.run_on(b);

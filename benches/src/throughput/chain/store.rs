@@ -5,11 +5,11 @@ use std::{cell::RefCell, convert::Infallible, rc::Rc, sync::mpsc, thread, time::
 use anyhow::anyhow;
 
 use super::{
-    Chain, build,
+    Chain, Clients, build,
     device::{ChainDevice, Shared},
 };
 use crate::throughput::{
-    experiment::{Case, Cpus, Experiment, Scenario},
+    experiment::{Algorithm, Case, Cpus, Experiment, Scenario},
     scenario::{self, Outcome},
     subject::{Device, Refusal, Subject},
 };
@@ -31,10 +31,11 @@ struct Kind {
     subject: Subject,
     workers: u16,
     cpus: Cpus,
+    clients: Clients,
 }
 
 impl Kind {
-    fn of(subject: Subject, case: &Case) -> Self {
+    fn of(subject: Subject, case: &Case, clients: Clients) -> Self {
         Self {
             subject,
             workers: if subject.has_workers() {
@@ -43,6 +44,12 @@ impl Kind {
                 1
             },
             cpus: case.cpus,
+            clients: if subject == Subject::ChainSig {
+                clients
+            } else {
+                // The others are the same for both.
+                Clients::Programs
+            },
         }
     }
 }
@@ -56,7 +63,7 @@ impl Chains {
     /// [`Refusal::NotHere`]: this machine lacks something, or the combination makes no sense. [`Refusal::Failed`]:
     /// the chain did not come up, or the kernel refuses generator or sink.
     pub fn open(&mut self, subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
-        let chain = self.get(subject, case)?;
+        let chain = self.get(subject, case, Clients::Instruments)?;
         Ok(Box::new(ChainDevice::new(&chain, case)?))
     }
 
@@ -73,11 +80,11 @@ impl Chains {
         scenario: Scenario,
         seconds: f64,
     ) -> Result<Outcome, Refusal> {
-        let chain = self.get(subject, case)?;
+        let chain = self.get(subject, case, Clients::Programs)?;
         let mut chain = chain.borrow_mut();
         let outcome = scenario::measure(scenario, &mut **chain, case, seconds);
         if matches!(outcome, Err(Refusal::Failed(_))) && chain.wait_loss_free(RECOVERY).is_err() {
-            let kind = Kind::of(subject, case);
+            let kind = Kind::of(subject, case, Clients::Programs);
             self.standing.retain(|(standing, _)| *standing != kind);
         }
         outcome
@@ -97,9 +104,13 @@ impl Chains {
 
     /// Sets up all that an experiment needs and that do not stand yet, at the same time: most of it is waiting.
     pub fn set_up(&mut self, experiment: &Experiment) {
+        let clients = match experiment.algorithm {
+            Algorithm::Scenario(_) => Clients::Programs,
+            _ => Clients::Instruments,
+        };
         let mut missing: Vec<(Kind, Subject, Case)> = Vec::new();
         for (subject, case) in experiment.groups().into_iter().flatten() {
-            let kind = Kind::of(subject, &case);
+            let kind = Kind::of(subject, &case, clients);
             let is_known = self.standing.iter().any(|(standing, _)| *standing == kind)
                 || missing.iter().any(|(missing, ..)| *missing == kind);
             if subject.is_chain() && !is_known {
@@ -113,7 +124,7 @@ impl Chains {
                 let (keeper, is_kept) = mpsc::channel::<Infallible>();
                 self.builders.push(keeper);
                 thread::spawn(move || {
-                    let _ = result.send(build(subject, &case));
+                    let _ = result.send(build(subject, &case, clients));
                     let _ = is_kept.recv();
                 });
                 (kind, built)
@@ -127,13 +138,13 @@ impl Chains {
         }
     }
 
-    fn get(&mut self, subject: Subject, case: &Case) -> Result<Shared, Refusal> {
-        let kind = Kind::of(subject, case);
+    fn get(&mut self, subject: Subject, case: &Case, clients: Clients) -> Result<Shared, Refusal> {
+        let kind = Kind::of(subject, case, clients);
         let standing = self.standing.iter().find(|(standing, _)| *standing == kind);
         if let Some((_, chain)) = standing {
             return chain.clone().map_err(|error| anyhow!(error).into());
         }
-        self.stand(kind, build(subject, case))
+        self.stand(kind, build(subject, case, clients))
     }
 
     fn stand(

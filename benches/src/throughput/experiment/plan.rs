@@ -32,6 +32,9 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// How often everything is measured.
     pub repeats: u32,
+    /// The repeats are spread over the run, between other experiments.
+    #[serde(default)]
+    pub spread: bool,
     /// Measured time of a trial; a fifth of it is spent under load before.
     pub seconds: f64,
     /// Where searches start, packets per second: the least that anything is expected to do.
@@ -40,6 +43,11 @@ pub struct Experiment {
     pub max_rate: Option<f64>,
     /// Searches end when the interval is this share of the rate, percent.
     pub resolution_percent: f64,
+    /// Trials of a repeat that walks up and down around the result; none: searches bisect.
+    pub steps: Option<u32>,
+    /// Trials that must pass in a row before such a walk goes up.
+    #[serde(default)]
+    pub in_a_row: u32,
     /// Trials at each rate of a search, of which more than half must pass.
     pub votes: u32,
     /// How often the result of a search must pass again, in trials three times as long.
@@ -188,9 +196,10 @@ impl Experiment {
     pub fn estimate(&self) -> f64 {
         let trial = 1.2 * self.seconds + 0.5;
         match &self.algorithm {
-            Algorithm::Pdr { .. } | Algorithm::Ndr => {
-                (4.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial
-            }
+            Algorithm::Pdr { .. } | Algorithm::Ndr => match self.steps {
+                Some(steps) => f64::from(steps) * trial,
+                None => (4.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial,
+            },
             Algorithm::Mrr | Algorithm::PerCpuSecond { .. } | Algorithm::ProgramTime => trial,
             Algorithm::Sweep { rates } => rates.len() as f64 * trial,
             Algorithm::Latency(LatencyLoad::Rate(_)) => trial,

@@ -39,10 +39,13 @@ struct Written {
     layouts: Option<Vec<Layout>>,
     cpus: Option<Cpus>,
     repeats: Option<u32>,
+    spread: Option<bool>,
     seconds: Option<f64>,
     start_rate: Option<f64>,
     max_rate: Option<f64>,
     resolution_percent: Option<f64>,
+    steps: Option<u32>,
+    in_a_row: Option<u32>,
     votes: Option<u32>,
     confirmations: Option<u32>,
 }
@@ -211,6 +214,24 @@ impl Check {
                 format!("{votes} may be a tie; write an odd number"),
             );
         }
+        let spread = written.spread.unwrap_or_default();
+        if spread && !subjects.iter().all(|subject| subject.is_pipeline()) {
+            self.refuse("spread", "only what runs in memory leaves others alone");
+        }
+        if let Some(steps) = written.steps {
+            self.within("steps", Some(steps), 0, 1..=1000);
+        }
+        let bisects = written.steps.is_none();
+        for (key, is_meaningless) in [
+            ("votes", written.votes.is_some() && !bisects),
+            ("confirmations", written.confirmations.is_some() && !bisects),
+            ("in_a_row", written.in_a_row.is_some() && bisects),
+        ] {
+            if is_meaningless {
+                let kind = if bisects { "without" } else { "in" };
+                self.refuse(key, format!("means nothing to a search {kind} steps"));
+            }
+        }
         Experiment {
             title: written.title.unwrap_or_else(|| written.name.clone()),
             name: written.name,
@@ -224,6 +245,7 @@ impl Check {
             layouts: self.list("layouts", written.layouts, Layout::Split, |_| None),
             cpus,
             repeats: self.within("repeats", written.repeats, 3, 1..=1000),
+            spread,
             seconds: self.within("seconds", written.seconds, 2.0, 0.1..=3600.0),
             start_rate,
             max_rate: written.max_rate,
@@ -233,6 +255,8 @@ impl Check {
                 5.0,
                 0.1..=50.0,
             ),
+            steps: written.steps,
+            in_a_row: self.within("in_a_row", written.in_a_row, 1, 1..=9),
             votes,
             confirmations: self.within("confirmations", written.confirmations, 0, 0..=10),
         }

@@ -260,7 +260,118 @@ fn a_sweep_has_every_rate_and_says_where_no_trial_counted() {
     assert_eq!(points, [(5e5, Some(1.0)), (2e6, Some(0.5)), (1e7, None)]);
 }
 
+/// Repeats of a search in steps of 10 %; the median of those that found something.
+fn walk(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    repeats: u32,
+) -> (Option<f64>, Vec<SearchResult>) {
+    let plan = SearchPlan {
+        resolution_percent: 10.0,
+        ..*plan
+    };
+    let mut walk = Walk::from(plan.start_rate);
+    let results: Vec<_> = (0..repeats)
+        .map(|_| up_and_down(device, &plan, 0.5, 4, &mut walk, &mut |_| {}).expect("not broken"))
+        .collect();
+    let rates: Vec<_> = results.iter().filter_map(|result| result.rate).collect();
+    (crate::throughput::record::median(&rates), results)
+}
+
+/// Fails every third trial, whatever the rate.
+struct Moody {
+    device: Simulated,
+    trials: u32,
+}
+
+impl Device for Moody {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        self.trials += 1;
+        self.device.loss = if self.trials.is_multiple_of(3) {
+            0.02
+        } else {
+            0.0
+        };
+        self.device.trial(rate, length)
+    }
+}
+
+#[test]
+fn a_walk_comes_back_from_failures_by_chance_where_a_bisection_does_not() {
+    let moody = || Moody {
+        device: Simulated {
+            capacity: 1e6,
+            ..GOOD
+        },
+        trials: 0,
+    };
+    let (rate, _) = walk(&mut moody(), &plan(), 10);
+    let rate = rate.expect("a rate");
+    assert!((7e5..1.1e6).contains(&rate), "{rate}");
+    let bisected = pdr(&mut moody(), &plan(), 0.5, &mut |_| {}).expect("not broken");
+    assert!(bisected.rate.is_none_or(|rate| rate < 6e5), "{bisected:?}");
+}
+
+#[test]
+fn a_walk_has_no_rate_where_everything_fails() {
+    for mut broken in [
+        Simulated { loss: 0.01, ..GOOD },
+        Simulated {
+            capacity: 0.0,
+            ..GOOD
+        },
+    ] {
+        let (rate, results) = walk(&mut broken, &plan(), 2);
+        assert_eq!(rate, None, "{broken:?}");
+        assert!(results.iter().all(|result| has_note(result, "none:")));
+        assert!(broken.trials < 20, "{broken:?}");
+    }
+    let mut unstable = Simulated {
+        invalid: 1000,
+        ..GOOD
+    };
+    let (rate, results) = walk(&mut unstable, &plan(), 1);
+    assert_eq!(rate, None);
+    assert!(has_note(&results[0], "unstable"), "{results:?}");
+}
+
+#[test]
+fn a_walk_ends_at_the_testers_limit_or_the_highest_rate_of_interest() {
+    let fast = Simulated {
+        capacity: 1e7,
+        ..GOOD
+    };
+    let (rate, results) = walk(&mut fast.clone(), &plan(), 1);
+    assert_eq!(rate, Some(5e6));
+    assert!(has_note(&results[0], "tester-limited"), "{results:?}");
+    let limited = SearchPlan {
+        max_rate: Some(3e5),
+        ..plan()
+    };
+    let mut device = GOOD;
+    let (rate, results) = walk(&mut device, &limited, 1);
+    assert_eq!(rate, Some(3e5));
+    assert!(has_note(&results[0], "highest rate of interest"));
+    assert!(device.rates.iter().all(|rate| *rate <= 3e5));
+}
+
 proptest! {
+    #[test]
+    fn a_walk_stays_around_the_capacity(
+        capacity in 600.0..3e6f64,
+        loss in 0.0..0.004f64,
+        start_rate in 1e3..4e6f64,
+        in_a_row in 1u32..3,
+    ) {
+        let mut device = Simulated { capacity, loss, ..GOOD };
+        let plan = SearchPlan { start_rate, in_a_row, ..plan() };
+        let (rate, _) = walk(&mut device, &plan, 6);
+        let limit = capacity * (1.0 - loss) / 0.995;
+        let share = rate.unwrap() / limit;
+        prop_assert!((0.85..1.1).contains(&share), "{share} of {limit}");
+        prop_assert!(device.trials <= 80, "{} trials", device.trials);
+    }
+
     #[test]
     fn the_result_brackets_the_capacity(
         capacity in 600.0..4e6f64,

@@ -65,10 +65,13 @@ const ANY: Cell = Cell {
     packed: false,
 };
 
-const PACKED: Cell = Cell {
-    size: Some(100),
-    packed: true,
-};
+/// Packets of one class, which may share frames.
+const fn packed(size: u16) -> Cell {
+    Cell {
+        packed: true,
+        ..cell(size)
+    }
+}
 
 /// In an Ethernet frame of 138 bytes.
 const ROUTED: u16 = 124;
@@ -110,7 +113,7 @@ pub(super) fn rows() -> Vec<Row> {
         row(
             "encapsulate 100 B packed / AF_XDP forward",
             2.5,
-            Of(PerCpuSecond, PACKED, encapsulate, limit),
+            Of(PerCpuSecond, packed(100), encapsulate, limit),
         ),
         row(
             "decapsulate 100 B / AF_XDP forward",
@@ -135,7 +138,7 @@ pub(super) fn rows() -> Vec<Row> {
         row(
             "decapsulate 100 B packed / AF_XDP forward",
             1.0,
-            Of(PerCpuSecond, PACKED, decapsulate, limit),
+            Of(PerCpuSecond, packed(100), decapsulate, limit),
         ),
         row(
             "two workers / one worker, a core each, in memory",
@@ -145,22 +148,22 @@ pub(super) fn rows() -> Vec<Row> {
         row(
             "chain PDR 100 B / reference default",
             30.0,
-            Of(Pdr, cell(100), sig, reference),
+            Of(Pdr, packed(100), sig, reference),
         ),
         row(
             "chain PDR 1300 B / reference default",
             30.0,
-            Of(Pdr, cell(1300), sig, reference),
+            Of(Pdr, packed(1300), sig, reference),
         ),
         row(
             "chain PDR 100 B / reference tuned",
             15.0,
-            Of(Pdr, cell(100), sig, tuned),
+            Of(Pdr, packed(100), sig, tuned),
         ),
         row(
             "chain PDR 1300 B / reference tuned",
             15.0,
-            Of(Pdr, cell(1300), sig, tuned),
+            Of(Pdr, packed(1300), sig, tuned),
         ),
         row(
             "chain TCP / reference default",

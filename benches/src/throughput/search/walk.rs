@@ -1,0 +1,183 @@
+//! The up-and-down search: a walk that stays around the rate where trials begin to fail.
+//!
+//! On a machine with other users the same rate passes and fails by chance. A bisection never comes back from a step in the
+//! wrong direction, a walk does, and every one of its trials tells something: one that passes takes it up, one that fails
+//! down, so that it is around the rate at which half of the trials pass. If two in a row must pass to take it up, it is where
+//! 71 % do (H. Levitt, Transformed up-down methods in psychoacoustics, 1971).
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Outcome, Search, SearchPlan, SearchResult, Tester, Verdict};
+use crate::throughput::{
+    subject::Device,
+    trial::{Rate, Trial},
+};
+
+/// How far apart the first rates are.
+const FIRST: f64 = 2.0;
+/// Trials that must fail in a row to end a climb: ended by chance, it would leave a long way to go in small steps.
+const FAILURES: u32 = 2;
+/// Trials of a climb have a quarter of the length, but not less than this.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Where a walk is. The next repeat goes on there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Walk {
+    rate: f64,
+    /// How far apart rates are. Down to the resolution it only climbs, and counts nothing.
+    factor: f64,
+    /// Whether any trial passed.
+    has_passed: bool,
+    /// Trials in a row that passed at this rate.
+    passed: u32,
+    /// Trials in a row that failed at this rate.
+    failed: u32,
+    /// Whether the device is known to lose packets under the highest load.
+    has_limit: bool,
+}
+
+impl Walk {
+    /// A walk that begins at `rate`.
+    pub fn from(rate: f64) -> Self {
+        Self {
+            rate,
+            factor: FIRST,
+            has_passed: false,
+            passed: 0,
+            failed: 0,
+            has_limit: false,
+        }
+    }
+
+    fn climbs(&self, plan: &SearchPlan) -> bool {
+        self.factor > step(plan)
+    }
+
+    fn pass(&mut self, plan: &SearchPlan) {
+        self.has_passed = true;
+        self.passed += 1;
+        self.failed = 0;
+        if self.climbs(plan) || self.passed >= plan.in_a_row {
+            self.go_to(self.rate * self.factor);
+        }
+    }
+
+    fn fail(&mut self, plan: &SearchPlan) {
+        self.passed = 0;
+        self.failed += 1;
+        if self.climbs(plan) {
+            if self.failed < FAILURES {
+                return;
+            }
+            // From where nothing passed yet it goes down as fast as up.
+            if self.has_passed {
+                self.factor = self.factor.sqrt().max(step(plan));
+            }
+        }
+        self.go_to(self.rate / self.factor);
+    }
+
+    fn go_to(&mut self, rate: f64) {
+        self.rate = rate;
+        self.passed = 0;
+        self.failed = 0;
+    }
+}
+
+/// How far apart the rates are that count.
+fn step(plan: &SearchPlan) -> f64 {
+    1.0 + plan.resolution_percent / 100.0
+}
+
+/// Goes `steps` trials further on a walk around the highest rate at which at most `loss_percent` is lost. The result is the
+/// geometric mean of the rates that it was at. Votes, confirmations and what was found before mean nothing to it.
+///
+/// # Errors
+///
+/// As for [`super::pdr`].
+pub fn up_and_down(
+    device: &mut dyn Device,
+    plan: &SearchPlan,
+    loss_percent: f64,
+    steps: u32,
+    walk: &mut Walk,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<SearchResult> {
+    let mut search = Search {
+        tester: Tester { device, on_trial },
+        plan,
+        least: 1.0 - loss_percent / 100.0,
+        notes: Vec::new(),
+    };
+    let rate = match search.walk(walk, steps)? {
+        Outcome::Found { rate, .. } => Some(rate),
+        Outcome::Nothing => None,
+    };
+    Ok(SearchResult {
+        rate,
+        above: None,
+        notes: search.notes,
+    })
+}
+
+impl Search<'_> {
+    fn walk(&mut self, walk: &mut Walk, steps: u32) -> Result<Outcome> {
+        let most = self.plan.max_rate.unwrap_or(f64::INFINITY);
+        let (mut counted, mut logarithms) = (0, 0.0);
+        while counted < steps {
+            walk.rate = walk.rate.min(most);
+            let (rate, climbs) = (walk.rate, walk.climbs(self.plan));
+            if rate < self.floor() {
+                return Ok(self.nothing_passes(rate * walk.factor));
+            }
+            let target = Rate::PacketsPerSecond(rate);
+            let planned = if climbs {
+                (self.plan.length / 4).max(SHORTEST)
+            } else {
+                self.plan.length
+            };
+            let mut count = |offered: f64| {
+                if !climbs {
+                    counted += 1;
+                    logarithms += offered.ln();
+                }
+            };
+            match self.trial(target, self.length(target, planned))? {
+                Verdict::Passed(offered) if climbs && rate >= most => {
+                    return Ok(self.at_highest_of_interest(offered));
+                }
+                Verdict::Passed(offered) => {
+                    count(offered);
+                    walk.pass(self.plan);
+                }
+                Verdict::Failed(offered) => {
+                    count(offered);
+                    walk.fail(self.plan);
+                }
+                Verdict::OutOfReach if climbs => {
+                    if !walk.has_limit {
+                        if let Verdict::Passed(offered) = self.trial(Rate::Max, self.plan.length)? {
+                            return Ok(self.limited_by_tester(offered));
+                        }
+                        walk.has_limit = true;
+                    }
+                    // It would not be reached the next time either.
+                    walk.failed = FAILURES;
+                    walk.fail(self.plan);
+                }
+                Verdict::OutOfReach => {
+                    self.notes.push("tester-limited at times".into());
+                    count(rate);
+                    walk.fail(self.plan);
+                }
+                Verdict::Unstable => return Ok(Outcome::Nothing),
+            }
+        }
+        Ok(Outcome::Found {
+            rate: (logarithms / f64::from(counted)).exp(),
+            above: None,
+        })
+    }
+}
