@@ -288,13 +288,13 @@ impl Figure {
         median(&self.values)
     }
 
-    /// What ratios are made of; none without values. Of searches the median. Of all else what the best tenth of the repeats
+    /// What ratios are made of; none without values. Of searches the mean. Of all else what the best tenth of the repeats
     /// reaches, the lowest where less is better: other users of a machine only ever take away, some tenths of a core for
     /// tenths of a second, so this varies far less from run to run.
     pub fn undisturbed(&self) -> Option<f64> {
         let share = match self.key.metric {
             // One lucky trial lifts a search, so it errs to both sides.
-            Metric::Pdr | Metric::Ndr => 0.5,
+            Metric::Pdr | Metric::Ndr => return self.mean(),
             metric if metric.more_is_better() => 0.9,
             _ => 0.1,
         };

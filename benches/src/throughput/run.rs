@@ -171,9 +171,13 @@ impl Runner<'_> {
         columns: &mut [Column],
         repeats: Range<u32>,
     ) -> Result<()> {
+        let start = Instant::now();
         for repeat in repeats {
+            let is_late = experiment
+                .limit_seconds
+                .is_some_and(|limit| start.elapsed().as_secs_f64() > limit);
             for column in &mut *columns {
-                if column.alive {
+                if column.alive && !is_late {
                     self.repeat(experiment, column, repeat)?;
                 }
                 self.progress.done(experiment.estimate());

@@ -69,6 +69,7 @@ name = "steps"
 subjects = ["router"]
 algorithm = "ndr"
 steps = 4
+limit_seconds = 20
 in_a_row = 2
 sizes = [124]
 
@@ -107,6 +108,7 @@ packets = 1000
         assert_eq!(columns, expected, "the kernel has no workers");
     }
     assert_eq!((all.steps, experiments[1].steps), (None, Some(4)));
+    assert_eq!(experiments[1].limit_seconds, Some(20.0));
     assert_eq!((all.in_a_row, experiments[1].in_a_row), (1, 2));
     let load = LatencyLoad::ShareOfMrr(0.1);
     assert_eq!(experiments[2].algorithm, Algorithm::Latency(load));

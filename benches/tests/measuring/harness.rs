@@ -31,6 +31,9 @@ impl Device for Forwarder {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
         self.done.borrow_mut().push(self.subject.name());
         self.trials += 1;
+        if self.subject == Subject::TcRedirect {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         if self.subject == Subject::KernelVxlan && self.trials == 2 {
             return Err(anyhow!("it has ended"));
         }
@@ -163,6 +166,19 @@ fn what_is_spread_is_measured_between_the_others() {
     let last = figures.last().expect("figures");
     assert_eq!(last.key.subject, Subject::PipelineEncapsulate);
     assert_eq!(last.values.len(), 3);
+}
+
+#[test]
+fn no_repeat_begins_after_the_limit() {
+    let text = experiment("\"xdp-drop\", \"tc-redirect\"", "mrr") + "limit_seconds = 0.001\n";
+    let (records, done) = records(&text);
+    assert_eq!(
+        done.iter().filter(|subject| *subject == "xdp-drop").count(),
+        1
+    );
+    let figures = figures(&records);
+    assert_eq!(figures[0].values.len(), 1);
+    assert_eq!(figures[0].notes, ["1 of 3 repeats"]);
 }
 
 #[test]

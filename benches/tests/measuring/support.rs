@@ -103,7 +103,7 @@ pub(crate) fn records() -> Vec<Record> {
         Pdr,
         &[400e3, 420e3, 380e3],
     );
-    add("chain", ChainReference, packed, Pdr, &[10e3, 10.5e3, 9e3]);
+    add("chain", ChainReference, packed, Pdr, &[10e3, 10.5e3, 9.5e3]);
     add("tcp", ChainIp, case(1300), TcpForward, &[2e9]);
     add("tcp", ChainSig, case(1300), TcpForward, &[1.2e9]);
     add("cpu", ChainSig, case(100), CpuProcess, &[8.0]);

@@ -32,6 +32,9 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// How often everything is measured.
     pub repeats: u32,
+    /// No repeat begins later than this after the first one of a group, seconds.
+    #[serde(default)]
+    pub limit_seconds: Option<f64>,
     /// The repeats are spread over the run, between other experiments.
     #[serde(default)]
     pub spread: bool,

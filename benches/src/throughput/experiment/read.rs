@@ -39,6 +39,7 @@ struct Written {
     layouts: Option<Vec<Layout>>,
     cpus: Option<Cpus>,
     repeats: Option<u32>,
+    limit_seconds: Option<f64>,
     spread: Option<bool>,
     seconds: Option<f64>,
     start_rate: Option<f64>,
@@ -214,6 +215,9 @@ impl Check {
                 format!("{votes} may be a tie; write an odd number"),
             );
         }
+        if let Some(limit) = written.limit_seconds {
+            self.within("limit_seconds", Some(limit), 0.0, 1e-3..=1e6);
+        }
         let spread = written.spread.unwrap_or_default();
         if spread && !subjects.iter().all(|subject| subject.is_pipeline()) {
             self.refuse("spread", "only what runs in memory leaves others alone");
@@ -245,6 +249,7 @@ impl Check {
             layouts: self.list("layouts", written.layouts, Layout::Split, |_| None),
             cpus,
             repeats: self.within("repeats", written.repeats, 3, 1..=1000),
+            limit_seconds: written.limit_seconds,
             spread,
             seconds: self.within("seconds", written.seconds, 2.0, 0.1..=3600.0),
             start_rate,
