@@ -192,10 +192,6 @@ fn mistakes_are_refused_with_file_line_and_key() {
             "cpus = { tester = 1, device = 1 }",
             "experiment[0].cpus: tester and device",
         ),
-        (
-            "spread = true",
-            "experiment[0].spread: only what runs in memory",
-        ),
         ("votes = 2", "experiment[0].votes: 2 may be a tie"),
         (
             "steps = 0",
@@ -221,6 +217,13 @@ fn mistakes_are_refused_with_file_line_and_key() {
     ] {
         refused(addition, expected);
     }
+}
+
+#[test]
+fn chains_are_not_spread_over_a_run() {
+    let text = "[[experiment]]\nname = \"one\"\nsubjects = [\"chain-ip\"]\nalgorithm = \"mrr\"\nspread = true\n";
+    let problem = "my.toml:5: experiment[0].spread: chains do not stand beside others";
+    assert_eq!(problems(text), [problem]);
 }
 
 #[test]

@@ -219,8 +219,8 @@ impl Check {
             self.within("limit_seconds", Some(limit), 0.0, 1e-3..=1e6);
         }
         let spread = written.spread.unwrap_or_default();
-        if spread && !subjects.iter().all(|subject| subject.is_pipeline()) {
-            self.refuse("spread", "only what runs in memory leaves others alone");
+        if spread && subjects.iter().any(|subject| subject.is_chain()) {
+            self.refuse("spread", "chains do not stand beside others");
         }
         if let Some(steps) = written.steps {
             self.within("steps", Some(steps), 0, 1..=1000);

@@ -335,6 +335,40 @@ fn a_walk_has_no_rate_where_everything_fails() {
     assert!(has_note(&results[0], "unstable"), "{results:?}");
 }
 
+/// Loses the CPU for some trials, in which the generator is far too slow.
+struct Robbed {
+    device: Simulated,
+    trials: u32,
+}
+
+impl Device for Robbed {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        self.trials += 1;
+        self.device.generator = match rate {
+            Rate::PacketsPerSecond(rate) if (4..40).contains(&self.trials) => 0.9 * rate,
+            _ => 5e6,
+        };
+        self.device.trial(rate, length)
+    }
+}
+
+#[test]
+fn a_walk_does_not_take_a_disturbed_generator_for_a_limit() {
+    let mut robbed = Robbed {
+        device: GOOD,
+        trials: 0,
+    };
+    let (rate, results) = walk(&mut robbed, &plan(), 20);
+    assert!(has_note(&results[0], "unstable"), "{results:?}");
+    assert!(
+        results
+            .iter()
+            .all(|result| result.rate.is_none_or(|rate| rate > 8e5)),
+        "{results:?}"
+    );
+    assert!(rate.is_some());
+}
+
 #[test]
 fn a_walk_ends_at_the_testers_limit_or_the_highest_rate_of_interest() {
     let fast = Simulated {

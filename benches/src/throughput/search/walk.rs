@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Outcome, Search, SearchPlan, SearchResult, Tester, Verdict};
+use super::{Outcome, Search, SearchPlan, SearchResult, Tester, UNSTABLE, Verdict};
 use crate::throughput::{
     subject::Device,
     trial::{Rate, Trial},
@@ -34,8 +34,8 @@ pub struct Walk {
     passed: u32,
     /// Trials in a row that failed at this rate.
     failed: u32,
-    /// Whether the device is known to lose packets under the highest load.
-    has_limit: bool,
+    /// What the generator sent under the highest load, if that is known.
+    most_sent: Option<f64>,
 }
 
 impl Walk {
@@ -47,7 +47,7 @@ impl Walk {
             has_passed: false,
             passed: 0,
             failed: 0,
-            has_limit: false,
+            most_sent: None,
         }
     }
 
@@ -156,19 +156,30 @@ impl Search<'_> {
                     count(offered);
                     walk.fail(self.plan);
                 }
-                Verdict::OutOfReach if climbs => {
-                    if !walk.has_limit {
-                        if let Verdict::Passed(offered) = self.trial(Rate::Max, self.plan.length)? {
-                            return Ok(self.limited_by_tester(offered));
-                        }
-                        walk.has_limit = true;
-                    }
-                    // It would not be reached the next time either.
-                    walk.failed = FAILURES;
-                    walk.fail(self.plan);
-                }
                 Verdict::OutOfReach => {
-                    self.notes.push("tester-limited at times".into());
+                    let most_sent = match walk.most_sent {
+                        Some(known) => known,
+                        None => match self.trial(Rate::Max, self.plan.length)? {
+                            Verdict::Passed(offered) if climbs => {
+                                return Ok(self.limited_by_tester(offered));
+                            }
+                            Verdict::Passed(offered) | Verdict::Failed(offered) => offered,
+                            Verdict::OutOfReach | Verdict::Unstable => return Ok(Outcome::Nothing),
+                        },
+                    };
+                    walk.most_sent = Some(most_sent);
+                    if rate < most_sent / 2.0 {
+                        self.notes.push(format!(
+                            "{UNSTABLE}: the generator did not reach {rate:.0} packets per second, of which it can send more"
+                        ));
+                        return Ok(Outcome::Nothing);
+                    }
+                    if climbs {
+                        // It would not be reached the next time either.
+                        walk.failed = FAILURES;
+                    } else {
+                        self.notes.push("tester-limited at times".into());
+                    }
                     count(rate);
                     walk.fail(self.plan);
                 }
