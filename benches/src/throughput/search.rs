@@ -95,21 +95,9 @@ pub fn pdr(
     loss_percent: f64,
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<SearchResult> {
-    let mut search = Search {
-        tester: Tester { device, on_trial },
-        plan,
-        least: 1.0 - loss_percent / 100.0,
-        notes: Vec::new(),
-    };
-    let (rate, above) = match search.run()? {
-        Outcome::Found { rate, above } => (Some(rate), above),
-        Outcome::Nothing => (None, None),
-    };
-    Ok(SearchResult {
-        rate,
-        above,
-        notes: search.notes,
-    })
+    let mut search = Search::new(device, plan, loss_percent, on_trial);
+    let outcome = search.run()?;
+    Ok(search.result(outcome))
 }
 
 /// The rate that arrives when as much as possible is sent.
@@ -241,7 +229,33 @@ struct Bracket {
     reachable: bool,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(
+        device: &'a mut dyn Device,
+        plan: &'a SearchPlan,
+        loss_percent: f64,
+        on_trial: &'a mut dyn FnMut(&Trial),
+    ) -> Self {
+        Search {
+            tester: Tester { device, on_trial },
+            plan,
+            least: 1.0 - loss_percent / 100.0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn result(self, outcome: Outcome) -> SearchResult {
+        let (rate, above) = match outcome {
+            Outcome::Found { rate, above } => (Some(rate), above),
+            Outcome::Nothing => (None, None),
+        };
+        SearchResult {
+            rate,
+            above,
+            notes: self.notes,
+        }
+    }
+
     fn run(&mut self) -> Result<Outcome> {
         let bracket = match self.plan.near {
             Some(near) => self.around(near)?,

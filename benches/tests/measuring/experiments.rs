@@ -192,6 +192,10 @@ fn mistakes_are_refused_with_file_line_and_key() {
             "cpus = { tester = 1, device = 1 }",
             "experiment[0].cpus: tester and device",
         ),
+        (
+            "spread = true\nlimit_seconds = 5",
+            "experiment[0].limit_seconds: means nothing to repeats that are spread",
+        ),
         ("votes = 2", "experiment[0].votes: 2 may be a tie"),
         (
             "steps = 0",

@@ -222,6 +222,12 @@ impl Check {
         if spread && subjects.iter().any(|subject| subject.is_chain()) {
             self.refuse("spread", "chains do not stand beside others");
         }
+        if spread && written.limit_seconds.is_some() {
+            self.refuse(
+                "limit_seconds",
+                "means nothing to repeats that are spread over the run",
+            );
+        }
         if let Some(steps) = written.steps {
             self.within("steps", Some(steps), 0, 1..=1000);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Outcome, Search, SearchPlan, SearchResult, Tester, UNSTABLE, Verdict};
+use super::{Outcome, Search, SearchPlan, SearchResult, UNSTABLE, Verdict};
 use crate::throughput::{
     subject::Device,
     trial::{Rate, Trial},
@@ -105,21 +105,9 @@ pub fn up_and_down(
     walk: &mut Walk,
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<SearchResult> {
-    let mut search = Search {
-        tester: Tester { device, on_trial },
-        plan,
-        least: 1.0 - loss_percent / 100.0,
-        notes: Vec::new(),
-    };
-    let rate = match search.walk(walk, steps)? {
-        Outcome::Found { rate, .. } => Some(rate),
-        Outcome::Nothing => None,
-    };
-    Ok(SearchResult {
-        rate,
-        above: None,
-        notes: search.notes,
-    })
+    let mut search = Search::new(device, plan, loss_percent, on_trial);
+    let outcome = search.walk(walk, steps)?;
+    Ok(search.result(outcome))
 }
 
 impl Search<'_> {
