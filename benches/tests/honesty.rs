@@ -34,6 +34,7 @@ impl<G: Generator> Device for Bench<G> {
             &mut self.sink,
             rate,
             length,
+            None,
             &mut || Ok(Snapshot::default()),
         )
     }
@@ -139,6 +140,7 @@ fn a_generator_too_slow_for_the_rate_gives_an_invalid_trial() -> Result<()> {
             &mut sink,
             rate,
             length,
+            None,
             &mut || Ok(Snapshot::default()),
         )?;
         let Validity::Invalid(reason) = &trial.validity else {

@@ -130,6 +130,7 @@ fn short_trial(wires: &Wires, generator: &mut dyn Generator, expect: &Expect) ->
         &mut sink,
         Rate::PacketsPerSecond(20_000.0),
         Duration::from_millis(300),
+        None,
         &mut || {
             let counters = [("seen".to_owned(), forwarder.seen()?)].into();
             Ok(Snapshot {
@@ -220,6 +221,7 @@ fn a_sink_with_a_thread_can_be_attached_again() -> Result<()> {
             &mut sink,
             Rate::PacketsPerSecond(5000.0),
             Duration::from_millis(100),
+            None,
             &mut || Ok(Snapshot::default()),
         )?;
         assert_eq!(trial.received, trial.sent, "{trial:?}");

@@ -1,6 +1,6 @@
 //! What a run leaves: one JSON line per record.
 
-use std::{fmt, fs, path::Path};
+use std::{fmt, fs, iter, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -271,6 +271,9 @@ impl Metric {
     }
 }
 
+/// CPUs that a cache line takes less time between, in nanoseconds, share a cache.
+const SHARED_CACHE: f64 = 80.0;
+
 /// A result: one value per repeat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
@@ -278,6 +281,9 @@ pub struct Figure {
     pub key: Key,
     /// In the metric's unit, in the order of the repeats. Repeats without a result are missing.
     pub values: Vec<f64>,
+    /// How far the CPUs were apart in each repeat, as in [`Trial::distance`]; empty where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<Option<f64>>,
     /// Remarks, such as `tester-limited`, or why there are fewer values than repeats.
     pub notes: Vec<String>,
 }
@@ -288,59 +294,140 @@ impl Figure {
         median(&self.values)
     }
 
-    /// What ratios are made of; none without values. Of searches the mean. Of all else what the best tenth of the repeats
-    /// reaches, the lowest where less is better: other users of a machine only ever take away, some tenths of a core for
-    /// tenths of a second, so this varies far less from run to run.
-    pub fn undisturbed(&self) -> Option<f64> {
-        let share = match self.key.metric {
-            // One lucky trial lifts a search, so it errs to both sides.
-            Metric::Pdr | Metric::Ndr => return self.mean(),
-            metric if metric.more_is_better() => 0.9,
-            _ => 0.1,
-        };
-        quantile(&self.values, share)
+    /// What comparisons are made of: the geometric mean, of values that are not all positive the mean; none without values.
+    pub fn typical(&self) -> Option<f64> {
+        typical(&self.values)
     }
 
-    /// Mean; none without values.
-    pub fn mean(&self) -> Option<f64> {
-        (!self.values.is_empty())
-            .then(|| self.values.iter().sum::<f64>() / self.values.len() as f64)
+    /// How many times another figure this one is; none without values.
+    ///
+    /// It is the ratio of what is typical of both, in repeats that had the CPUs near each other and in those that had not,
+    /// averaged by how much each of the two tells. What only one side had is left out.
+    pub fn over(&self, other: &Self) -> Option<f64> {
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for is_near in [true, false] {
+            let (above, below) = (self.at(is_near), other.at(is_near));
+            if let (Some(a), Some(b)) = (typical(&above), typical(&below)) {
+                let (n, m) = (above.len() as f64, below.len() as f64);
+                let weight = n * m / (n + m);
+                sum += weight * (a / b).ln();
+                weights += weight;
+            }
+        }
+        if weights > 0.0 && f64::is_finite(sum) {
+            Some((sum / weights).exp())
+        } else {
+            Some(self.typical()? / other.typical()?)
+        }
+    }
+
+    /// Values of the repeats that had the CPUs near each other, or of the others. Where nobody looked they are near.
+    fn at(&self, is_near: bool) -> Vec<f64> {
+        let distances = self.distances.iter().copied().chain(iter::repeat(None));
+        let repeats = self.values.iter().zip(distances);
+        let chosen =
+            repeats.filter(|(_, distance)| is_near == distance.is_none_or(|ns| ns < SHARED_CACHE));
+        chosen.map(|(value, _)| *value).collect()
     }
 
     /// Standard deviation of the sample; 0 for one value.
     pub fn deviation(&self) -> Option<f64> {
-        let mean = self.mean()?;
+        let mean = mean(&self.values)?;
         let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
         Some((squares / (self.values.len().max(2) - 1) as f64).sqrt())
     }
 }
 
-/// The middle value, of an even number the mean of both; none without values.
-pub fn median(values: &[f64]) -> Option<f64> {
-    quantile(values, 0.5)
+fn typical(values: &[f64]) -> Option<f64> {
+    if values.iter().all(|value| *value > 0.0) {
+        let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+        mean(&logarithms).map(f64::exp)
+    } else {
+        mean(values)
+    }
 }
 
-/// The value that `share` of the values are not above, between two values in proportion; none without values.
-fn quantile(values: &[f64], share: f64) -> Option<f64> {
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The middle value, of an even number the mean of both; none without values.
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let place = share * sorted.len().saturating_sub(1) as f64;
-    let lower = *sorted.get(place.floor() as usize)?;
-    let upper = *sorted.get(place.ceil() as usize)?;
-    Some(lower + (upper - lower) * place.fract())
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some((sorted[middle - 1] + upper) / 2.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::throughput::experiment::{Cpus, Family, Layout, Size};
+
+    fn figure(values: &[f64], distances: &[f64]) -> Figure {
+        let case = Case {
+            size: Size::Fixed(100),
+            family: Family::Ipv4,
+            flows: 1,
+            packed: false,
+            workers: 1,
+            layout: Layout::Split,
+            cpus: Cpus::default(),
+        };
+        Figure {
+            key: Key {
+                experiment: "one".into(),
+                subject: Subject::XdpDrop,
+                case,
+                metric: Metric::Mrr,
+            },
+            values: values.to_vec(),
+            distances: distances.iter().copied().map(Some).collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn near(value: Option<f64>, expected: f64) -> bool {
+        value.is_some_and(|value| (value / expected - 1.0).abs() < 1e-9)
+    }
 
     #[test]
-    fn quantiles_are_between_values_in_proportion() {
+    fn the_median_is_in_the_middle() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[7.0]), Some(7.0));
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.75), Some(4.0));
-        assert_eq!(quantile(&[1.0, 2.0], 0.75), Some(1.75));
+    }
+
+    #[test]
+    fn typical_is_the_geometric_mean_where_there_is_one() {
+        assert_eq!(figure(&[], &[]).typical(), None);
+        assert!(near(figure(&[1.0, 4.0], &[]).typical(), 2.0));
+        assert!(near(figure(&[0.0, 4.0], &[]).typical(), 2.0));
+    }
+
+    #[test]
+    fn a_ratio_is_between_repeats_at_the_same_distance() {
+        let (near_cpus, far) = (33.0, 150.0);
+        // Twice as much at both distances, though one side was far most times and the other near.
+        let slow = figure(&[10.0, 10.0, 4.0], &[near_cpus, near_cpus, far]);
+        let fast = figure(&[20.0, 8.0, 8.0, 8.0], &[near_cpus, far, far, far]);
+        assert!(near(fast.over(&slow), 2.0));
+        assert!(near(slow.over(&fast), 0.5));
+        // What has no counterpart says nothing.
+        let only_near = figure(&[5.0], &[near_cpus]);
+        assert!(near(fast.over(&only_near), 4.0));
+        // Without a common distance, or any, everything is taken.
+        let only_far = figure(&[8.0], &[far]);
+        assert!(near(only_far.over(&only_near), 1.6));
+        assert!(near(
+            figure(&[8.0, 2.0], &[]).over(&figure(&[2.0], &[])),
+            2.0
+        ));
+        assert_eq!(figure(&[], &[]).over(&only_near), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::Write,
+    mem,
     ops::Range,
     time::{Duration, Instant},
 };
@@ -58,6 +59,11 @@ struct Column {
     /// Repeats come to an end when something breaks.
     alive: bool,
     values: BTreeMap<Metric, Vec<f64>>,
+    distances: BTreeMap<Metric, Vec<Option<f64>>>,
+    /// Of its last trial that counts.
+    distance: Option<f64>,
+    /// Spent on repeats.
+    spent: Duration,
     /// Where a search in steps goes on.
     walk: Walk,
     notes: Vec<String>,
@@ -108,8 +114,9 @@ pub fn run(
     let mut between = Vec::new();
     for experiment in spread {
         runner.announce(experiment);
-        for group in experiment.groups() {
-            between.push((experiment, runner.open(experiment, group)?));
+        for mut columns in columns(experiment) {
+            runner.open(experiment, &mut columns)?;
+            between.push((experiment, columns));
         }
     }
     let slots = others.len().max(1) as u32;
@@ -120,10 +127,18 @@ pub fn run(
         }
         if let Some(experiment) = others.get(slot as usize) {
             runner.announce(experiment);
-            for group in experiment.groups() {
-                let mut columns = runner.open(experiment, group)?;
-                runner.turns(experiment, &mut columns, 0..experiment.repeats)?;
-                runner.close(experiment, columns)?;
+            let mut groups = columns(experiment);
+            let rounds = experiment.rounds;
+            for round in 0..rounds {
+                let from = |round| round * experiment.repeats / rounds;
+                for columns in &mut groups {
+                    runner.open(experiment, columns)?;
+                    runner.turns(experiment, columns, from(round)..from(round + 1))?;
+                    columns.iter_mut().for_each(|column| column.device = None);
+                    if round + 1 == rounds {
+                        runner.close(experiment, mem::take(columns))?;
+                    }
+                }
             }
         }
     }
@@ -132,6 +147,26 @@ pub fn run(
     }
     runner.progress.finish();
     Ok(runner.records)
+}
+
+/// What is measured in turns, by groups.
+fn columns(experiment: &Experiment) -> Vec<Vec<Column>> {
+    let column = |(subject, case)| Column {
+        subject,
+        case,
+        device: None,
+        alive: true,
+        values: BTreeMap::new(),
+        distances: BTreeMap::new(),
+        distance: None,
+        spent: Duration::ZERO,
+        walk: Walk::from(experiment.start_rate),
+        notes: Vec::new(),
+    };
+    let groups = experiment.groups().into_iter();
+    groups
+        .map(|group| group.into_iter().map(column).collect())
+        .collect()
 }
 
 impl Runner<'_> {
@@ -153,15 +188,20 @@ impl Runner<'_> {
     }
 
     /// Sets up what belongs together.
-    fn open(
-        &mut self,
-        experiment: &Experiment,
-        group: Vec<(Subject, Case)>,
-    ) -> Result<Vec<Column>> {
-        group
-            .into_iter()
-            .map(|(subject, case)| self.column(experiment, subject, case))
-            .collect()
+    fn open(&mut self, experiment: &Experiment, columns: &mut [Column]) -> Result<()> {
+        if matches!(experiment.algorithm, Algorithm::Scenario(_)) {
+            return Ok(());
+        }
+        for column in columns.iter_mut().filter(|column| column.alive) {
+            let (name, subject) = (&experiment.name, column.subject);
+            self.progress
+                .step(format!("{name}: setting up {subject}, {}", column.case));
+            match self.workbench.open(subject, &column.case) {
+                Ok(device) => column.device = Some(device),
+                Err(refusal) => self.refused(experiment, column, refusal)?,
+            }
+        }
+        Ok(())
     }
 
     /// Measures in turns.
@@ -171,14 +211,15 @@ impl Runner<'_> {
         columns: &mut [Column],
         repeats: Range<u32>,
     ) -> Result<()> {
-        let start = Instant::now();
         for repeat in repeats {
-            let is_late = experiment
-                .limit_seconds
-                .is_some_and(|limit| start.elapsed().as_secs_f64() > limit);
             for column in &mut *columns {
+                let is_late = experiment
+                    .limit_seconds
+                    .is_some_and(|limit| column.spent.as_secs_f64() > limit);
                 if column.alive && !is_late {
+                    let start = Instant::now();
                     self.repeat(experiment, column, repeat)?;
+                    column.spent += start.elapsed();
                 }
                 self.progress.done(experiment.estimate());
             }
@@ -210,36 +251,21 @@ impl Runner<'_> {
                         experiment.repeats
                     ));
                 }
-                let figure = Figure { key, values, notes };
+                let distances = column.distances.get(&metric).cloned();
+                let figure = Figure {
+                    key,
+                    values,
+                    distances: distances
+                        .filter(|all| all.iter().any(Option::is_some))
+                        .unwrap_or_default(),
+                    notes,
+                };
                 self.show(&figure, is_first);
                 is_first = false;
                 self.record(Record::Figure(figure))?;
             }
         }
         Ok(())
-    }
-
-    fn column(&mut self, experiment: &Experiment, subject: Subject, case: Case) -> Result<Column> {
-        let mut column = Column {
-            subject,
-            case,
-            device: None,
-            alive: true,
-            values: BTreeMap::new(),
-            walk: Walk::from(experiment.start_rate),
-            notes: Vec::new(),
-        };
-        if !matches!(experiment.algorithm, Algorithm::Scenario(_)) {
-            self.progress.step(format!(
-                "{}: setting up {subject}, {}",
-                experiment.name, column.case
-            ));
-            match self.workbench.open(subject, &column.case) {
-                Ok(device) => column.device = Some(device),
-                Err(refusal) => self.refused(experiment, &mut column, refusal)?,
-            }
-        }
-        Ok(column)
     }
 
     fn refused(
@@ -309,6 +335,8 @@ impl Runner<'_> {
             Ok(found) => {
                 for (metric, value) in found.values {
                     column.values.entry(metric).or_default().push(value);
+                    let distances = column.distances.entry(metric).or_default();
+                    distances.push(column.distance);
                 }
                 for note in found.notes {
                     if !column.notes.contains(&note) {
@@ -341,6 +369,9 @@ impl Runner<'_> {
         let mut number = 0;
         let found = measure::measure(device, experiment, near, &mut column.walk, &mut |trial| {
             number += 1;
+            if trial.is_valid() {
+                column.distance = trial.distance;
+            }
             self.progress.trial(number, trial);
             let record = Record::Trial {
                 key: key.clone(),

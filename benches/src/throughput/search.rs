@@ -175,6 +175,16 @@ struct Failure {
 
 impl Tester<'_> {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Result<Trial, Failure>> {
+        self.trial_or(rate, length, |_| false)
+    }
+
+    /// Runs trials until one counts, or tells `enough` although the generator was too slow for it to count.
+    fn trial_or(
+        &mut self,
+        rate: Rate,
+        length: Duration,
+        enough: impl Fn(&Trial) -> bool,
+    ) -> Result<Result<Trial, Failure>> {
         let mut too_slow = true;
         let mut reason = String::new();
         for _ in 0..=REPEATS {
@@ -184,8 +194,12 @@ impl Tester<'_> {
                 super::trial::Validity::Valid => return Ok(Ok(trial)),
                 super::trial::Validity::Invalid(why) => reason.clone_from(why),
             }
-            too_slow &= matches!(rate, Rate::PacketsPerSecond(target)
+            let is_slow = matches!(rate, Rate::PacketsPerSecond(target)
                 if trial.offered() < TOO_SLOW * target);
+            if is_slow && enough(&trial) {
+                return Ok(Ok(trial));
+            }
+            too_slow &= is_slow;
         }
         let reason = format!("{UNSTABLE}: no trial of {} counted: {reason}", REPEATS + 1);
         Ok(Err(Failure { reason, too_slow }))
@@ -486,7 +500,21 @@ impl<'a> Search<'a> {
 
     /// Tries a rate once.
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Verdict> {
-        Ok(match self.tester.trial(rate, length)? {
+        let found = self.tester.trial(rate, length)?;
+        Ok(self.verdict(found))
+    }
+
+    /// The same on the way to where trials count: a rate fails as well if too much is lost of what a generator sends that is
+    /// too slow for it.
+    fn trial_on_the_way(&mut self, rate: Rate, length: Duration) -> Result<Verdict> {
+        let least = self.least;
+        let loses = |trial: &Trial| trial.delivery_ratio() < least;
+        let found = self.tester.trial_or(rate, length, loses)?;
+        Ok(self.verdict(found))
+    }
+
+    fn verdict(&mut self, found: Result<Trial, Failure>) -> Verdict {
+        match found {
             Ok(trial) if trial.delivery_ratio() >= self.least => Verdict::Passed(trial.offered()),
             Ok(trial) => Verdict::Failed(trial.offered()),
             Err(failure) if failure.too_slow => Verdict::OutOfReach,
@@ -494,6 +522,6 @@ impl<'a> Search<'a> {
                 self.notes.push(failure.reason);
                 Verdict::Unstable
             }
-        })
+        }
     }
 }

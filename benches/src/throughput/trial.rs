@@ -34,6 +34,10 @@ pub struct Trial {
     pub cpu: BTreeMap<String, f64>,
     /// Time from generator to sink.
     pub latency: Option<Latency>,
+    /// Nanoseconds that a cache line took from the tester's CPU to the device's in the midst of the trial; none where
+    /// nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
     /// Whether it counts.
     pub validity: Validity,
 }

@@ -70,6 +70,7 @@ subjects = ["router"]
 algorithm = "ndr"
 steps = 4
 limit_seconds = 20
+rounds = 3
 in_a_row = 2
 sizes = [124]
 
@@ -109,6 +110,7 @@ packets = 1000
     }
     assert_eq!((all.steps, experiments[1].steps), (None, Some(4)));
     assert_eq!(experiments[1].limit_seconds, Some(20.0));
+    assert_eq!((all.rounds, experiments[1].rounds), (1, 3));
     assert_eq!((all.in_a_row, experiments[1].in_a_row), (1, 2));
     let load = LatencyLoad::ShareOfMrr(0.1);
     assert_eq!(experiments[2].algorithm, Algorithm::Latency(load));
@@ -193,8 +195,12 @@ fn mistakes_are_refused_with_file_line_and_key() {
             "experiment[0].cpus: tester and device",
         ),
         (
-            "spread = true\nlimit_seconds = 5",
-            "experiment[0].limit_seconds: means nothing to repeats that are spread",
+            "spread = true\nrounds = 2",
+            "experiment[0].rounds: means nothing to repeats that are spread",
+        ),
+        (
+            "rounds = 4",
+            "experiment[0].rounds: 4 is out of range; write 1 to 3",
         ),
         ("votes = 2", "experiment[0].votes: 2 may be a tie"),
         (

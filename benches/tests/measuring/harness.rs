@@ -34,6 +34,7 @@ impl Device for Forwarder {
         if self.subject == Subject::TcRedirect {
             std::thread::sleep(Duration::from_millis(2));
         }
+        let is_far = self.trials.is_multiple_of(2);
         if self.subject == Subject::KernelVxlan && self.trials == 2 {
             return Err(anyhow!("it has ended"));
         }
@@ -46,6 +47,8 @@ impl Device for Forwarder {
             seconds: length.as_secs_f64(),
             sent,
             received: sent / 2,
+            distance: Some(if is_far { 150.0 } else { 30.0 })
+                .filter(|_| self.subject == Subject::AfXdpDrop),
             ..Trial::default()
         };
         trial.cpu.insert("workers".into(), 0.3);
@@ -169,16 +172,56 @@ fn what_is_spread_is_measured_between_the_others() {
 }
 
 #[test]
-fn no_repeat_begins_after_the_limit() {
-    let text = experiment("\"xdp-drop\", \"tc-redirect\"", "mrr") + "limit_seconds = 0.001\n";
-    let (records, done) = records(&text);
-    assert_eq!(
-        done.iter().filter(|subject| *subject == "xdp-drop").count(),
-        1
+fn groups_take_turns_in_rounds() {
+    let text = experiment("\"xdp-drop\"", "mrr") + "sizes = [100, 200]\nrounds = 2\n";
+    let (records, _) = records(&text);
+    let sizes: Vec<_> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Trial { key, repeat, .. } => Some((key.case.size.to_string(), *repeat)),
+            _ => None,
+        })
+        .collect();
+    let order = [
+        ("100", 0),
+        ("200", 0),
+        ("100", 1),
+        ("100", 2),
+        ("200", 1),
+        ("200", 2),
+    ];
+    let order = order.map(|(size, repeat)| (format!("{size} B"), repeat));
+    assert_eq!(sizes, order);
+    assert!(
+        figures(&records)
+            .iter()
+            .all(|figure| figure.values.len() == 3)
     );
-    let figures = figures(&records);
-    assert_eq!(figures[0].values.len(), 1);
-    assert_eq!(figures[0].notes, ["1 of 3 repeats"]);
+}
+
+#[test]
+fn figures_know_how_far_the_cpus_were_apart() {
+    let (records, _) = records(&experiment("\"af-xdp-drop\", \"xdp-drop\"", "mrr"));
+    for figure in figures(&records) {
+        let known = figure.key.subject == Subject::AfXdpDrop;
+        let expected: &[_] = if known {
+            &[Some(30.0), Some(150.0), Some(30.0)]
+        } else {
+            &[]
+        };
+        assert_eq!(figure.distances, expected, "{}", figure.key);
+    }
+}
+
+#[test]
+fn no_repeat_of_a_subject_begins_after_its_limit() {
+    let text = experiment("\"xdp-drop\", \"tc-redirect\"", "mrr") + "limit_seconds = 0.5\n";
+    let (records, done) = records(&text);
+    let count = |name: &str| done.iter().filter(|subject| *subject == name).count();
+    assert_eq!(count("xdp-drop"), 3);
+    // One repeat, tried twice in three trials that do not count, with a second in between.
+    assert_eq!(count("tc-redirect"), 6);
+    assert_eq!(figures(&records)[0].values.len(), 3);
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn near(value: Option<f64>, expected: f64) -> bool {
 }
 
 #[test]
-fn ratios_are_of_undisturbed_repeats_and_more_is_better() {
+fn ratios_are_of_geometric_means_and_more_is_better() {
     let records = records();
     let targets = targets(&records);
     let of = |name: &str| row(&targets, name).ratio;
@@ -32,7 +32,8 @@ fn ratios_are_of_undisturbed_repeats_and_more_is_better() {
         1.9
     ));
     assert!(near(of("chain PDR 100 B / reference default"), 40.0));
-    assert!(near(of("chain TCP / plain IP"), 0.6));
+    // 0.6 one way, 0.15 the other.
+    assert!(near(of("chain TCP / plain IP"), 0.3));
     // Less is better: inverted.
     assert!(near(
         of("CPU time per million packets, reference default / sig"),

@@ -43,6 +43,7 @@ pub(crate) fn figure(
     Record::Figure(Figure {
         key: key(experiment, subject, case, metric),
         values: values.to_vec(),
+        distances: Vec::new(),
         notes: Vec::new(),
     })
 }
@@ -85,8 +86,8 @@ pub(crate) fn records() -> Vec<Record> {
         records.push(figure(experiment, subject, case, metric, values));
     };
     for (subject, values) in [
-        (AfXdpForward, [1e6, 1e6, 0.5e6]),
-        (Encapsulate, [0.95e6, 0.2e6, 0.95e6]),
+        (AfXdpForward, [1e6, 2e6, 0.5e6]),
+        (Encapsulate, [0.95e6, 0.475e6, 1.9e6]),
         (Decapsulate, [0.8e6, 0.7e6, 0.9e6]),
     ] {
         add("lab", subject, case(100), PerCpuSecond, &values);
@@ -101,14 +102,16 @@ pub(crate) fn records() -> Vec<Record> {
         ChainSig,
         packed.clone(),
         Pdr,
-        &[400e3, 420e3, 380e3],
+        &[400e3, 500e3, 320e3],
     );
-    add("chain", ChainReference, packed, Pdr, &[10e3, 10.5e3, 9.5e3]);
+    add("chain", ChainReference, packed, Pdr, &[10e3, 12.5e3, 8e3]);
     add("tcp", ChainIp, case(1300), TcpForward, &[2e9]);
     add("tcp", ChainSig, case(1300), TcpForward, &[1.2e9]);
+    add("tcp", ChainIp, case(1300), TcpReverse, &[2.5e9]);
+    add("tcp", ChainSig, case(1300), TcpReverse, &[0.375e9]);
     add("cpu", ChainSig, case(100), CpuProcess, &[8.0]);
     add("cpu", ChainReference, case(100), CpuProcess, &[200.0]);
-    add("rtt", ChainIp, case(100), RttIdle, &[50.0, 52.0, 50.0]);
+    add("rtt", ChainIp, case(100), RttIdle, &[50.0, 40.0, 62.5]);
     add("rtt", ChainSig, case(100), RttIdle, &[90.0]);
     for size in (100..=1300).step_by(100) {
         let slower = f64::from(size) / 10.0;

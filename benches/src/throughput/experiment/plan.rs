@@ -32,9 +32,12 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// How often everything is measured.
     pub repeats: u32,
-    /// No repeat begins later than this after the first one of a group, seconds.
+    /// No repeat of a subject in a case begins when its repeats have taken so long, seconds.
     #[serde(default)]
     pub limit_seconds: Option<f64>,
+    /// Parts that the repeats of a group are measured in: the first of all groups, then the second, and so on.
+    #[serde(default = "one")]
+    pub rounds: u32,
     /// The repeats are spread over the run, between other experiments.
     #[serde(default)]
     pub spread: bool,
@@ -213,4 +216,9 @@ impl Experiment {
             Algorithm::Scenario(_) => trial,
         }
     }
+}
+
+/// As before there were several.
+fn one() -> u32 {
+    1
 }

@@ -40,6 +40,7 @@ struct Written {
     cpus: Option<Cpus>,
     repeats: Option<u32>,
     limit_seconds: Option<f64>,
+    rounds: Option<u32>,
     spread: Option<bool>,
     seconds: Option<f64>,
     start_rate: Option<f64>,
@@ -222,9 +223,11 @@ impl Check {
         if spread && subjects.iter().any(|subject| subject.is_chain()) {
             self.refuse("spread", "chains do not stand beside others");
         }
-        if spread && written.limit_seconds.is_some() {
+        let repeats = self.within("repeats", written.repeats, 3, 1..=1000);
+        let rounds = self.within("rounds", written.rounds, 1, 1..=repeats.max(1));
+        if spread && written.rounds.is_some() {
             self.refuse(
-                "limit_seconds",
+                "rounds",
                 "means nothing to repeats that are spread over the run",
             );
         }
@@ -254,8 +257,9 @@ impl Check {
             workers: self.list("workers", written.workers, 1, count(64)),
             layouts: self.list("layouts", written.layouts, Layout::Split, |_| None),
             cpus,
-            repeats: self.within("repeats", written.repeats, 3, 1..=1000),
+            repeats,
             limit_seconds: written.limit_seconds,
+            rounds,
             spread,
             seconds: self.within("seconds", written.seconds, 2.0, 0.1..=3600.0),
             start_rate,

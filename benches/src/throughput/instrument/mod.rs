@@ -2,6 +2,7 @@
 //!
 //! Rates and counts are of inner packets throughout, also where several share a SIG frame.
 
+mod distance;
 mod live_frames;
 mod pace;
 mod paced;

@@ -4,8 +4,11 @@ use std::{collections::BTreeMap, ops::Sub, thread, time::Duration};
 
 use anyhow::{Result, ensure};
 
-use super::{Generator, Sent, Sink, processor::Usage};
-use crate::throughput::trial::{Rate, Trial, Validity};
+use super::{Generator, Sent, Sink, distance, processor::Usage};
+use crate::throughput::{
+    experiment::Cpus,
+    trial::{Rate, Trial, Validity},
+};
 
 /// What a device under test counts, ever rising.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,7 +54,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 ///
 /// It drains what is on its way, warms up for a fifth of the time (at most a second) without counting,
 /// then measures, and waits for what is still on its way. `device` reads what the device under test
-/// counts, before and after.
+/// counts, before and after. Under the highest load it also looks how far `cpus` are apart, the tester's and the device's:
+/// at set rates what that takes from them might lose packets.
 ///
 /// # Errors
 ///
@@ -61,9 +65,11 @@ pub fn trial(
     sink: &mut Sink,
     rate: Rate,
     length: Duration,
+    cpus: Option<Cpus>,
     device: &mut dyn FnMut() -> Result<Snapshot>,
 ) -> Result<Trial> {
-    trial_within(&Limits::default(), generator, sink, rate, length, device)
+    let limits = Limits::default();
+    trial_within(&limits, generator, sink, rate, length, cpus, device)
 }
 
 /// The same with other limits.
@@ -77,6 +83,7 @@ pub fn trial_within(
     sink: &mut Sink,
     rate: Rate,
     length: Duration,
+    cpus: Option<Cpus>,
     device: &mut dyn FnMut() -> Result<Snapshot>,
 ) -> Result<Trial> {
     ensure!(!length.is_zero(), "a trial needs time");
@@ -88,7 +95,12 @@ pub fn trial_within(
     sink.begin()?;
     let (before, usage) = (device()?, Usage::now()?);
     generator.start(rate)?;
-    thread::sleep(length);
+    thread::sleep(length / 2);
+    let distance = match (rate, cpus) {
+        (Rate::Max, Some(cpus)) => distance::between(cpus.tester.into(), cpus.device.into()),
+        _ => None,
+    };
+    thread::sleep(length / 2);
     let sent = generator.stop()?;
     sink.settle(sent.packets, QUIET, SETTLE)?;
     let (usage, after) = (Usage::now()?.since(&usage), device()?);
@@ -117,6 +129,7 @@ pub fn trial_within(
         counters,
         cpu,
         latency: sink.latency()?,
+        distance,
         validity: judge(limits, target, &sent, arrived.packets, &usage),
     })
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{counters, device::UnderTest, generators::Generators, load, network::Network};
 use crate::throughput::{
-    experiment::Case,
+    experiment::{Case, Cpus},
     instrument::{
         Sink,
         run::{self, Snapshot},
@@ -22,6 +22,7 @@ pub(super) struct Bench {
     sink: Sink,
     under_test: Box<dyn UnderTest>,
     network: Network,
+    cpus: Cpus,
 }
 
 impl Bench {
@@ -45,6 +46,7 @@ impl Bench {
             sink,
             under_test,
             network,
+            cpus: case.cpus,
         })
     }
 }
@@ -56,9 +58,10 @@ impl Device for Bench {
             sink,
             under_test,
             network,
+            cpus,
         } = self;
         let mut read = || read(&mut **under_test, network);
-        let mut trial = run::trial(generators, sink, rate, length, &mut read)?;
+        let mut trial = run::trial(generators, sink, rate, length, Some(*cpus), &mut read)?;
         if let Some(counter) = self.under_test.own_sink() {
             arrived_there(&mut trial, counter);
         }

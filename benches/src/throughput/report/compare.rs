@@ -22,11 +22,11 @@ pub struct Comparison {
 pub struct Row {
     /// What it is of.
     pub key: Key,
-    /// See [`Figure::undisturbed`].
+    /// See [`Figure::typical`].
     pub old: f64,
-    /// See [`Figure::undisturbed`].
+    /// See [`Figure::typical`].
     pub new: f64,
-    /// New over old, inverted where less is better: above 1 is an improvement.
+    /// New over old (see [`Figure::over`]), inverted where less is better: above 1 is an improvement.
     pub ratio: f64,
 }
 
@@ -40,12 +40,12 @@ pub fn compare(old: &[Record], new: &[Record]) -> Result<Comparison> {
     let mut rows = Vec::new();
     for (figure, value) in &new {
         let same = old.iter().find(|(other, _)| other.key == figure.key);
-        if let Some((_, before)) = same {
+        if let Some((other, before)) = same {
             rows.push(Row {
                 key: figure.key.clone(),
                 old: *before,
                 new: *value,
-                ratio: ratio(&figure.key, *before, *value),
+                ratio: ratio(other, figure).unwrap_or(f64::NAN),
             });
         }
     }
@@ -58,21 +58,22 @@ pub fn compare(old: &[Record], new: &[Record]) -> Result<Comparison> {
 
 fn figures(records: &[Record]) -> Vec<(&Figure, f64)> {
     let figures = records.iter().filter_map(|record| match record {
-        Record::Figure(figure) => Some((figure, figure.undisturbed()?)),
+        Record::Figure(figure) => Some((figure, figure.typical()?)),
         _ => None,
     });
     figures.collect()
 }
 
-fn ratio(key: &Key, old: f64, new: f64) -> f64 {
-    let metric = key.metric;
-    let (above, below) = match metric.unit() {
+fn ratio(old: &Figure, new: &Figure) -> Option<f64> {
+    let metric = new.key.metric;
+    let (before, now) = (old.typical()?, new.typical()?);
+    match metric.unit() {
+        _ if before == now => Some(1.0),
         // Losses are near zero, and their ratio says nothing: what arrives is compared.
-        Unit::Percent if !metric.more_is_better() => (100.0 - new, 100.0 - old),
-        _ if metric.more_is_better() => (new, old),
-        _ => (old, new),
-    };
-    if above == below { 1.0 } else { above / below }
+        Unit::Percent if !metric.more_is_better() => Some((100.0 - now) / (100.0 - before)),
+        _ if metric.more_is_better() => new.over(old),
+        _ => old.over(new),
+    }
 }
 
 impl Comparison {

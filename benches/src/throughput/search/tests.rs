@@ -312,6 +312,39 @@ fn a_walk_comes_back_from_failures_by_chance_where_a_bisection_does_not() {
     assert!(bisected.rate.is_none_or(|rate| rate < 6e5), "{bisected:?}");
 }
 
+/// Fails some of its first trials, whatever the rate.
+struct Unlucky {
+    device: Simulated,
+    trials: u32,
+}
+
+impl Device for Unlucky {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        self.trials += 1;
+        let fails = (4..20).contains(&self.trials);
+        self.device.loss = if fails { 0.02 } else { 0.0 };
+        self.device.trial(rate, length)
+    }
+}
+
+#[test]
+fn a_walk_climbs_again_if_its_climb_ended_far_too_low() {
+    let mut unlucky = Unlucky {
+        device: Simulated {
+            capacity: 1e6,
+            ..GOOD
+        },
+        trials: 0,
+    };
+    let (_, results) = walk(&mut unlucky, &plan(), 7);
+    let rates: Vec<_> = results.iter().filter_map(|result| result.rate).collect();
+    assert!(rates[0] < 1e5, "{rates:?}");
+    assert!(
+        rates.last().is_some_and(|last| (7e5..1.1e6).contains(last)),
+        "{rates:?}"
+    );
+}
+
 #[test]
 fn a_walk_has_no_rate_where_everything_fails() {
     for mut broken in [

@@ -19,6 +19,8 @@ use crate::throughput::{
 const FIRST: f64 = 2.0;
 /// Trials that must fail in a row to end a climb: ended by chance, it would leave a long way to go in small steps.
 const FAILURES: u32 = 2;
+/// Steps up in a row after which it climbs again: it is far below where it belongs.
+const UPS: u32 = 4;
 /// Trials of a climb have a quarter of the length, but not less than this.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -30,6 +32,10 @@ pub struct Walk {
     factor: f64,
     /// Whether any trial passed.
     has_passed: bool,
+    /// Whether it went down after that: then it looks between two rates.
+    has_turned: bool,
+    /// Steps up in a row that counted.
+    ups: u32,
     /// Trials in a row that passed at this rate.
     passed: u32,
     /// Trials in a row that failed at this rate.
@@ -45,6 +51,8 @@ impl Walk {
             rate,
             factor: FIRST,
             has_passed: false,
+            has_turned: false,
+            ups: 0,
             passed: 0,
             failed: 0,
             most_sent: None,
@@ -59,7 +67,18 @@ impl Walk {
         self.has_passed = true;
         self.passed += 1;
         self.failed = 0;
-        if self.climbs(plan) || self.passed >= plan.in_a_row {
+        if self.climbs(plan) {
+            if self.has_turned {
+                self.narrow(plan);
+            }
+            self.go_to(self.rate * self.factor);
+        } else if self.passed >= plan.in_a_row {
+            self.ups += 1;
+            if self.ups >= UPS {
+                self.ups = 0;
+                self.factor = step(plan).powi(2);
+                self.has_turned = false;
+            }
             self.go_to(self.rate * self.factor);
         }
     }
@@ -73,10 +92,16 @@ impl Walk {
             }
             // From where nothing passed yet it goes down as fast as up.
             if self.has_passed {
-                self.factor = self.factor.sqrt().max(step(plan));
+                self.has_turned = true;
+                self.narrow(plan);
             }
         }
+        self.ups = 0;
         self.go_to(self.rate / self.factor);
+    }
+
+    fn narrow(&mut self, plan: &SearchPlan) {
+        self.factor = self.factor.sqrt().max(step(plan));
     }
 
     fn go_to(&mut self, rate: f64) {
@@ -132,7 +157,13 @@ impl Search<'_> {
                     logarithms += offered.ln();
                 }
             };
-            match self.trial(target, self.length(target, planned))? {
+            let length = self.length(target, planned);
+            let verdict = if climbs {
+                self.trial_on_the_way(target, length)?
+            } else {
+                self.trial(target, length)?
+            };
+            match verdict {
                 Verdict::Passed(offered) if climbs && rate >= most => {
                     return Ok(self.at_highest_of_interest(offered));
                 }

@@ -31,14 +31,14 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Both sides ([`Figure::undisturbed`]) from one experiment, and its name; of several, the one with most values.
+    /// Both sides from one experiment; of several, the one with most values.
     fn pair(
         &self,
         metric: Metric,
         cell: Cell,
         above: Side,
         below: Side,
-    ) -> Result<(f64, f64, &'a str), String> {
+    ) -> Result<(&'a Figure, &'a Figure), String> {
         let mut best: Option<(usize, &Figure, &Figure)> = None;
         for figure in self.figures(metric, cell, above) {
             for other in self.figures(metric, cell, below) {
@@ -56,11 +56,8 @@ impl<'a> Results<'a> {
                 }
             }
         }
-        let values = best.and_then(|(_, a, b)| Some((a.undisturbed()?, b.undisturbed()?, a)));
-        let Some((above_value, below_value, figure)) = values else {
-            return Err(self.why_not(metric, cell, &[above, below]));
-        };
-        Ok((above_value, below_value, &figure.key.experiment))
+        best.map(|(_, above, below)| (above, below))
+            .ok_or_else(|| self.why_not(metric, cell, &[above, below]))
     }
 
     /// Why figures of one of these sides are missing.
@@ -90,58 +87,61 @@ impl<'a> Results<'a> {
     /// The ratio and how it was made, or why there is none.
     pub(super) fn ratio(&self, ratio: &Ratio) -> Result<(f64, String), String> {
         match *ratio {
-            Ratio::Of(metric, cell, above, below) => {
-                let (a, b, experiment) = self.pair(metric, cell, above, below)?;
-                let (a, b) = (at_least(metric, a), at_least(metric, b));
-                let name = metric.name();
-                if metric.more_is_better() {
-                    let how = format!("{name} of {above} / {below}");
-                    Ok((divide(a, b)?, format!("{how}, {experiment}")))
-                } else {
-                    let how = format!("{name} of {below} / {above}");
-                    Ok((divide(b, a)?, format!("{how}, {experiment}")))
+            Ratio::Of(metrics, cell, above, below) => {
+                let (mut product, mut hows) = (1.0, Vec::new());
+                for &metric in metrics {
+                    let (a, b) = self.pair(metric, cell, above, below)?;
+                    let ((over, over_name), (under, under_name)) = if metric.more_is_better() {
+                        ((a, above), (b, below))
+                    } else {
+                        ((b, below), (a, above))
+                    };
+                    product *= finite(over.over(under))?;
+                    let (name, experiment) = (metric.name(), &over.key.experiment);
+                    hows.push(format!(
+                        "{name} of {over_name} / {under_name}, {experiment}"
+                    ));
                 }
+                let root = 1.0 / metrics.len() as f64;
+                Ok((product.powf(root), hows.join(" and ")))
             }
             Ratio::Added(metric, cell, above, below) => {
-                let (with, without, experiment) = self.pair(metric, cell, above, below)?;
-                // What cannot be told from noise counts as a hundredth.
-                let added = (with - without).max(without / 100.0);
+                let (with, without) = self.pair(metric, cell, above, below)?;
                 let how = format!(
-                    "{} of {} / ({} - {}), {experiment}",
+                    "{} of {} / ({} - {}), {}",
                     metric.name(),
                     below.subject,
                     above.subject,
-                    below.subject
+                    below.subject,
+                    with.key.experiment
                 );
-                Ok((divide(without, added)?, how))
+                let (with, without) = (finite(with.typical())?, finite(without.typical())?);
+                // What cannot be told from noise counts as a hundredth.
+                let added = (with - without).max(without / 100.0);
+                Ok((finite(Some(without / added))?, how))
             }
             Ratio::Over(metric, cell, side, fixed) => {
-                let (value, _, experiment) = self.pair(metric, cell, side, side)?;
-                let how = format!("{} of {}, {experiment}", metric.name(), side.subject);
-                if metric.more_is_better() {
-                    Ok((divide(value, fixed)?, how))
+                let (figure, _) = self.pair(metric, cell, side, side)?;
+                let how = format!(
+                    "{} of {}, {}",
+                    metric.name(),
+                    side.subject,
+                    figure.key.experiment
+                );
+                let value = finite(figure.typical())?;
+                let ratio = if metric.more_is_better() {
+                    value / fixed
                 } else {
-                    Ok((divide(fixed, value)?, how))
-                }
+                    fixed / value
+                };
+                Ok((finite(Some(ratio))?, how))
             }
         }
     }
 }
 
-/// An outage is not known better than to a millisecond: the traffic has gaps as long.
-fn at_least(metric: Metric, value: f64) -> f64 {
-    if metric == Metric::Outage {
-        value.max(1e-3)
-    } else {
-        value
-    }
-}
-
-fn divide(above: f64, below: f64) -> Result<f64, String> {
-    let ratio = above / below;
-    if ratio.is_finite() {
-        Ok(ratio)
-    } else {
-        Err(format!("{above} / {below} is no ratio"))
-    }
+fn finite(value: Option<f64>) -> Result<f64, String> {
+    value
+        .filter(|value| value.is_finite())
+        .ok_or_else(|| "the values make no ratio".to_owned())
 }

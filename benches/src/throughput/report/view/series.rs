@@ -54,6 +54,7 @@ pub(super) fn swept<'a>(trials: &[(Subject, &'a Case, &Trial)]) -> Vec<Cell<'a>>
         let figure = Figure {
             key,
             values: std::mem::take(values),
+            distances: Vec::new(),
             notes: Vec::new(),
         };
         cell.point.median = figure.median().unwrap_or_default();
