@@ -5,7 +5,7 @@ use std::{fs::File, time::Duration};
 use benches::throughput::{
     binary,
     chain::{self, Chain, Chains, Clients, Pace, Pings},
-    experiment::{Case, Cpus, Family, Layout, Scenario, Size},
+    experiment::{Case, Family, Scenario, Size},
     record::Metric,
     scenario::{self, Outcome},
     subject::{Refusal, Subject},
@@ -40,22 +40,10 @@ fn bed(subject: Subject) -> Bed {
     testbed::sweep();
     binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
     Bed {
-        chain: chain::build(subject, &case(100), Clients::Programs)
+        chain: chain::build(subject, &Case::of(100), Clients::Programs)
             .unwrap_or_else(|e| panic!("{e:#}")),
         _lock,
         _limit,
-    }
-}
-
-fn case(size: u16) -> Case {
-    Case {
-        size: Size::Fixed(size),
-        family: Family::Ipv4,
-        flows: 1,
-        packed: false,
-        workers: 1,
-        layout: Layout::Split,
-        cpus: Cpus::default(),
     }
 }
 
@@ -83,7 +71,7 @@ fn all_but_restart(bed: &mut Bed) {
     for family in [Family::Ipv4, Family::Ipv6] {
         let case = Case {
             family,
-            ..case(100)
+            ..Case::of(100)
         };
         let idle = measure(bed, Scenario::RttIdle { packets: 10 }, &case);
         assert!(value(&idle, Metric::RttIdle) > 0.0);
@@ -98,13 +86,13 @@ fn all_but_restart(bed: &mut Bed) {
         assert!(value(&flood, Metric::FloodRate) > 0.0);
         assert!(value(&flood, Metric::FloodLoss) < 100.0);
     }
-    let large = case(1300);
+    let large = Case::of(1300);
     let tcp = measure(bed, Scenario::Tcp, &large);
     assert!(value(&tcp, Metric::TcpForward) > 0.0 && value(&tcp, Metric::TcpReverse) > 0.0);
     let udp = measure(bed, Scenario::Udp, &large);
     assert!(value(&udp, Metric::UdpForward) > 0.0 && value(&udp, Metric::UdpReverse) > 0.0);
     assert!(value(&udp, Metric::UdpLoss) < 100.0);
-    let cpu = measure(bed, Scenario::Cpu { rate: 1000.0 }, &case(100));
+    let cpu = measure(bed, Scenario::Cpu { rate: 1000.0 }, &Case::of(100));
     let sum = value(&cpu, Metric::CpuProcess) + value(&cpu, Metric::CpuSoftirq);
     assert!((value(&cpu, Metric::CpuTotal) - sum).abs() < 1e-6);
     // A gateway that carries packets uses the processor; without gateways there is no process to charge.
@@ -122,14 +110,14 @@ fn sig_carries_everything_and_comes_back_after_a_restart() {
     let mut bed = bed(Subject::ChainSig);
     all_but_restart(&mut bed);
     let before = bed.chain.gateways();
-    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &case(100));
+    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &Case::of(100));
     // At 500 packets a second even an outage of no packet at all takes a millisecond or two.
     assert!(value(&restart, Metric::Outage) > 0.001);
     let after = bed.chain.gateways();
     assert_eq!(after.len(), 2);
     assert_eq!(before[0].pid, after[0].pid, "the gateway of A goes on");
     assert_ne!(before[1].pid, after[1].pid, "that of B is another one");
-    let idle = measure(&mut bed, Scenario::RttIdle { packets: 10 }, &case(1300));
+    let idle = measure(&mut bed, Scenario::RttIdle { packets: 10 }, &Case::of(1300));
     assert!(value(&idle, Metric::RttIdle) > 0.0);
 }
 
@@ -143,7 +131,7 @@ fn the_kernel_forwards_on_the_same_links() {
     let restart = scenario::measure(
         Scenario::Restart { rate: 500.0 },
         &mut *bed.chain,
-        &case(100),
+        &Case::of(100),
         1.0,
     );
     assert!(why_not(restart).contains("no gateway"));
@@ -163,7 +151,7 @@ fn generator_and_sink_measure_chains_that_stand() {
         for family in [Family::Ipv4, Family::Ipv6] {
             let case = Case {
                 family,
-                ..case(1300)
+                ..Case::of(1300)
             };
             let mut device = chains
                 .open(subject, &case)
@@ -176,7 +164,7 @@ fn generator_and_sink_measure_chains_that_stand() {
         }
         // What was on the clients' devices has gone: the same chain carries ordinary traffic.
         let idle = Scenario::RttIdle { packets: 5 };
-        let outcome = chains.play(subject, &case(100), idle, 1.0);
+        let outcome = chains.play(subject, &Case::of(100), idle, 1.0);
         assert!(value(&outcome.unwrap(), Metric::RttIdle) > 0.0);
     }
     let names = testbed::left_by(std::process::id()).unwrap();
@@ -201,7 +189,7 @@ fn the_reference_is_measured_if_it_is_there() {
             Subject::ChainMixed,
             Subject::ChainScion,
         ] {
-            match chain::build(subject, &case(100), Clients::Programs) {
+            match chain::build(subject, &Case::of(100), Clients::Programs) {
                 Err(Refusal::NotHere(reason)) => assert!(reason.contains("REF_BIN"), "{reason}"),
                 Err(error) => panic!("{error:#}"),
                 Ok(_) => panic!("{subject} is there without programs"),
@@ -211,16 +199,16 @@ fn the_reference_is_measured_if_it_is_there() {
     }
     let mut bed = bed(Subject::ChainReference);
     all_but_restart(&mut bed);
-    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &case(100));
+    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &Case::of(100));
     assert!(value(&restart, Metric::Outage) > 0.001);
     drop(bed);
     let mut bed = self::bed(Subject::ChainMixed);
     all_but_restart(&mut bed);
     drop(bed);
     let mut bed = self::bed(Subject::ChainScion);
-    let idle = measure(&mut bed, Scenario::RttIdle { packets: 5 }, &case(100));
+    let idle = measure(&mut bed, Scenario::RttIdle { packets: 5 }, &Case::of(100));
     assert!(value(&idle, Metric::RttIdle) > 0.0);
-    let udp = scenario::measure(Scenario::Udp, &mut *bed.chain, &case(100), 1.0);
+    let udp = scenario::measure(Scenario::Udp, &mut *bed.chain, &Case::of(100), 1.0);
     assert!(why_not(udp).contains("do not speak IP"));
 }
 
@@ -230,7 +218,7 @@ fn several_chains_stand_side_by_side() {
         return;
     }
     let bed = bed(Subject::ChainIp);
-    let other = chain::build(Subject::ChainSig, &case(100), Clients::Programs)
+    let other = chain::build(Subject::ChainSig, &Case::of(100), Clients::Programs)
         .unwrap_or_else(|e| panic!("{e:#}"));
     for chain in [&bed.chain, &other] {
         let pings = Pings {
@@ -252,10 +240,10 @@ fn what_makes_no_sense_is_refused() {
     let refused = |bed: &mut Bed, scenario, case: &Case| {
         why_not(scenario::measure(scenario, &mut *bed.chain, case, 1.0))
     };
-    assert!(refused(&mut bed, Scenario::Tcp, &case(100)).contains("128 bytes"));
+    assert!(refused(&mut bed, Scenario::Tcp, &Case::of(100)).contains("128 bytes"));
     let mix = Case {
         size: Size::Mix(benches::throughput::experiment::Mix::Imix),
-        ..case(100)
+        ..Case::of(100)
     };
     assert!(refused(&mut bed, Scenario::Udp, &mix).contains("mix"));
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use aya::sys::{Stats, enable_stats};
 use benches::throughput::{
     binary,
-    experiment::{Case, Cpus, Family, Layout, Mix, Size},
+    experiment::{Case, Family, Layout, Mix, Size},
     lab,
     subject::{Refusal, Subject},
     trial::{Rate, Trial, Validity},
@@ -25,13 +25,8 @@ fn can_run() -> bool {
 
 fn case() -> Case {
     Case {
-        size: Size::Fixed(100),
-        family: Family::Ipv4,
         flows: 4,
-        packed: false,
-        workers: 1,
-        layout: Layout::Split,
-        cpus: Cpus::default(),
+        ..Case::of(100)
     }
 }
 

@@ -103,6 +103,21 @@ pub struct Case {
     pub cpus: Cpus,
 }
 
+impl Case {
+    /// The usual case: one flow of packets of this length over IPv4, one per frame and one worker.
+    pub fn of(size: u16) -> Self {
+        Self {
+            size: Size::Fixed(size),
+            family: Family::Ipv4,
+            flows: 1,
+            packed: false,
+            workers: 1,
+            layout: Layout::Split,
+            cpus: Cpus::default(),
+        }
+    }
+}
+
 impl fmt::Display for Case {
     /// The size, and what differs from the usual.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -366,23 +366,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::throughput::experiment::{Cpus, Family, Layout, Size};
 
     fn figure(values: &[f64], distances: &[f64]) -> Figure {
-        let case = Case {
-            size: Size::Fixed(100),
-            family: Family::Ipv4,
-            flows: 1,
-            packed: false,
-            workers: 1,
-            layout: Layout::Split,
-            cpus: Cpus::default(),
-        };
         Figure {
             key: Key {
                 experiment: "one".into(),
                 subject: Subject::XdpDrop,
-                case,
+                case: Case::of(100),
                 metric: Metric::Mrr,
             },
             values: values.to_vec(),

@@ -419,13 +419,8 @@ fn failures_end_with_an_error_after_the_reports() {
 fn comparison_fails_below_the_ratio() {
     let folder = Folder::new("compare");
     let with = |name: &str, rate: f64| {
-        let record = crate::support::figure(
-            "a",
-            Subject::XdpDrop,
-            crate::support::case(100),
-            Metric::Mrr,
-            &[rate],
-        );
+        let record =
+            crate::support::figure("a", Subject::XdpDrop, Case::of(100), Metric::Mrr, &[rate]);
         let file = folder.file(name);
         fs::write(&file, serde_json::to_string(&record).expect("JSON") + "\n").expect("written");
         file

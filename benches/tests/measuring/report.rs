@@ -1,6 +1,6 @@
 //! Targets, comparison and reports from records that were made up.
 
-use crate::support::{case, figure, not_run, records};
+use crate::support::{figure, not_run, records};
 use benches::throughput::{
     experiment::{Case, Size},
     record::{Metric, Record},
@@ -91,14 +91,14 @@ fn nothing_is_compared_across_experiments_or_cases() {
         figure(
             "one",
             Subject::Encapsulate,
-            case(100),
+            Case::of(100),
             Metric::PerCpuSecond,
             &[1e6],
         ),
         figure(
             "two",
             Subject::AfXdpForward,
-            case(100),
+            Case::of(100),
             Metric::PerCpuSecond,
             &[1e6],
         ),
@@ -107,7 +107,7 @@ fn nothing_is_compared_across_experiments_or_cases() {
     assert_eq!(row(&targets(&records), name).ratio, None);
     let other = Case {
         flows: 64,
-        ..case(100)
+        ..Case::of(100)
     };
     records.push(figure(
         "one",
@@ -120,7 +120,7 @@ fn nothing_is_compared_across_experiments_or_cases() {
     records.push(figure(
         "one",
         Subject::AfXdpForward,
-        case(100),
+        Case::of(100),
         Metric::PerCpuSecond,
         &[2e6],
     ));
@@ -133,14 +133,14 @@ fn a_figure_without_values_is_no_zero() {
         figure(
             "one",
             Subject::Encapsulate,
-            case(100),
+            Case::of(100),
             Metric::PerCpuSecond,
             &[],
         ),
         figure(
             "one",
             Subject::AfXdpForward,
-            case(100),
+            Case::of(100),
             Metric::PerCpuSecond,
             &[1e6],
         ),
@@ -158,11 +158,17 @@ fn gateways_that_add_nothing_measurable_have_a_finite_ratio() {
         figure(
             "rtt",
             Subject::ChainSig,
-            case(100),
+            Case::of(100),
             Metric::RttIdle,
             &[49.0],
         ),
-        figure("rtt", Subject::ChainIp, case(100), Metric::RttIdle, &[50.0]),
+        figure(
+            "rtt",
+            Subject::ChainIp,
+            Case::of(100),
+            Metric::RttIdle,
+            &[50.0],
+        ),
     ];
     let targets = targets(&records);
     let rtt = row(&targets, "idle RTT, plain IP / added by both gateways");
@@ -173,12 +179,24 @@ fn gateways_that_add_nothing_measurable_have_a_finite_ratio() {
 fn comparison_tells_better_from_worse() {
     let with = |rate: f64, outage: f64, loss: f64| {
         vec![
-            figure("a", Subject::Encapsulate, case(100), Metric::Mrr, &[rate]),
-            figure("a", Subject::ChainSig, case(100), Metric::Outage, &[outage]),
+            figure(
+                "a",
+                Subject::Encapsulate,
+                Case::of(100),
+                Metric::Mrr,
+                &[rate],
+            ),
             figure(
                 "a",
                 Subject::ChainSig,
-                case(100),
+                Case::of(100),
+                Metric::Outage,
+                &[outage],
+            ),
+            figure(
+                "a",
+                Subject::ChainSig,
+                Case::of(100),
                 Metric::FloodLoss,
                 &[loss],
             ),
@@ -198,7 +216,7 @@ fn comparison_tells_better_from_worse() {
     let other = [figure(
         "b",
         Subject::Encapsulate,
-        case(100),
+        Case::of(100),
         Metric::Mrr,
         &[1.0],
     )];
@@ -341,9 +359,9 @@ fn records_survive_a_file_and_an_interrupted_line() {
 fn mixes_have_a_place_in_tables_but_not_on_the_scale() {
     let imix = Case {
         size: Size::Mix(benches::throughput::experiment::Mix::Imix),
-        ..case(100)
+        ..Case::of(100)
     };
-    let records: Vec<Record> = [case(64), case(512), case(1500), imix]
+    let records: Vec<Record> = [Case::of(64), Case::of(512), Case::of(1500), imix]
         .into_iter()
         .map(|case| figure("x", Subject::XdpDrop, case, Metric::Mrr, &[1e6]))
         .collect();

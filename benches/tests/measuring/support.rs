@@ -6,23 +6,11 @@ use std::{
 };
 
 use benches::throughput::{
-    experiment::{Case, Cpus, Family, Layout, Size},
+    experiment::Case,
     record::{Figure, Key, Metric, Record, Run},
     subject::Subject,
     trial::{Trial, Validity},
 };
-
-pub(crate) fn case(size: u16) -> Case {
-    Case {
-        size: Size::Fixed(size),
-        family: Family::Ipv4,
-        flows: 1,
-        packed: false,
-        workers: 1,
-        layout: Layout::Split,
-        cpus: Cpus::default(),
-    }
-}
 
 fn key(experiment: &str, subject: Subject, case: Case, metric: Metric) -> Key {
     Key {
@@ -52,7 +40,7 @@ pub(crate) fn not_run(experiment: &str, subject: Subject, reason: &str) -> Recor
     Record::NotRun {
         experiment: experiment.into(),
         subject,
-        case: case(100),
+        case: Case::of(100),
         reason: reason.into(),
         failed: false,
     }
@@ -76,11 +64,11 @@ pub(crate) fn records() -> Vec<Record> {
     })];
     let packed = Case {
         packed: true,
-        ..case(100)
+        ..Case::of(100)
     };
     let two = Case {
         workers: 2,
-        ..case(100)
+        ..Case::of(100)
     };
     let mut add = |experiment: &str, subject, case: Case, metric, values: &[f64]| {
         records.push(figure(experiment, subject, case, metric, values));
@@ -90,12 +78,12 @@ pub(crate) fn records() -> Vec<Record> {
         (Encapsulate, [0.95e6, 0.475e6, 1.9e6]),
         (Decapsulate, [0.8e6, 0.7e6, 0.9e6]),
     ] {
-        add("lab", subject, case(100), PerCpuSecond, &values);
-        add("lab", subject, case(100), Mrr, &values);
+        add("lab", subject, Case::of(100), PerCpuSecond, &values);
+        add("lab", subject, Case::of(100), Mrr, &values);
     }
     add("packed", AfXdpForward, packed.clone(), PerCpuSecond, &[1e6]);
     add("packed", Encapsulate, packed.clone(), PerCpuSecond, &[3e6]);
-    add("workers", PipelineEncapsulate, case(100), Mrr, &[14e6]);
+    add("workers", PipelineEncapsulate, Case::of(100), Mrr, &[14e6]);
     add("workers", PipelineEncapsulate, two, Mrr, &[26.6e6]);
     add(
         "chain",
@@ -105,43 +93,43 @@ pub(crate) fn records() -> Vec<Record> {
         &[400e3, 500e3, 320e3],
     );
     add("chain", ChainReference, packed, Pdr, &[10e3, 12.5e3, 8e3]);
-    add("tcp", ChainIp, case(1300), TcpForward, &[2e9]);
-    add("tcp", ChainSig, case(1300), TcpForward, &[1.2e9]);
-    add("tcp", ChainIp, case(1300), TcpReverse, &[2.5e9]);
-    add("tcp", ChainSig, case(1300), TcpReverse, &[0.375e9]);
-    add("cpu", ChainSig, case(100), CpuProcess, &[8.0]);
-    add("cpu", ChainReference, case(100), CpuProcess, &[200.0]);
-    add("rtt", ChainIp, case(100), RttIdle, &[50.0, 40.0, 62.5]);
-    add("rtt", ChainSig, case(100), RttIdle, &[90.0]);
+    add("tcp", ChainIp, Case::of(1300), TcpForward, &[2e9]);
+    add("tcp", ChainSig, Case::of(1300), TcpForward, &[1.2e9]);
+    add("tcp", ChainIp, Case::of(1300), TcpReverse, &[2.5e9]);
+    add("tcp", ChainSig, Case::of(1300), TcpReverse, &[0.375e9]);
+    add("cpu", ChainSig, Case::of(100), CpuProcess, &[8.0]);
+    add("cpu", ChainReference, Case::of(100), CpuProcess, &[200.0]);
+    add("rtt", ChainIp, Case::of(100), RttIdle, &[50.0, 40.0, 62.5]);
+    add("rtt", ChainSig, Case::of(100), RttIdle, &[90.0]);
     for size in (100..=1300).step_by(100) {
         let slower = f64::from(size) / 10.0;
         let around = |value: f64| [value * 0.9, value, value * 1.1];
         add(
             "flood",
             ChainSig,
-            case(size),
+            Case::of(size),
             FloodRttAvg,
             &around(990.0 + slower),
         );
         add(
             "flood",
             ChainReference,
-            case(size),
+            Case::of(size),
             FloodRttAvg,
             &around(7990.0 + slower),
         );
         add(
             "flood",
             ChainIp,
-            case(size),
+            Case::of(size),
             FloodRttAvg,
             &around(690.0 + slower),
         );
     }
-    add("restart", ChainSig, case(100), Outage, &[0.5]);
-    add("restart", ChainReference, case(100), Outage, &[10.0]);
-    add("memory", PipelineEncapsulate, case(100), Mrr, &[14e6]);
-    add("memory", PipelineDecapsulate, case(100), Mrr, &[5e6]);
+    add("restart", ChainSig, Case::of(100), Outage, &[0.5]);
+    add("restart", ChainReference, Case::of(100), Outage, &[10.0]);
+    add("memory", PipelineEncapsulate, Case::of(100), Mrr, &[14e6]);
+    add("memory", PipelineDecapsulate, Case::of(100), Mrr, &[5e6]);
     for (rate, received) in [(1e5, 1e5), (1e5, 9.9e4), (2e5, 1.9e5), (4e5, 2e5)] {
         records.push(sweep(rate, received as u64, Validity::Valid));
     }
@@ -159,7 +147,7 @@ fn sweep(rate: f64, received: u64, validity: Validity) -> Record {
         key: key(
             "sweep",
             Subject::Encapsulate,
-            case(100),
+            Case::of(100),
             Metric::DeliveryRatio,
         ),
         repeat: 0,

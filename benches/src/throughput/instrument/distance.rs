@@ -100,17 +100,3 @@ impl Ball {
         None
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cache_line_takes_nanoseconds_to_microseconds() {
-        // On a busy machine it may find nothing out.
-        let measured = (0..20).find_map(|_| between(0, 1)).expect("two CPUs");
-        assert!((1.0..100_000.0).contains(&measured), "{measured} ns");
-        assert_eq!(between(0, 0), None);
-        assert_eq!(between(0, 100_000), None);
-    }
-}

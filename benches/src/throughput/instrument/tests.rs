@@ -1,4 +1,4 @@
-//! Generated packets against other parsers, and the sink's programs over single frames.
+//! Generated packets against other parsers, the sink's programs over single frames, and the distance of two CPUs.
 
 use aya::{TestRun as _, TestRunOptions, programs::Xdp};
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
@@ -15,6 +15,7 @@ use sig_common::{
 use testbed::Netns;
 
 use super::{
+    distance,
     live_frames::LiveFrames,
     pace,
     packet::{Expect, IpLoad, Load, Outer, ScionLoad},
@@ -35,7 +36,7 @@ fn root_or_skip() -> bool {
     // SAFETY: no arguments, cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        eprintln!("left out: needs root for BPF");
+        eprintln!("left out: needs root for BPF and real-time threads");
     }
     root
 }
@@ -560,4 +561,18 @@ fn impossible_loads_are_refused() {
             "{refused:?}"
         );
     }
+}
+
+#[test]
+fn a_cache_line_takes_nanoseconds_to_microseconds() {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    if !root_or_skip() || cpus < 2 {
+        return;
+    }
+    // On a busy machine it may find nothing out.
+    let measured = (0..20).find_map(|_| distance::between(0, 1));
+    let measured = measured.expect("a distance");
+    assert!((1.0..100_000.0).contains(&measured), "{measured} ns");
+    assert_eq!(distance::between(0, 0), None);
+    assert_eq!(distance::between(0, 100_000), None);
 }

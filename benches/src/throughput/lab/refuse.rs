@@ -93,19 +93,7 @@ fn allowed_cpus() -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::throughput::experiment::{Cpus, Layout};
-
-    fn case() -> Case {
-        Case {
-            size: Size::Fixed(100),
-            family: Family::Ipv4,
-            flows: 1,
-            packed: false,
-            workers: 1,
-            layout: Layout::Split,
-            cpus: Cpus::default(),
-        }
-    }
+    use crate::throughput::experiment::Cpus;
 
     fn reason(subject: Subject, case: &Case) -> String {
         match check(subject, case) {
@@ -119,7 +107,7 @@ mod tests {
         let mut case = Case {
             size: Size::Fixed(60),
             family: Family::Ipv6,
-            ..case()
+            ..Case::of(100)
         };
         assert!(reason(Subject::XdpDrop, &case).contains("64"));
         case.family = Family::Ipv4;
@@ -133,12 +121,12 @@ mod tests {
     fn only_those_with_workers_have_two() {
         let two = Case {
             workers: 2,
-            ..case()
+            ..Case::of(100)
         };
         assert!(reason(Subject::KernelForward, &two).contains("no workers"));
         let three = Case {
             workers: 3,
-            ..case()
+            ..Case::of(100)
         };
         assert!(reason(Subject::Encapsulate, &three).contains("one or two"));
     }
@@ -150,7 +138,7 @@ mod tests {
                 tester: 0,
                 device: 0,
             },
-            ..case()
+            ..Case::of(100)
         };
         assert!(reason(Subject::XdpDrop, &shared).contains("each"));
     }
