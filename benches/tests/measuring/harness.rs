@@ -215,7 +215,7 @@ fn figures_know_how_far_the_cpus_were_apart() {
 
 #[test]
 fn no_repeat_of_a_subject_begins_after_its_limit() {
-    let text = experiment("\"xdp-drop\", \"tc-redirect\"", "mrr") + "limit_seconds = 0.5\n";
+    let text = experiment("\"xdp-drop\", \"tc-redirect\"", "mrr") + "limit_seconds = 0.25\n";
     let (records, done) = records(&text);
     let count = |name: &str| done.iter().filter(|subject| *subject == name).count();
     assert_eq!(count("xdp-drop"), 3);

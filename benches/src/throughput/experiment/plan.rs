@@ -32,7 +32,7 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// How often everything is measured.
     pub repeats: u32,
-    /// No repeat of a subject in a case begins when its repeats have taken so long, seconds.
+    /// No repeat of a subject in a case begins when its repeats have taken so long, seconds; twice as long while they found nothing.
     #[serde(default)]
     pub limit_seconds: Option<f64>,
     /// Parts that the repeats of a group are measured in: the first of all groups, then the second, and so on.
