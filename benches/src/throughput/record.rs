@@ -301,11 +301,11 @@ impl Figure {
 
     /// How many times another figure this one is; none without values.
     ///
-    /// It is the ratio of what is typical of both, in repeats that had the CPUs near each other and in those that had not,
-    /// averaged by how much each of the two tells. What only one side had is left out.
+    /// It is the ratio of what is typical of both, in repeats that had the CPUs near each other, in those that had not and in
+    /// those where nobody knows, averaged by how much each tells. What only one side had is left out.
     pub fn over(&self, other: &Self) -> Option<f64> {
         let (mut sum, mut weights) = (0.0, 0.0);
-        for is_near in [true, false] {
+        for is_near in [Some(true), Some(false), None] {
             let (above, below) = (self.at(is_near), other.at(is_near));
             if let (Some(a), Some(b)) = (typical(&above), typical(&below)) {
                 let (n, m) = (above.len() as f64, below.len() as f64);
@@ -321,12 +321,12 @@ impl Figure {
         }
     }
 
-    /// Values of the repeats that had the CPUs near each other, or of the others. Where nobody looked they are near.
-    fn at(&self, is_near: bool) -> Vec<f64> {
+    /// Values of the repeats that had the CPUs near each other, or not, or where nobody knows.
+    fn at(&self, is_near: Option<bool>) -> Vec<f64> {
         let distances = self.distances.iter().copied().chain(iter::repeat(None));
         let repeats = self.values.iter().zip(distances);
         let chosen =
-            repeats.filter(|(_, distance)| is_near == distance.is_none_or(|ns| ns < SHARED_CACHE));
+            repeats.filter(|(_, distance)| distance.map(|ns| ns < SHARED_CACHE) == is_near);
         chosen.map(|(value, _)| *value).collect()
     }
 

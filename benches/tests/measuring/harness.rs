@@ -31,9 +31,6 @@ impl Device for Forwarder {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
         self.done.borrow_mut().push(self.subject.name());
         self.trials += 1;
-        if self.subject == Subject::TcRedirect {
-            std::thread::sleep(Duration::from_millis(2));
-        }
         let is_far = self.trials.is_multiple_of(2);
         if self.subject == Subject::KernelVxlan && self.trials == 2 {
             return Err(anyhow!("it has ended"));

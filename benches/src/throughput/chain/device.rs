@@ -76,7 +76,7 @@ impl Device for ChainDevice {
             }
             Ok(snapshot)
         };
-        // Gateways are where they like, which is not one CPU.
+        // The gateways of most chains are on any CPU, so there is no distance to look at.
         let (generator, sink) = (&mut self.generator, &mut self.sink);
         run::trial(generator, sink, rate, length, None, &mut read)
     }

@@ -15,10 +15,10 @@ use std::{
 
 use super::thread::{make_realtime, now, pin};
 
-/// Round trips of a measurement, which take 15 to 60 µs. The first one does not count.
-const ROUNDS: u64 = 201;
-/// Of so many at a time the fastest count: one of them may be interrupted.
-const BATCH: usize = 20;
+/// Batches of a measurement, which takes 15 to 60 µs. The fastest counts: others may be interrupted.
+const BATCHES: u64 = 10;
+/// Round trips of a batch.
+const BATCH: u64 = 20;
 /// Longest time for a round trip, nanoseconds. One of the CPUs may have been taken away.
 const PATIENCE: u64 = 1_000_000;
 
@@ -47,25 +47,21 @@ fn measure(one: usize, other: usize) -> Option<f64> {
             let there = go_to(other);
             is_there.wait();
             there?;
-            (1..=ROUNDS).try_for_each(|round| ball.back(round))
+            (1..=BATCHES * BATCH).try_for_each(|round| ball.back(round))
         });
-        let times = scope.spawn(move || {
+        let time = scope.spawn(move || {
             let there = go_to(one);
             is_there.wait();
             there?;
-            ball.forth(1)?;
-            let rounds = (2..=ROUNDS).collect::<Vec<_>>();
-            let times = rounds.chunks_exact(BATCH).map(|batch| {
+            let mut shortest = u64::MAX;
+            for batch in 0..BATCHES {
                 let start = now();
-                batch.iter().try_for_each(|&round| ball.forth(round))?;
-                Some((now() - start) as f64 / (2 * BATCH) as f64)
-            });
-            times
-                .collect::<Option<Vec<_>>>()?
-                .into_iter()
-                .reduce(f64::min)
+                (1..=BATCH).try_for_each(|round| ball.forth(batch * BATCH + round))?;
+                shortest = shortest.min(now() - start);
+            }
+            Some(shortest as f64 / (2 * BATCH) as f64)
         });
-        times.join().ok().flatten()
+        time.join().ok().flatten()
     })
 }
 
