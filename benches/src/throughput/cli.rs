@@ -139,7 +139,9 @@ pub fn run<W: Workbench>(
     if let Some(file) = &arguments.json {
         write_targets(&rooted(file), &targets)?;
     }
-    println!("\n{}", Table(&targets));
+    if !targets.is_empty() {
+        println!("\n{}", Table(&targets));
+    }
     for file in files {
         println!("{}", file.display());
     }

@@ -69,6 +69,13 @@ struct Column {
     notes: Vec<String>,
 }
 
+impl Column {
+    /// Repeats with a result.
+    fn repeats(&self) -> u32 {
+        self.values.values().map(Vec::len).max().unwrap_or_default() as u32
+    }
+}
+
 /// A run.
 pub struct Runner<'a> {
     workbench: &'a mut dyn Workbench,
@@ -122,8 +129,16 @@ pub fn run(
     let slots = others.len().max(1) as u32;
     for slot in 0..slots {
         for (experiment, columns) in &mut between {
-            let until = |slot| slot * experiment.repeats / slots;
-            runner.turns(experiment, columns, until(slot)..until(slot + 1))?;
+            // From where the one with the fewest is: a host may have spoilt the last ones.
+            let from = columns
+                .iter()
+                .map(Column::repeats)
+                .min()
+                .unwrap_or_default();
+            let until = (slot + 1) * experiment.repeats / slots;
+            runner.turns(experiment, columns, from..until)?;
+            let share = (columns.len() as u32 * experiment.repeats) as f64 / f64::from(slots);
+            runner.progress.done(share * experiment.estimate());
         }
         if let Some(experiment) = others.get(slot as usize) {
             runner.announce(experiment);
@@ -218,12 +233,15 @@ impl Runner<'_> {
                 let is_late = experiment
                     .limit_seconds
                     .is_some_and(|limit| column.spent.as_secs_f64() > patience * limit);
-                if column.alive && !is_late {
+                let is_done = experiment.spread && column.repeats() > repeat;
+                if column.alive && !is_late && !is_done {
                     let start = Instant::now();
                     self.repeat(experiment, column, repeat)?;
                     column.spent += start.elapsed();
                 }
-                self.progress.done(experiment.estimate());
+                if !experiment.spread {
+                    self.progress.done(experiment.estimate());
+                }
             }
         }
         Ok(())
@@ -316,23 +334,12 @@ impl Runner<'_> {
             repeat + 1,
             experiment.repeats
         ));
-        let found = match (&experiment.algorithm, column.device.take()) {
-            (Algorithm::Scenario(scenario), _) => {
-                let (subject, case) = (column.subject, &column.case);
-                self.workbench
-                    .play(subject, case, *scenario, experiment.seconds)
-            }
-            (_, Some(mut device)) => {
-                let mut found = self.measure(experiment, column, device.as_mut(), repeat)?;
-                if matches!(&found, Ok(nothing) if nothing.is_disturbed()) {
-                    std::thread::sleep(LULL);
-                    found = self.measure(experiment, column, device.as_mut(), repeat)?;
-                }
-                column.device = Some(device);
-                found.map_err(Refusal::Failed)
-            }
-            (_, None) => return Ok(()),
-        };
+        let mut found = self.attempt(experiment, column, repeat)?;
+        // What is spread over the run gets another try later on.
+        if matches!(&found, Ok(nothing) if nothing.is_disturbed()) && !experiment.spread {
+            std::thread::sleep(LULL);
+            found = self.attempt(experiment, column, repeat)?;
+        }
         match found {
             Ok(found) => {
                 for (metric, value) in found.values {
@@ -349,6 +356,26 @@ impl Runner<'_> {
             }
             Err(refusal) => self.refused(experiment, column, refusal),
         }
+    }
+
+    /// The outer error is that of writing records.
+    fn attempt(
+        &mut self,
+        experiment: &Experiment,
+        column: &mut Column,
+        repeat: u32,
+    ) -> Result<Result<Outcome, Refusal>> {
+        if let Algorithm::Scenario(scenario) = &experiment.algorithm {
+            let (subject, case) = (column.subject, &column.case);
+            let seconds = experiment.seconds;
+            return Ok(self.workbench.play(subject, case, *scenario, seconds));
+        }
+        let Some(mut device) = column.device.take() else {
+            return Ok(Ok(Outcome::default()));
+        };
+        let found = self.measure(experiment, column, device.as_mut(), repeat)?;
+        column.device = Some(device);
+        Ok(found.map_err(Refusal::Failed))
     }
 
     /// The outer error is that of writing records.

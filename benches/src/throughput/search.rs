@@ -83,6 +83,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 const STEP: f64 = 1.2;
 /// A generator that sends less than this share of the rate is too slow.
 const TOO_SLOW: f64 = 0.98;
+/// It is not so far off, on the way to where trials count, if it sends at least this share.
+const NEARLY: f64 = 0.9;
 
 /// The highest rate at which at most `loss_percent` is lost; without loss (NDR) if that is 0. Every trial is handed to `on_trial`.
 ///
@@ -178,7 +180,7 @@ impl Tester<'_> {
         self.trial_or(rate, length, |_| false)
     }
 
-    /// Runs trials until one counts, or tells `enough` although the generator was too slow for it to count.
+    /// Runs trials until one counts, or tells `enough` although it does not.
     fn trial_or(
         &mut self,
         rate: Rate,
@@ -194,12 +196,11 @@ impl Tester<'_> {
                 super::trial::Validity::Valid => return Ok(Ok(trial)),
                 super::trial::Validity::Invalid(why) => reason.clone_from(why),
             }
-            let is_slow = matches!(rate, Rate::PacketsPerSecond(target)
-                if trial.offered() < TOO_SLOW * target);
-            if is_slow && enough(&trial) {
+            if enough(&trial) {
                 return Ok(Ok(trial));
             }
-            too_slow &= is_slow;
+            too_slow &= matches!(rate, Rate::PacketsPerSecond(target)
+                if trial.offered() < TOO_SLOW * target);
         }
         let reason = format!("{UNSTABLE}: no trial of {} counted: {reason}", REPEATS + 1);
         Ok(Err(Failure { reason, too_slow }))
@@ -504,12 +505,21 @@ impl<'a> Search<'a> {
         Ok(self.verdict(found))
     }
 
-    /// The same on the way to where trials count: a rate fails as well if too much is lost of what a generator sends that is
-    /// too slow for it.
-    fn trial_on_the_way(&mut self, rate: Rate, length: Duration) -> Result<Verdict> {
+    /// The same on the way to where trials count. Others are enough there if the disturbance can only have made them worse
+    /// than they are: a rate fails if too much is lost of less than that, and passes if, about at that rate, it is not,
+    /// whatever kept the machine busy.
+    fn trial_on_the_way(&mut self, rate: f64, length: Duration) -> Result<Verdict> {
         let least = self.least;
-        let loses = |trial: &Trial| trial.delivery_ratio() < least;
-        let found = self.tester.trial_or(rate, length, loses)?;
+        let enough = |trial: &Trial| {
+            let share = trial.offered() / rate;
+            if trial.delivery_ratio() < least {
+                share < TOO_SLOW
+            } else {
+                (NEARLY..1.0 / NEARLY).contains(&share) && trial.received <= trial.sent
+            }
+        };
+        let target = Rate::PacketsPerSecond(rate);
+        let found = self.tester.trial_or(target, length, enough)?;
         Ok(self.verdict(found))
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::record::Record;
-use ratio::Results;
+use ratio::{Missing, Results};
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,22 +34,24 @@ impl Target {
     }
 }
 
-/// Computes all rows.
+/// Computes the rows that the run was to measure.
 pub fn targets(records: &[Record]) -> Vec<Target> {
     let results = Results { records };
     rows::rows()
         .into_iter()
-        .map(|row| {
-            let ratio = results.ratio(&row.ratio);
-            Target {
+        .filter_map(|row| {
+            let (ratio, how, reason) = match results.ratio(&row.ratio) {
+                Ok((ratio, how)) => (Some(ratio), how, None),
+                Err(Missing::NotMeasured(reason)) => (None, String::new(), Some(reason)),
+                Err(Missing::NotPlanned) => return None,
+            };
+            Some(Target {
                 name: row.name,
-                ratio: ratio.as_ref().ok().map(|(ratio, _)| *ratio),
+                ratio,
                 target: row.target,
-                how: ratio
-                    .as_ref()
-                    .map_or_else(|_| String::new(), |(_, how)| how.clone()),
-                reason: ratio.err(),
-            }
+                how,
+                reason,
+            })
         })
         .collect()
 }

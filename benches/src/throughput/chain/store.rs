@@ -30,7 +30,8 @@ pub struct Chains {
 struct Kind {
     subject: Subject,
     workers: u16,
-    cpus: Cpus,
+    /// Of gateways that are bound to some.
+    cpus: Option<Cpus>,
     clients: Clients,
 }
 
@@ -43,7 +44,8 @@ impl Kind {
             } else {
                 1
             },
-            cpus: case.cpus,
+            cpus: matches!(subject, Subject::ChainSig | Subject::ChainReferenceTuned)
+                .then_some(case.cpus),
             clients: if subject == Subject::ChainSig {
                 clients
             } else {
@@ -71,7 +73,7 @@ impl Chains {
     ///
     /// # Errors
     ///
-    /// As [`scenario::measure`], and if the chain did not come up. A chain that does not recover from what failed
+    /// As [`scenario::measure_undisturbed`], and if the chain did not come up. A chain that does not recover from what failed
     /// over it is taken down and set up again the next time.
     pub fn play(
         &mut self,
@@ -82,7 +84,7 @@ impl Chains {
     ) -> Result<Outcome, Refusal> {
         let chain = self.get(subject, case, Clients::Programs)?;
         let mut chain = chain.borrow_mut();
-        let outcome = scenario::measure(scenario, &mut **chain, case, seconds);
+        let outcome = scenario::measure_undisturbed(scenario, &mut **chain, case, seconds);
         if matches!(outcome, Err(Refusal::Failed(_))) && chain.wait_loss_free(RECOVERY).is_err() {
             let kind = Kind::of(subject, case, Clients::Programs);
             self.standing.retain(|(standing, _)| *standing != kind);

@@ -7,7 +7,7 @@ mod live_frames;
 mod pace;
 mod paced;
 pub mod packet;
-mod processor;
+pub(super) mod processor;
 pub mod programs;
 mod replay;
 pub mod run;

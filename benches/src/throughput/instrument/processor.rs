@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 /// CPU seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Usage {
+pub(in crate::throughput) struct Usage {
     /// Time that passed.
     pub(super) seconds: f64,
     /// In softirqs, on all CPUs.
@@ -19,7 +19,7 @@ pub(super) struct Usage {
 
 /// The same, since the machine started, and by process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reading {
+pub(in crate::throughput) struct Reading {
     at: u64,
     softirq: u64,
     steal: u64,
@@ -29,7 +29,7 @@ pub(super) struct Reading {
 
 impl Usage {
     /// Reads what was used until now.
-    pub(super) fn now() -> Result<Reading> {
+    pub(in crate::throughput) fn now() -> Result<Reading> {
         let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
         let fields: Vec<u64> = text
             .lines()
@@ -50,7 +50,7 @@ impl Usage {
 
 impl Reading {
     /// What was used since an earlier reading. Processes that ended in between are not counted.
-    pub(super) fn since(&self, before: &Reading) -> Usage {
+    pub(in crate::throughput) fn since(&self, before: &Reading) -> Usage {
         let other: u64 = self
             .others
             .iter()
@@ -128,6 +128,11 @@ fn others(processes: &[Process], own: u32) -> BTreeMap<u32, u64> {
         .filter(|p| p.id != KTHREADD && p.parent != KTHREADD && !is_ours(p.id))
         .map(|p| (p.id, p.ticks))
         .collect()
+}
+
+/// The smallest time that is counted, seconds.
+pub(super) fn tick() -> f64 {
+    1.0 / ticks_per_second()
 }
 
 fn ticks_per_second() -> f64 {

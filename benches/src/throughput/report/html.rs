@@ -52,7 +52,9 @@ pub fn page(view: &View) -> String {
                 main {
                     h1 { "sig: measured throughput" }
                     @if let Some(run) = &view.run { (header(run)) }
-                    section { h2 { "Targets" } (target_table(&view.targets)) }
+                    @if !view.targets.is_empty() {
+                        section { h2 { "Targets" } (target_table(&view.targets)) }
+                    }
                     @for experiment in &view.experiments { (experiment_section(experiment)) }
                     section {
                         h2 { "Method" }

@@ -9,7 +9,7 @@ use super::{
 use crate::throughput::{
     experiment::{Algorithm, Experiment, LatencyLoad, Scenario},
     record::Run,
-    targets,
+    targets::{self, Target},
 };
 
 /// How measurements are made, a sentence each.
@@ -32,24 +32,7 @@ pub fn text(view: &View) -> String {
             row(&mut text, [what.to_owned(), value]);
         }
     }
-    text += "\n## Targets\n\n| what | ratio | target | |\n|---|--:|--:|---|\n";
-    for target in &view.targets {
-        let state = match (target.is_reached(), &target.reason) {
-            (Some(true), _) => "reached".to_owned(),
-            (Some(false), _) => "missed".to_owned(),
-            (None, reason) => format!("not run: {}", reason.as_deref().unwrap_or_default()),
-        };
-        let ratio = target.ratio.map_or("–".to_owned(), targets::show);
-        row(
-            &mut text,
-            [
-                target.name.to_owned(),
-                ratio,
-                format!("≥ {}", target.target),
-                state,
-            ],
-        );
-    }
+    target_table(&mut text, &view.targets);
     for experiment in &view.experiments {
         section(&mut text, experiment);
     }
@@ -58,6 +41,30 @@ pub fn text(view: &View) -> String {
         text += &format!("- {sentence}\n");
     }
     text
+}
+
+fn target_table(text: &mut String, targets: &[Target]) {
+    if targets.is_empty() {
+        return;
+    }
+    *text += "\n## Targets\n\n| what | ratio | target | |\n|---|--:|--:|---|\n";
+    for target in targets {
+        let state = match (target.is_reached(), &target.reason) {
+            (Some(true), _) => "reached".to_owned(),
+            (Some(false), _) => "missed".to_owned(),
+            (None, reason) => format!("not run: {}", reason.as_deref().unwrap_or_default()),
+        };
+        let ratio = target.ratio.map_or("–".to_owned(), targets::show);
+        row(
+            text,
+            [
+                target.name.to_owned(),
+                ratio,
+                format!("≥ {}", target.target),
+                state,
+            ],
+        );
+    }
 }
 
 fn section(text: &mut String, experiment: &Shown) {

@@ -10,7 +10,11 @@ mod stream;
 use super::{
     chain::Chain,
     experiment::{Case, Scenario, Size},
-    instrument::thread::Pinned,
+    instrument::{
+        processor::Usage,
+        run::{self, Limits},
+        thread::Pinned,
+    },
     record::Metric,
     search::UNSTABLE,
     subject::Refusal,
@@ -49,16 +53,48 @@ pub fn measure(
             "scenarios send packets of one length, not a mix".into(),
         ));
     };
-    match scenario {
-        Scenario::RttIdle { packets } => {
-            // Waking another CPU takes as long as the rest of the way.
-            let _pinned = Pinned::to(case.cpus.tester.into())?;
-            ping::idle(chain, case.family, size, packets)
+    // Where the scheduler puts a client decides whom it wakes and whom it keeps waiting: flood pings over the same chain
+    // take 150 or 400 µs. iperf3 needs more than one CPU.
+    let _pinned = match scenario {
+        Scenario::RttIdle { .. } | Scenario::FloodPing { .. } | Scenario::Cpu { .. } => {
+            Some(Pinned::to(case.cpus.tester.into())?)
         }
+        Scenario::Tcp | Scenario::Udp | Scenario::Restart { .. } => None,
+    };
+    match scenario {
+        Scenario::RttIdle { packets } => ping::idle(chain, case.family, size, packets),
         Scenario::FloodPing { packets } => ping::flood(chain, case.family, size, packets),
         Scenario::Tcp => iperf::tcp(chain, case.family, size, seconds),
         Scenario::Udp => iperf::udp(chain, case.family, size, seconds),
         Scenario::Cpu { rate } => cpu::measure(chain, case.family, size, rate, seconds),
         Scenario::Restart { rate } => restart::measure(chain, case.family, size, rate),
+    }
+}
+
+/// The same, without values if the machine was kept from its work meanwhile.
+///
+/// # Errors
+///
+/// As [`measure`].
+pub fn measure_undisturbed(
+    scenario: Scenario,
+    chain: &mut dyn Chain,
+    case: &Case,
+    seconds: f64,
+) -> Result<Outcome, Refusal> {
+    let before = Usage::now()?;
+    let outcome = measure(scenario, chain, case, seconds)?;
+    // At low rates the hypervisor's part in waking a CPU that sleeps counts as taken as well.
+    let is_full_load = matches!(
+        scenario,
+        Scenario::FloodPing { .. } | Scenario::Tcp | Scenario::Udp
+    );
+    let usage = Usage::now()?.since(&before);
+    match run::disturbance(&Limits::default(), &usage) {
+        Some(reason) if is_full_load => Ok(Outcome {
+            values: Vec::new(),
+            notes: vec![format!("{UNSTABLE}: {reason}")],
+        }),
+        _ => Ok(outcome),
     }
 }

@@ -378,7 +378,7 @@ impl Device for Robbed {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
         self.trials += 1;
         self.device.generator = match rate {
-            Rate::PacketsPerSecond(rate) if (4..40).contains(&self.trials) => 0.9 * rate,
+            Rate::PacketsPerSecond(rate) if (4..40).contains(&self.trials) => 0.8 * rate,
             _ => 5e6,
         };
         self.device.trial(rate, length)
@@ -400,6 +400,32 @@ fn a_walk_does_not_take_a_disturbed_generator_for_a_limit() {
         "{results:?}"
     );
     assert!(rate.is_some());
+}
+
+/// Keeps a CPU that sleeps in between from its work, so that no trial at a low rate counts.
+struct Sleepy(Simulated);
+
+impl Device for Sleepy {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        let mut trial = self.0.trial(rate, length)?;
+        if matches!(rate, Rate::PacketsPerSecond(rate) if rate < 5e5) {
+            trial.validity = Validity::Invalid("the hypervisor took a CPU".into());
+        }
+        Ok(trial)
+    }
+}
+
+#[test]
+fn a_walk_gets_past_rates_at_which_no_trial_counts() {
+    let (rate, results) = walk(&mut Sleepy(GOOD), &plan(), 3);
+    let rate = rate.expect("a rate");
+    assert!((0.9..1.1).contains(&(rate / GOOD.capacity)), "{results:?}");
+    let slow = Simulated {
+        capacity: 1e5,
+        ..GOOD
+    };
+    let (rate, results) = walk(&mut Sleepy(slow), &plan(), 1);
+    assert_eq!(rate, None, "what does not count is no result: {results:?}");
 }
 
 #[test]

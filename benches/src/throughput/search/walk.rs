@@ -159,7 +159,7 @@ impl Search<'_> {
             };
             let length = self.length(target, planned);
             let verdict = if climbs {
-                self.trial_on_the_way(target, length)?
+                self.trial_on_the_way(rate, length)?
             } else {
                 self.trial(target, length)?
             };

@@ -6,13 +6,22 @@ use crate::throughput::{
     record::{Figure, Metric, Record},
 };
 
+/// Why there is no ratio.
+#[derive(Debug)]
+pub(super) enum Missing {
+    /// The run was not to measure it.
+    NotPlanned,
+    /// It could not be measured.
+    NotMeasured(String),
+}
+
 /// The figures of a run.
 pub(super) struct Results<'a> {
     pub(super) records: &'a [Record],
 }
 
 impl<'a> Results<'a> {
-    /// Figures of a subject in a case; usual family and layout, one flow or, where there is none, more.
+    /// Figures of a subject in a case, also without values; usual family and layout, any number of flows.
     fn figures(&self, metric: Metric, cell: Cell, side: Side) -> impl Iterator<Item = &'a Figure> {
         self.records.iter().filter_map(move |record| {
             let Record::Figure(figure) = record else {
@@ -25,8 +34,7 @@ impl<'a> Results<'a> {
                 && (case.packed == cell.packed || cell.size.is_none())
                 && case.workers == side.workers
                 && case.family == Family::Ipv4
-                && case.layout == Layout::Split
-                && !figure.values.is_empty();
+                && case.layout == Layout::Split;
             fits.then_some(figure)
         })
     }
@@ -38,7 +46,7 @@ impl<'a> Results<'a> {
         cell: Cell,
         above: Side,
         below: Side,
-    ) -> Result<(&'a Figure, &'a Figure), String> {
+    ) -> Result<(&'a Figure, &'a Figure), Missing> {
         let mut best: Option<(usize, &Figure, &Figure)> = None;
         for figure in self.figures(metric, cell, above) {
             for other in self.figures(metric, cell, below) {
@@ -50,6 +58,7 @@ impl<'a> Results<'a> {
                 let values = figure.values.len().min(other.values.len());
                 if a.experiment == b.experiment
                     && same_case
+                    && values > 0
                     && best.is_none_or(|(most, ..)| values > most)
                 {
                     best = Some((values, figure, other));
@@ -61,31 +70,46 @@ impl<'a> Results<'a> {
     }
 
     /// Why figures of one of these sides are missing.
-    fn why_not(&self, metric: Metric, cell: Cell, sides: &[Side]) -> String {
+    fn why_not(&self, metric: Metric, cell: Cell, sides: &[Side]) -> Missing {
+        let mut reasons = Vec::new();
         for side in sides {
-            if self.figures(metric, cell, *side).next().is_some() {
-                continue;
-            }
-            let not_run = self.records.iter().rev().find_map(|record| match record {
-                Record::NotRun {
-                    subject,
-                    case,
-                    reason,
-                    ..
-                } => {
-                    let same_size = cell.size.is_none_or(|size| case.size == Size::Fixed(size));
-                    (*subject == side.subject && same_size).then_some(reason.as_str())
+            let mut figures = self.figures(metric, cell, *side).peekable();
+            let reason = if figures.peek().is_some() {
+                let empty = figures.find(|figure| figure.values.is_empty());
+                empty.map(|figure| match figure.notes.as_slice() {
+                    [] => "no repeat counted".to_owned(),
+                    notes => notes.join("; "),
+                })
+            } else {
+                match self.not_run(cell, *side) {
+                    Some(reason) => Some(reason.to_owned()),
+                    None => return Missing::NotPlanned,
                 }
-                _ => None,
-            });
-            let reason = not_run.unwrap_or("not part of this run");
-            return format!("{}: {reason}", side.subject);
+            };
+            reasons.extend(reason.map(|reason| format!("{}: {reason}", side.subject)));
         }
-        "not measured in one experiment".to_owned()
+        let first = reasons.into_iter().next();
+        Missing::NotMeasured(first.unwrap_or_else(|| "not measured in one experiment".to_owned()))
+    }
+
+    /// Why a subject was not measured in a case, if the run was to do so.
+    fn not_run(&self, cell: Cell, side: Side) -> Option<&'a str> {
+        self.records.iter().rev().find_map(|record| match record {
+            Record::NotRun {
+                subject,
+                case,
+                reason,
+                ..
+            } => {
+                let same_size = cell.size.is_none_or(|size| case.size == Size::Fixed(size));
+                (*subject == side.subject && same_size).then_some(reason.as_str())
+            }
+            _ => None,
+        })
     }
 
     /// The ratio and how it was made, or why there is none.
-    pub(super) fn ratio(&self, ratio: &Ratio) -> Result<(f64, String), String> {
+    pub(super) fn ratio(&self, ratio: &Ratio) -> Result<(f64, String), Missing> {
         match *ratio {
             Ratio::Of(metrics, cell, above, below) => {
                 let (mut product, mut hows) = (1.0, Vec::new());
@@ -140,8 +164,8 @@ impl<'a> Results<'a> {
     }
 }
 
-fn finite(value: Option<f64>) -> Result<f64, String> {
+fn finite(value: Option<f64>) -> Result<f64, Missing> {
     value
         .filter(|value| value.is_finite())
-        .ok_or_else(|| "the values make no ratio".to_owned())
+        .ok_or_else(|| Missing::NotMeasured("the values make no ratio".to_owned()))
 }
