@@ -115,7 +115,7 @@ pub struct Opened {
 impl Plan<'_> {
     /// Makes the UMEM and all sockets.
     ///
-    /// Blocks up to about a second per queue that another process is just leaving.
+    /// Blocks up to about five seconds per queue that another process is just leaving.
     ///
     /// # Errors
     ///

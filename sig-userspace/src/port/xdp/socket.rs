@@ -20,8 +20,9 @@ use super::{
     umem::{Umem, os_error, queue_size},
 };
 
-/// The kernel releases the queues of a program that ended a little later.
-const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+/// The kernel releases the queues of a program that ended a little later, under the lock of all changes
+/// of interfaces, for which it may have to wait.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// One queue of one interface.
