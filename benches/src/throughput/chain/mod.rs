@@ -209,16 +209,34 @@ pub trait Chain: Send {
 ///
 /// [`Refusal::NotHere`]: this machine lacks something, or the subject is no chain. [`Refusal::Failed`]: it did not come up.
 pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn Chain>, Refusal> {
-    match subject {
-        Subject::ChainIp => Ok(Box::new(ip::Ip::build()?)),
-        Subject::ChainScion => Ok(Box::new(reference::Scion::build()?)),
-        Subject::ChainReference => Ok(Box::new(reference::Reference::build(case, false)?)),
-        Subject::ChainReferenceTuned => Ok(Box::new(reference::Reference::build(case, true)?)),
-        Subject::ChainSig => Ok(Box::new(sig::Sig::build(case, clients)?)),
-        Subject::ChainMixed => Ok(Box::new(reference::Mixed::build(case)?)),
-        other => Err(Refusal::NotHere(format!(
-            "{other} is no chain of two sites"
-        ))),
+    let chain: Box<dyn Chain> = match subject {
+        Subject::ChainIp => Box::new(ip::Ip::build()?),
+        Subject::ChainScion => Box::new(reference::Scion::build()?),
+        Subject::ChainReference => Box::new(reference::Reference::build(case, false)?),
+        Subject::ChainReferenceTuned => Box::new(reference::Reference::build(case, true)?),
+        Subject::ChainSig => Box::new(sig::Sig::build(case, clients)?),
+        Subject::ChainMixed => Box::new(reference::Mixed::build(case)?),
+        other => {
+            return Err(Refusal::NotHere(format!(
+                "{other} is no chain of two sites"
+            )));
+        }
+    };
+    warm_up(chain.as_ref())?;
+    Ok(chain)
+}
+
+/// Gives a chain its first load. The reference loses packets for a second then, at rates that it carries afterwards.
+fn warm_up(chain: &dyn Chain) -> Result<(), Refusal> {
+    let flood = Pings {
+        size: 100,
+        family: Family::Ipv4,
+        count: 20_000,
+        pace: Pace::Flood(65),
+    };
+    match chain.ping(&flood) {
+        Ok(_) | Err(Refusal::NotHere(_)) => Ok(()),
+        Err(failed) => Err(failed),
     }
 }
 

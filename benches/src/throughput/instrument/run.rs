@@ -49,7 +49,7 @@ impl Default for Limits {
 /// Packets that may arrive on top of those sent in any trial: stragglers.
 const STRAGGLERS: u64 = 10;
 /// With no packet for so long, what is on its way has arrived.
-const QUIET: Duration = Duration::from_millis(60);
+const QUIET: Duration = Duration::from_millis(30);
 /// The longest time packets are on their way.
 const SETTLE: Duration = Duration::from_secs(1);
 

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -315,13 +317,27 @@ fn a_walk_comes_back_from_failures_by_chance_where_a_bisection_does_not() {
 /// Fails some of its first trials, whatever the rate.
 struct Unlucky {
     device: Simulated,
+    fails: Range<u32>,
     trials: u32,
+}
+
+impl Unlucky {
+    fn in_trials(fails: Range<u32>) -> Self {
+        Self {
+            device: Simulated {
+                capacity: 1e6,
+                ..GOOD
+            },
+            fails,
+            trials: 0,
+        }
+    }
 }
 
 impl Device for Unlucky {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
         self.trials += 1;
-        let fails = (4..20).contains(&self.trials);
+        let fails = self.fails.contains(&self.trials);
         self.device.loss = if fails { 0.02 } else { 0.0 };
         self.device.trial(rate, length)
     }
@@ -329,20 +345,22 @@ impl Device for Unlucky {
 
 #[test]
 fn a_walk_climbs_again_if_its_climb_ended_far_too_low() {
-    let mut unlucky = Unlucky {
-        device: Simulated {
-            capacity: 1e6,
-            ..GOOD
-        },
-        trials: 0,
-    };
-    let (_, results) = walk(&mut unlucky, &plan(), 7);
+    let (_, results) = walk(&mut Unlucky::in_trials(4..20), &plan(), 7);
     let rates: Vec<_> = results.iter().filter_map(|result| result.rate).collect();
     assert!(rates[0] < 1e5, "{rates:?}");
     assert!(
         rates.last().is_some_and(|last| (7e5..1.1e6).contains(last)),
         "{rates:?}"
     );
+}
+
+#[test]
+fn trials_on_the_way_back_from_a_climb_that_ended_too_low_do_not_count() {
+    let (_, results) = walk(&mut Unlucky::in_trials(4..6), &plan(), 3);
+    for result in results {
+        let rate = result.rate.expect("a rate");
+        assert!((7e5..1.1e6).contains(&rate), "{rate}");
+    }
 }
 
 #[test]

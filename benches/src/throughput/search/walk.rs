@@ -3,7 +3,7 @@
 //! On a machine with other users the same rate passes and fails by chance. A bisection never comes back from a step in the
 //! wrong direction, a walk does, and every one of its trials tells something: one that passes takes it up, one that fails
 //! down, so that it is around the rate at which half of the trials pass. If two in a row must pass to take it up, it is where
-//! 71 % do (H. Levitt, Transformed up-down methods in psychoacoustics, 1971).
+//! 71 % do (H. Levitt, Transformed up-down methods in psychoacoustics, 1971). What it tells counts from its first turn on.
 
 use std::time::Duration;
 
@@ -28,8 +28,12 @@ const SHORTEST: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
     rate: f64,
-    /// How far apart rates are. Down to the resolution it only climbs, and counts nothing.
+    /// How far apart rates are. Down to the resolution it only climbs.
     factor: f64,
+    /// The last step was one up; none before the first.
+    went_up: Option<bool>,
+    /// It went up and down in steps that count: it is where it belongs. Nothing before that counts.
+    has_arrived: bool,
     /// Whether any trial passed.
     has_passed: bool,
     /// Whether it went down after that: then it looks between two rates.
@@ -50,6 +54,8 @@ impl Walk {
         Self {
             rate,
             factor: FIRST,
+            went_up: None,
+            has_arrived: false,
             has_passed: false,
             has_turned: false,
             ups: 0,
@@ -61,6 +67,14 @@ impl Walk {
 
     fn climbs(&self, plan: &SearchPlan) -> bool {
         self.factor > step(plan)
+    }
+
+    /// Whether a trial counts that passed, or failed.
+    fn counts(&mut self, passed: bool, plan: &SearchPlan) -> bool {
+        if !self.climbs(plan) && self.went_up == Some(!passed) {
+            self.has_arrived = true;
+        }
+        self.has_arrived
     }
 
     fn pass(&mut self, plan: &SearchPlan) {
@@ -78,6 +92,7 @@ impl Walk {
                 self.ups = 0;
                 self.factor = step(plan).powi(2);
                 self.has_turned = false;
+                self.has_arrived = false;
             }
             self.go_to(self.rate * self.factor);
         }
@@ -105,6 +120,7 @@ impl Walk {
     }
 
     fn go_to(&mut self, rate: f64) {
+        self.went_up = Some(rate > self.rate);
         self.rate = rate;
         self.passed = 0;
         self.failed = 0;
@@ -151,8 +167,8 @@ impl Search<'_> {
             } else {
                 self.plan.length
             };
-            let mut count = |offered: f64| {
-                if !climbs {
+            let mut count = |counts: bool, offered: f64| {
+                if counts {
                     counted += 1;
                     logarithms += offered.ln();
                 }
@@ -168,11 +184,11 @@ impl Search<'_> {
                     return Ok(self.at_highest_of_interest(offered));
                 }
                 Verdict::Passed(offered) => {
-                    count(offered);
+                    count(walk.counts(true, self.plan), offered);
                     walk.pass(self.plan);
                 }
                 Verdict::Failed(offered) => {
-                    count(offered);
+                    count(walk.counts(false, self.plan), offered);
                     walk.fail(self.plan);
                 }
                 Verdict::OutOfReach => {
@@ -199,7 +215,7 @@ impl Search<'_> {
                     } else {
                         self.notes.push("tester-limited at times".into());
                     }
-                    count(rate);
+                    count(walk.counts(false, self.plan), rate);
                     walk.fail(self.plan);
                 }
                 Verdict::Unstable => return Ok(Outcome::Nothing),
