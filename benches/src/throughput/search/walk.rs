@@ -94,7 +94,7 @@ impl Walk {
                 self.has_turned = false;
                 self.has_arrived = false;
             }
-            self.go_to(self.rate * self.stride(plan));
+            self.go_to(self.rate * self.factor);
         }
     }
 
@@ -112,16 +112,7 @@ impl Walk {
             }
         }
         self.ups = 0;
-        self.go_to(self.rate / self.stride(plan));
-    }
-
-    /// How far it goes: on the way to its first turn, which a climb in short trials may have left far away, twice as far as then.
-    fn stride(&self, plan: &SearchPlan) -> f64 {
-        if self.climbs(plan) || self.has_arrived {
-            self.factor
-        } else {
-            self.factor.powi(2)
-        }
+        self.go_to(self.rate / self.factor);
     }
 
     fn narrow(&mut self, plan: &SearchPlan) {
