@@ -226,7 +226,7 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
     Ok(chain)
 }
 
-/// Gives a chain its first load. The reference loses packets for a second then, at rates that it carries afterwards.
+/// Gives a chain its first load. The reference may lose packets for a second then, at rates that it carries afterwards.
 fn warm_up(chain: &dyn Chain) -> Result<(), Refusal> {
     let flood = Pings {
         size: 100,

@@ -38,7 +38,7 @@ pub struct Walk {
     has_passed: bool,
     /// Whether it went down after that: then it looks between two rates.
     has_turned: bool,
-    /// Steps up in a row that counted.
+    /// Steps up in a row since the climb.
     ups: u32,
     /// Trials in a row that passed at this rate.
     passed: u32,
