@@ -61,6 +61,7 @@ impl ChainDevice {
 impl Device for ChainDevice {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
         let chain = self.chain.borrow();
+        chain.interrupt();
         let mut read = || {
             let mut snapshot = Snapshot {
                 counters: chain.counters()?,

@@ -84,6 +84,10 @@ impl Chain for Mixed {
         &self.base.network
     }
 
+    fn interrupt(&self) {
+        self.base.interrupt(&self.gateways);
+    }
+
     fn wait_loss_free(&self, limit: Duration) -> Result<()> {
         wait_for_pings(self, &BOTH_FAMILIES, limit)
     }

@@ -5,7 +5,7 @@ mod configuration;
 mod mixed;
 mod scion;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use testbed::{Netns, Network, Options, Process, wait_until};
@@ -22,6 +22,8 @@ const PATHS: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(60);
 /// Time for a killed process to go.
 const GONE: Duration = Duration::from_secs(5);
+/// Short enough for no neighbour to be given up: routers do that after 600 ms.
+const INTERRUPTION: Duration = Duration::from_millis(60);
 /// Where the daemon answers, in the gateway's namespace.
 const DAEMON: &str = "127.0.0.1:30255";
 
@@ -83,6 +85,14 @@ impl Base {
             .with_context(|| format!("`{program}` of the reference"))
     }
 
+    /// See [`Chain::interrupt`].
+    fn interrupt(&self, gateways: &[Option<Process>; 2]) {
+        let all = || self.processes.iter().chain(gateways.iter().flatten());
+        all().for_each(|process| process.signal(libc::SIGSTOP));
+        thread::sleep(INTERRUPTION);
+        all().for_each(|process| process.signal(libc::SIGCONT));
+    }
+
     fn wait_for_paths(&mut self) -> Result<()> {
         wait_until("the reference finds paths", PATHS, || {
             alive(&mut self.processes)?;
@@ -132,6 +142,10 @@ impl Reference {
 impl Chain for Reference {
     fn network(&self) -> &Network {
         &self.base.network
+    }
+
+    fn interrupt(&self) {
+        self.base.interrupt(&self.gateways);
     }
 
     fn wait_loss_free(&self, limit: Duration) -> Result<()> {
