@@ -299,6 +299,17 @@ impl Figure {
         typical(&self.values)
     }
 
+    /// The best value; none without values. What a fixed value is compared with: other users of a machine's host only ever take something
+    /// away, and there is no other side from which they take the same.
+    pub fn best(&self) -> Option<f64> {
+        let values = self.values.iter().copied();
+        if self.key.metric.more_is_better() {
+            values.reduce(f64::max)
+        } else {
+            values.reduce(f64::min)
+        }
+    }
+
     /// How many times another figure this one is; none without values.
     ///
     /// It is the ratio of what is typical of both, in repeats that had the CPUs near each other, in those that had not and in
@@ -398,6 +409,16 @@ mod tests {
         assert_eq!(figure(&[], &[]).typical(), None);
         assert!(near(figure(&[1.0, 4.0], &[]).typical(), 2.0));
         assert!(near(figure(&[0.0, 4.0], &[]).typical(), 2.0));
+    }
+
+    #[test]
+    fn best_is_the_most_or_the_least() {
+        let mut figure = figure(&[2.0, 3.0, 1.0], &[]);
+        assert_eq!(figure.best(), Some(3.0));
+        figure.key.metric = Metric::ProgramTime;
+        assert_eq!(figure.best(), Some(1.0));
+        figure.values.clear();
+        assert_eq!(figure.best(), None);
     }
 
     #[test]

@@ -147,12 +147,12 @@ impl<'a> Results<'a> {
             Ratio::Over(metric, cell, side, fixed) => {
                 let (figure, _) = self.pair(metric, cell, side, side)?;
                 let how = format!(
-                    "{} of {}, {}",
+                    "best {} of {}, {}",
                     metric.name(),
                     side.subject,
                     figure.key.experiment
                 );
-                let value = finite(figure.typical())?;
+                let value = finite(figure.best())?;
                 let ratio = if metric.more_is_better() {
                     value / fixed
                 } else {

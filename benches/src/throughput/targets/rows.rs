@@ -24,7 +24,7 @@ pub(super) enum Ratio {
     Of(&'static [Metric], Cell, Side, Side),
     /// What plain IP takes over what the gateways add to it.
     Added(Metric, Cell, Side, Side),
-    /// Of one over a fixed value; the other way round where less is better.
+    /// Of the best repeat of one over a fixed value; the other way round where less is better.
     Over(Metric, Cell, Side, f64),
 }
 
