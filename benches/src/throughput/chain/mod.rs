@@ -181,8 +181,9 @@ pub trait Chain: Send {
         })
     }
 
-    /// Before each trial: stops the programs of the reference for a moment. Where nothing interrupts them, they stay in one state for a
-    /// minute and more, in which they may carry half as much again as in another, so that one chain tells little about the next.
+    /// Before each trial: where programs of the reference are part of the chain, stops all of its programs for a moment. Where nothing
+    /// interrupts those of the reference, they stay in one state for a minute and more, in which they may carry half as much again as in
+    /// another, so that one chain tells little about the next.
     fn interrupt(&self) {}
 
     /// Waits until packets cross both ways without loss.

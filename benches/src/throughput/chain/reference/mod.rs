@@ -22,7 +22,7 @@ const PATHS: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(60);
 /// Time for a killed process to go.
 const GONE: Duration = Duration::from_secs(5);
-/// Short enough for no neighbour to be given up: routers do that after 600 ms.
+/// How long programs are interrupted. Routers give a neighbour up after 600 ms.
 const INTERRUPTION: Duration = Duration::from_millis(60);
 /// Where the daemon answers, in the gateway's namespace.
 const DAEMON: &str = "127.0.0.1:30255";
