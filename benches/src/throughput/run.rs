@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 
 use super::{
     experiment::{Algorithm, Case, Experiment, Scenario},
+    instrument::thread::Awake,
     measure,
     progress::Progress,
     record::{Figure, Key, Metric, Record, Run, median},
@@ -142,6 +143,12 @@ pub fn run(
         }
         if let Some(experiment) = others.get(slot as usize) {
             runner.announce(experiment);
+            // What waking a CPU costs is up to the hypervisor, and changes by the second.
+            let is_cpu_time = matches!(
+                experiment.algorithm,
+                Algorithm::Scenario(Scenario::Cpu { .. })
+            );
+            let _awake = is_cpu_time.then(Awake::now);
             let mut groups = columns(experiment);
             let rounds = experiment.rounds;
             for round in 0..rounds {

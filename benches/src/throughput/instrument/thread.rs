@@ -1,6 +1,11 @@
 //! Clock, threads and signals.
 
-use std::{io, mem, ptr, sync::Once};
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    mem, ptr,
+    sync::Once,
+};
 
 use anyhow::{Context as _, Result};
 
@@ -62,6 +67,24 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         // It was allowed before.
         let _ = set_affinity(0, &self.0);
+    }
+}
+
+/// Keeps CPUs without work from sleeping until this is dropped, on kernels with a cpuidle driver: see `pm_qos_interface.rst` of the
+/// kernel.
+pub(in crate::throughput) struct Awake(
+    #[expect(dead_code, reason = "open is what counts")] Option<File>,
+);
+
+impl Awake {
+    pub(in crate::throughput) fn now() -> Self {
+        let latency = File::options().write(true).open("/dev/cpu_dma_latency");
+        // Microseconds. Without the file the CPUs sleep, as before.
+        Self(
+            latency
+                .and_then(|mut file| file.write_all(&0i32.to_ne_bytes()).map(|()| file))
+                .ok(),
+        )
     }
 }
 
