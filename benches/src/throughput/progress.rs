@@ -111,10 +111,15 @@ impl Progress {
         }
     }
 
-    /// Time left, at the pace so far; none before anything is done.
+    /// Time left, at the pace so far; none before anything is done. As long as little is done, its pace, which is that of
+    /// setting up, tells less than the estimate.
     fn left(&self) -> Option<Duration> {
+        if self.done == 0.0 {
+            return None;
+        }
         let elapsed = self.started.elapsed().as_secs_f64();
-        let left = elapsed / self.done * (self.total - self.done);
-        Duration::try_from_secs_f64(left).ok()
+        let credit = self.total / 4.0;
+        let pace = (elapsed + credit) / (self.done + credit);
+        Duration::try_from_secs_f64(pace * (self.total - self.done)).ok()
     }
 }

@@ -200,8 +200,8 @@ impl Experiment {
 
     /// Roughly how long one repeat of one subject and case takes, seconds: for the display of progress.
     pub fn estimate(&self) -> f64 {
-        let trial = 1.2 * self.seconds + 0.5;
-        match &self.algorithm {
+        let trial = 1.2 * self.seconds + 0.2;
+        let estimate = match &self.algorithm {
             Algorithm::Pdr { .. } | Algorithm::Ndr => match self.steps {
                 Some(steps) => f64::from(steps) * trial,
                 None => (4.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial,
@@ -214,7 +214,10 @@ impl Experiment {
             Algorithm::Scenario(Scenario::Restart { .. }) => 10.0,
             Algorithm::Scenario(Scenario::Tcp) => 2.0 * trial,
             Algorithm::Scenario(_) => trial,
-        }
+        };
+        self.limit_seconds.map_or(estimate, |limit| {
+            estimate.min(limit / f64::from(self.repeats))
+        })
     }
 }
 
