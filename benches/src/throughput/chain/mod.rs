@@ -236,7 +236,7 @@ fn warm_up(chain: &dyn Chain) -> Result<(), Refusal> {
     let flood = Pings {
         size: 100,
         family: Family::Ipv4,
-        count: 20_000,
+        count: 6000,
         pace: Pace::Flood(65),
     };
     match chain.ping(&flood) {
