@@ -8,6 +8,8 @@ use super::{Netns, wait_until};
 
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for a flood, of which some are usually lost.
+const PATIENCE_AFTER_FLOOD: Duration = Duration::from_millis(300);
 
 /// Outcome of a series of pings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,11 +45,11 @@ impl Ping {
 /// `ping` cannot run, or prints something unexpected.
 pub fn ping(from: &Netns, to: IpAddr, count: u32, size: u32, interval: Duration) -> Result<Ping> {
     let interval = interval.as_secs_f64().to_string();
-    series(from, to, count, size, &["-i", &interval])
+    series(from, to, count, size, &["-i", &interval], PATIENCE)
 }
 
 /// The same as fast as replies come, with up to `outstanding` requests without a reply at a time; if none comes,
-/// a hundred a second.
+/// a hundred a second. Told as received are the replies that come within 300 ms after `ping` has left.
 ///
 /// # Errors
 /// As [`ping`].
@@ -58,15 +60,23 @@ pub fn flood(from: &Netns, to: IpAddr, count: u32, size: u32, outstanding: u32) 
         count,
         size,
         &["-f", "-l", &outstanding.to_string()],
+        PATIENCE_AFTER_FLOOD,
     )
 }
 
-fn series(from: &Netns, to: IpAddr, count: u32, size: u32, pace: &[&str]) -> Result<Ping> {
+fn series(
+    from: &Netns,
+    to: IpAddr,
+    count: u32,
+    size: u32,
+    pace: &[&str],
+    patience: Duration,
+) -> Result<Ping> {
     let before = replies(from, to)?;
     let seen = run(from, to, count, size, pace)?;
     let received = Cell::new(seen.received);
     // That they are not all there in time is no error, but the result.
-    let _ = wait_until("echo replies", PATIENCE, || {
+    let _ = wait_until("echo replies", patience, || {
         received.set(u32::try_from(replies(from, to)?.saturating_sub(before))?);
         Ok(received.get() >= seen.sent)
     });
