@@ -143,7 +143,8 @@ pub fn run(
         }
         if let Some(experiment) = others.get(slot as usize) {
             runner.announce(experiment);
-            // What waking a CPU costs is up to the hypervisor, and changes by the second.
+            // What waking a CPU costs is up to the hypervisor, and changes by the second. Held between repeats too: with a break
+            // before each, times are less even.
             let is_cpu_time = matches!(
                 experiment.algorithm,
                 Algorithm::Scenario(Scenario::Cpu { .. })

@@ -182,8 +182,7 @@ pub trait Chain: Send {
     }
 
     /// Before each trial: where programs of the reference are part of the chain, stops all of its programs for a moment. Where nothing
-    /// interrupts those of the reference, they stay in one state for a minute and more, in which they may carry half as much again as in
-    /// another, so that one chain tells little about the next.
+    /// interrupts those of the reference, chains set up alike differ more from each other.
     fn interrupt(&self) {}
 
     /// Waits until packets cross both ways without loss.

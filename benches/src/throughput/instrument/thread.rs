@@ -1,4 +1,4 @@
-//! Clock, threads and signals.
+//! Clock, threads, signals, and CPUs that stay awake.
 
 use std::{
     fs::File,
