@@ -143,8 +143,7 @@ pub fn run(
         }
         if let Some(experiment) = others.get(slot as usize) {
             runner.announce(experiment);
-            // What waking a CPU costs is up to the hypervisor, and changes by the second. Held between repeats too: with a break
-            // before each, times are less even.
+            // What waking a CPU costs is up to the hypervisor, and changes by the second.
             let is_cpu_time = matches!(
                 experiment.algorithm,
                 Algorithm::Scenario(Scenario::Cpu { .. })
