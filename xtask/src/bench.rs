@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Also write every plot to this folder, as SVG files
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
-    /// More arguments of the harness: --only NAME, --repeats N
+    /// More arguments of the harness: --only NAME, --repeats N, --minutes M
     #[arg(last = true)]
     rest: Vec<String>,
 }

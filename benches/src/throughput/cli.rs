@@ -14,7 +14,7 @@ use super::{
     experiment::{Experiment, read},
     machine,
     progress::Progress,
-    record::{self, Record},
+    record::{self, Record, Run},
     report::{self, compare},
     run::{self, Workbench},
     targets::{self, Table, Target},
@@ -50,6 +50,9 @@ pub struct Arguments {
     /// Only experiments of this name from the files; may be repeated
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
+    /// As many repeats as there is time for, in the proportion of the files; --quick without --repeats is as --minutes 4.7
+    #[arg(long, value_name = "M", conflicts_with = "repeats", value_parser = minutes)]
+    pub minutes: Option<f64>,
     /// Repeats, whatever the files say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
@@ -66,7 +69,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
     /// Measure nothing: report the results.jsonl of an earlier run again
-    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["quick", "experiment", "only", "repeats"])]
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["quick", "experiment", "only", "repeats", "minutes"])]
     pub render: Option<PathBuf>,
     /// Also write every plot to this folder, as SVG files
     #[arg(long, value_name = "FOLDER")]
@@ -74,6 +77,26 @@ pub struct Arguments {
     /// Given by cargo bench
     #[arg(long, hide = true)]
     pub bench: bool,
+}
+
+/// Of a quick run: its end, and a slow machine, may take the rest of the five minutes.
+const QUICK_MINUTES: f64 = 4.7;
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().map_err(|_| "write a number".to_owned())?;
+    if (0.01..=10_000.0).contains(&minutes) {
+        Ok(minutes)
+    } else {
+        Err("write 0.01 to 10000".to_owned())
+    }
+}
+
+impl Arguments {
+    /// Seconds that the run is given; none: as long as it takes.
+    fn length(&self) -> Option<f64> {
+        let quick = (self.quick && self.repeats.is_none()).then_some(QUICK_MINUTES);
+        self.minutes.or(quick).map(|minutes| 60.0 * minutes)
+    }
 }
 
 /// Runs the harness with the arguments of the process. `workbench` is made when something is measured.
@@ -187,12 +210,19 @@ fn measure<W: Workbench>(
     let mut out =
         File::create(&results).with_context(|| format!("cannot write {}", results.display()))?;
     let mut workbench = workbench()?;
-    let description = machine::describe(&experiments, files, arguments.quick);
+    let description = Run {
+        quick: arguments.quick,
+        seconds: arguments.length(),
+        ..machine::describe(&experiments, files)
+    };
     for note in &description.notes {
         eprintln!("note: {note}");
     }
     eprintln!("results: {}", results.display());
-    let progress = Progress::new(run::estimate(&experiments));
+    let progress = match description.length() {
+        Some(length) => Progress::of_length(length),
+        None => Progress::of_work(run::estimate(&experiments)),
+    };
     let records = run::run(
         description,
         &experiments,

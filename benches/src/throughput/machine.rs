@@ -16,7 +16,7 @@ use super::{experiment::Experiment, record::Run};
 const QUIET: f64 = 0.1;
 
 /// Finds out where, when and of what a run is. Takes a second: the machine's load is watched.
-pub fn describe(experiments: &[Experiment], files: Vec<String>, quick: bool) -> Run {
+pub fn describe(experiments: &[Experiment], files: Vec<String>) -> Run {
     let mut notes = Vec::new();
     let busy = busy(Duration::from_secs(1));
     if let Some(Busy { used, stolen }) = busy {
@@ -39,11 +39,11 @@ pub fn describe(experiments: &[Experiment], files: Vec<String>, quick: bool) -> 
         kernel: read("/proc/sys/kernel/osrelease"),
         cpu: processor(),
         cpus: thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        quick,
         experiments: files,
         plan: experiments.to_vec(),
         configuration: configuration(experiments),
         notes,
+        ..Run::default()
     }
 }
 

@@ -11,6 +11,7 @@
 //! invalid and never a result.
 
 pub mod binary;
+mod budget;
 pub mod chain;
 pub mod cli;
 pub mod experiment;

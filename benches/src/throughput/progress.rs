@@ -14,15 +14,24 @@ use crate::throughput::report::number;
 pub struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
-    /// Estimated seconds of everything, and of what is done.
+    /// Seconds of everything, and of what is done where that is an estimate.
     total: f64,
-    done: f64,
+    done: Option<f64>,
     label: String,
 }
 
 impl Progress {
-    /// For a run that is estimated to take `total` seconds.
-    pub fn new(total: f64) -> Self {
+    /// For a run that takes as long as its work, which is estimated to be `total` seconds.
+    pub fn of_work(total: f64) -> Self {
+        Self::new(total, Some(0.0))
+    }
+
+    /// For a run that takes so long.
+    pub fn of_length(length: Duration) -> Self {
+        Self::new(length.as_secs_f64(), None)
+    }
+
+    fn new(total: f64, done: Option<f64>) -> Self {
         let bar = stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{bar:24.cyan/dim} {prefix} {wide_msg}");
@@ -33,7 +42,7 @@ impl Progress {
             bar,
             started: Instant::now(),
             total,
-            done: 0.0,
+            done,
             label: String::new(),
         }
     }
@@ -44,7 +53,7 @@ impl Progress {
             bar: Some(ProgressBar::hidden()),
             started: Instant::now(),
             total: 0.0,
-            done: 0.0,
+            done: None,
             label: String::new(),
         }
     }
@@ -93,7 +102,9 @@ impl Progress {
 
     /// Something is done that was estimated to take this many seconds.
     pub fn done(&mut self, estimate: f64) {
-        self.done += estimate;
+        if let Some(done) = &mut self.done {
+            *done += estimate;
+        }
     }
 
     /// The end.
@@ -104,8 +115,9 @@ impl Progress {
     }
 
     fn share(&self) -> f64 {
+        let done = self.done.unwrap_or(self.started.elapsed().as_secs_f64());
         if self.total > 0.0 {
-            (self.done / self.total).min(1.0)
+            (done / self.total).min(1.0)
         } else {
             0.0
         }
@@ -114,12 +126,16 @@ impl Progress {
     /// Time left, at the pace so far; none before anything is done. As long as little is done, its pace, which is that of
     /// setting up, tells less than the estimate.
     fn left(&self) -> Option<Duration> {
-        if self.done == 0.0 {
-            return None;
-        }
         let elapsed = self.started.elapsed().as_secs_f64();
-        let credit = self.total / 4.0;
-        let pace = (elapsed + credit) / (self.done + credit);
-        Duration::try_from_secs_f64(pace * (self.total - self.done)).ok()
+        let left = match self.done {
+            None => (self.total - elapsed).max(0.0),
+            Some(0.0) => return None,
+            Some(done) => {
+                let credit = self.total / 4.0;
+                let pace = (elapsed + credit) / (done + credit);
+                pace * (self.total - done)
+            }
+        };
+        Duration::try_from_secs_f64(left).ok()
     }
 }

@@ -1,6 +1,6 @@
 //! What a run leaves: one JSON line per record.
 
-use std::{fmt, fs, iter, path::Path};
+use std::{fmt, fs, iter, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,9 @@ pub struct Run {
     pub cpus: u32,
     /// Quick or full.
     pub quick: bool,
+    /// Seconds that the run was given; none: as many repeats as planned, however long they take.
+    #[serde(default)]
+    pub seconds: Option<f64>,
     /// Experiment files and what was overridden on the command line.
     pub experiments: Vec<String>,
     /// What was to be measured.
@@ -93,6 +96,14 @@ pub struct Run {
     pub configuration: String,
     /// Facts worth knowing: drivers, offloads, other load on the machine.
     pub notes: Vec<String>,
+}
+
+impl Run {
+    /// How long it may take; none: as long as it takes.
+    pub fn length(&self) -> Option<Duration> {
+        let seconds = self.seconds?;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
 }
 
 /// What a figure is of.

@@ -3,14 +3,13 @@
 use std::{
     collections::BTreeMap,
     io::Write,
-    mem,
-    ops::Range,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
 
 use super::{
+    budget::Budget,
     experiment::{Algorithm, Case, Experiment, Scenario},
     instrument::thread::Awake,
     measure,
@@ -63,10 +62,12 @@ struct Column {
     distances: BTreeMap<Metric, Vec<Option<f64>>>,
     /// Of its last trial that counts.
     distance: Option<f64>,
-    /// Spent on repeats.
-    spent: Duration,
     /// Where a search in steps goes on.
     walk: Walk,
+    /// In a run of a given length: number of the next repeat.
+    repeat: u32,
+    /// How long the last one took.
+    took: Duration,
     notes: Vec<String>,
 }
 
@@ -77,26 +78,46 @@ impl Column {
     }
 }
 
+/// What is measured in turns.
+struct Group<'a> {
+    experiment: &'a Experiment,
+    columns: Vec<Column>,
+}
+
+impl Group<'_> {
+    /// Seconds that its repeats were planned to take.
+    fn planned(&self) -> f64 {
+        f64::from(self.experiment.repeats) * self.columns.len() as f64 * self.experiment.estimate()
+    }
+
+    /// The same without what does not stand.
+    fn weight(&self) -> f64 {
+        let alive = self.columns.iter().filter(|column| column.alive).count();
+        self.planned() * alive as f64 / self.columns.len().max(1) as f64
+    }
+}
+
 /// A run.
 pub struct Runner<'a> {
     workbench: &'a mut dyn Workbench,
     out: &'a mut dyn Write,
     progress: Progress,
+    /// None: there is time for all repeats.
+    budget: Option<Budget>,
     started: Instant,
     records: Vec<Record>,
 }
 
 /// Estimated seconds of experiments.
 pub fn estimate(experiments: &[Experiment]) -> f64 {
-    experiments.iter().map(experiment_estimate).sum()
-}
-
-fn experiment_estimate(experiment: &Experiment) -> f64 {
-    let columns: usize = experiment.groups().iter().map(Vec::len).sum();
-    f64::from(experiment.repeats) * columns as f64 * experiment.estimate()
+    let groups = experiments.iter().flat_map(groups);
+    groups.map(|group| group.planned()).sum()
 }
 
 /// Runs experiments and writes every record to `out` as soon as it is there. Returns all records.
+///
+/// A run whose description gives it a length divides its time: the repeats of an experiment tell its share, and there are as
+/// many as there is time for, one of each at least.
 ///
 /// What cannot be measured is recorded as not run, with its reason, and the rest goes on.
 ///
@@ -110,10 +131,13 @@ pub fn run(
     out: &mut dyn Write,
     progress: Progress,
 ) -> Result<Vec<Record>> {
+    let budget = description.length();
+    let budget = budget.map(|length| Budget::new(length, estimate(experiments)));
     let mut runner = Runner {
         workbench,
         out,
         progress,
+        budget,
         started: Instant::now(),
         records: Vec::new(),
     };
@@ -122,24 +146,15 @@ pub fn run(
     let mut between = Vec::new();
     for experiment in spread {
         runner.announce(experiment);
-        for mut columns in columns(experiment) {
-            runner.open(experiment, &mut columns)?;
-            between.push((experiment, columns));
+        for mut group in groups(experiment) {
+            runner.open(&mut group)?;
+            between.push(group);
         }
     }
     let slots = others.len().max(1) as u32;
     for slot in 0..slots {
-        for (experiment, columns) in &mut between {
-            // From where the one with the fewest is: a host may have spoilt the last ones.
-            let from = columns
-                .iter()
-                .map(Column::repeats)
-                .min()
-                .unwrap_or_default();
-            let until = (slot + 1) * experiment.repeats / slots;
-            runner.turns(experiment, columns, from..until)?;
-            let share = (columns.len() as u32 * experiment.repeats) as f64 / f64::from(slots);
-            runner.progress.done(share * experiment.estimate());
+        for group in &mut between {
+            runner.turns(group, slot, slots)?;
         }
         if let Some(experiment) = others.get(slot as usize) {
             runner.announce(experiment);
@@ -149,30 +164,29 @@ pub fn run(
                 Algorithm::Scenario(Scenario::Cpu { .. })
             );
             let _awake = is_cpu_time.then(Awake::now);
-            let mut groups = columns(experiment);
-            let rounds = experiment.rounds;
-            for round in 0..rounds {
-                let from = |round| round * experiment.repeats / rounds;
-                for columns in &mut groups {
-                    runner.open(experiment, columns)?;
-                    runner.turns(experiment, columns, from(round)..from(round + 1))?;
-                    columns.iter_mut().for_each(|column| column.device = None);
-                    if round + 1 == rounds {
-                        runner.close(experiment, mem::take(columns))?;
+            let mut groups = groups(experiment);
+            for round in 0..experiment.rounds {
+                for group in &mut groups {
+                    runner.open(group)?;
+                    runner.turns(group, round, experiment.rounds)?;
+                    let columns = group.columns.iter_mut();
+                    columns.for_each(|column| column.device = None);
+                    if round + 1 == experiment.rounds {
+                        runner.close(group)?;
                     }
                 }
             }
         }
     }
-    for (experiment, columns) in between {
-        runner.close(experiment, columns)?;
+    for mut group in between {
+        runner.close(&mut group)?;
     }
     runner.progress.finish();
     Ok(runner.records)
 }
 
 /// What is measured in turns, by groups.
-fn columns(experiment: &Experiment) -> Vec<Vec<Column>> {
+fn groups(experiment: &Experiment) -> Vec<Group<'_>> {
     let column = |(subject, case)| Column {
         subject,
         case,
@@ -181,13 +195,17 @@ fn columns(experiment: &Experiment) -> Vec<Vec<Column>> {
         values: BTreeMap::new(),
         distances: BTreeMap::new(),
         distance: None,
-        spent: Duration::ZERO,
         walk: Walk::from(experiment.start_rate),
+        repeat: 0,
+        took: Duration::ZERO,
         notes: Vec::new(),
     };
     let groups = experiment.groups().into_iter();
     groups
-        .map(|group| group.into_iter().map(column).collect())
+        .map(|group| Group {
+            experiment,
+            columns: group.into_iter().map(column).collect(),
+        })
         .collect()
 }
 
@@ -210,11 +228,12 @@ impl Runner<'_> {
     }
 
     /// Sets up what belongs together.
-    fn open(&mut self, experiment: &Experiment, columns: &mut [Column]) -> Result<()> {
+    fn open(&mut self, group: &mut Group<'_>) -> Result<()> {
+        let experiment = group.experiment;
         if matches!(experiment.algorithm, Algorithm::Scenario(_)) {
             return Ok(());
         }
-        for column in columns.iter_mut().filter(|column| column.alive) {
+        for column in group.columns.iter_mut().filter(|column| column.alive) {
             let (name, subject) = (&experiment.name, column.subject);
             self.progress
                 .step(format!("{name}: setting up {subject}, {}", column.case));
@@ -226,37 +245,63 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Measures in turns.
-    fn turns(
-        &mut self,
-        experiment: &Experiment,
-        columns: &mut [Column],
-        repeats: Range<u32>,
-    ) -> Result<()> {
-        for repeat in repeats {
-            for column in &mut *columns {
-                // A busy host may spoil all that there is time for.
-                let patience = if column.values.is_empty() { 2.0 } else { 1.0 };
-                let is_late = experiment
-                    .limit_seconds
-                    .is_some_and(|limit| column.spent.as_secs_f64() > patience * limit);
+    /// Measures in turns: one of several parts of the repeats.
+    fn turns(&mut self, group: &mut Group<'_>, part: u32, parts: u32) -> Result<()> {
+        let experiment = group.experiment;
+        let shares = f64::from(parts);
+        let (planned, weight) = (group.planned() / shares, group.weight() / shares);
+        if let Some(budget) = &mut self.budget {
+            let share = budget.share(Instant::now(), planned, weight);
+            return self.turns_within(group, share);
+        }
+        let from = if experiment.spread {
+            // From where the one with the fewest is: a host may have spoilt the last ones.
+            let alive = group.columns.iter().filter(|column| column.alive);
+            alive.map(Column::repeats).min().unwrap_or_default()
+        } else {
+            part * experiment.repeats / parts
+        };
+        for repeat in from..(part + 1) * experiment.repeats / parts {
+            for column in &mut group.columns {
                 let is_done = experiment.spread && column.repeats() > repeat;
-                if column.alive && !is_late && !is_done {
-                    let start = Instant::now();
+                if column.alive && !is_done {
                     self.repeat(experiment, column, repeat)?;
-                    column.spent += start.elapsed();
                 }
-                if !experiment.spread {
-                    self.progress.done(experiment.estimate());
-                }
+                self.progress.done(experiment.estimate());
             }
         }
         Ok(())
     }
 
+    /// Measures in turns for so long. All get the same time, and one repeat at least.
+    fn turns_within(&mut self, group: &mut Group<'_>, share: Duration) -> Result<()> {
+        let alive = group.columns.iter().filter(|column| column.alive).count();
+        let share = share / alive.max(1) as u32;
+        let mut spent = vec![Duration::ZERO; group.columns.len()];
+        loop {
+            let mut is_done = true;
+            for (column, spent) in group.columns.iter_mut().zip(&mut spent) {
+                // Half a repeat too long is as likely as half a repeat too short.
+                let has_time = column.repeat == 0 || *spent + column.took / 2 < share;
+                if column.alive && has_time {
+                    let start = Instant::now();
+                    self.repeat(group.experiment, column, column.repeat)?;
+                    column.repeat += 1;
+                    column.took = start.elapsed();
+                    *spent += column.took;
+                    is_done = false;
+                }
+            }
+            if is_done {
+                return Ok(());
+            }
+        }
+    }
+
     /// Records what was found.
-    fn close(&mut self, experiment: &Experiment, columns: Vec<Column>) -> Result<()> {
-        for column in columns {
+    fn close(&mut self, group: &mut Group<'_>) -> Result<()> {
+        let experiment = group.experiment;
+        for column in group.columns.drain(..) {
             let is_sweep = matches!(experiment.algorithm, Algorithm::Sweep { .. });
             if column.alive && column.values.is_empty() && !is_sweep {
                 let reason = column.notes.join("; ");
@@ -271,7 +316,7 @@ impl Runner<'_> {
                     metric,
                 };
                 let mut notes = column.notes.clone();
-                if values.len() < experiment.repeats as usize {
+                if self.budget.is_none() && values.len() < experiment.repeats as usize {
                     notes.push(format!(
                         "{} of {} repeats",
                         values.len(),
@@ -333,13 +378,16 @@ impl Runner<'_> {
     }
 
     fn repeat(&mut self, experiment: &Experiment, column: &mut Column, repeat: u32) -> Result<()> {
+        let of = match self.budget {
+            Some(_) => String::new(),
+            None => format!(" of {}", experiment.repeats),
+        };
         self.progress.step(format!(
-            "{}: {}, {}, repeat {} of {}",
+            "{}: {}, {}, repeat {}{of}",
             experiment.name,
             column.subject,
             column.case,
-            repeat + 1,
-            experiment.repeats
+            repeat + 1
         ));
         let mut found = self.attempt(experiment, column, repeat)?;
         // What is spread over the run gets another try later on.

@@ -69,7 +69,6 @@ name = "steps"
 subjects = ["router"]
 algorithm = "ndr"
 steps = 4
-limit_seconds = 20
 rounds = 3
 in_a_row = 2
 sizes = [124]
@@ -109,7 +108,6 @@ packets = 1000
         assert_eq!(columns, expected, "the kernel has no workers");
     }
     assert_eq!((all.steps, experiments[1].steps), (None, Some(4)));
-    assert_eq!(experiments[1].limit_seconds, Some(20.0));
     assert_eq!((all.rounds, experiments[1].rounds), (1, 3));
     assert_eq!((all.in_a_row, experiments[1].in_a_row), (1, 2));
     let load = LatencyLoad::ShareOfMrr(0.1);

@@ -1,6 +1,6 @@
 //! The orchestrator and the command line, with subjects that are only pretended.
 
-use std::{cell::RefCell, fs, path::PathBuf, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::HashSet, fs, path::PathBuf, rc::Rc, thread, time::Duration};
 
 use anyhow::{Result, anyhow};
 use benches::throughput::{
@@ -29,6 +29,7 @@ struct Forwarder {
 
 impl Device for Forwarder {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        thread::sleep(Duration::from_millis(1));
         self.done.borrow_mut().push(self.subject.name());
         self.trials += 1;
         let is_far = self.trials.is_multiple_of(2);
@@ -106,12 +107,16 @@ fn experiment(subjects: &str, algorithm: &str) -> String {
 }
 
 fn records(text: &str) -> (Vec<Record>, Vec<String>) {
+    records_of(Run::default(), text)
+}
+
+fn records_of(description: Run, text: &str) -> (Vec<Record>, Vec<String>) {
     let experiments = read("my.toml", text).expect("accepted");
     let mut workbench = Pretended::default();
     let mut out = Vec::new();
     let progress = Progress::hidden();
     let records = run(
-        Run::default(),
+        description,
         &experiments,
         &mut workbench,
         &mut out,
@@ -229,14 +234,30 @@ fn figures_know_how_far_the_cpus_were_apart() {
 }
 
 #[test]
-fn no_repeat_of_a_subject_begins_after_its_limit() {
-    let text = experiment("\"xdp-drop\", \"tc-redirect\"", "mrr") + "limit_seconds = 0.25\n";
-    let (records, done) = records(&text);
-    let count = |name: &str| done.iter().filter(|subject| *subject == name).count();
-    assert_eq!(count("xdp-drop"), 3);
-    // One repeat, tried twice in three trials that do not count, with a second in between.
-    assert_eq!(count("tc-redirect"), 6);
-    assert_eq!(figures(&records)[0].values.len(), 3);
+fn a_run_of_a_given_length_has_as_many_repeats_as_there_is_time_for() {
+    let spread = experiment("\"pipeline-encapsulate\"", "pipeline") + "spread = true\n";
+    let text = experiment("\"xdp-drop\", \"chain-reference\"", "mrr") + &spread;
+    let within = |seconds| {
+        let run = Run {
+            seconds: Some(seconds),
+            ..Run::default()
+        };
+        let (records, _) = records_of(run, &text);
+        let figures = figures(&records).into_iter();
+        figures
+            .map(|figure| (figure.key.subject, figure.values.len()))
+            .collect::<Vec<_>>()
+    };
+    let least = within(0.0);
+    assert!(least.iter().all(|(_, repeats)| *repeats == 1), "{least:?}");
+    let subjects: HashSet<_> = least.iter().map(|(subject, _)| *subject).collect();
+    assert_eq!(
+        subjects,
+        HashSet::from([Subject::XdpDrop, Subject::PipelineEncapsulate])
+    );
+    let found = within(1.0);
+    assert_eq!(found.len(), least.len());
+    assert!(found.iter().all(|(_, repeats)| *repeats > 3), "{found:?}");
 }
 
 #[test]
@@ -481,6 +502,9 @@ fn mistakes_on_the_command_line_are_found_before_anything_is_measured() {
             "another file has",
         ),
         (&["--repeats", "0"], "0 is not in 1..=1000"),
+        (&["--minutes", "0"], "write 0.01 to 10000"),
+        (&["--minutes", "5m"], "write a number"),
+        (&["--minutes", "5", "--repeats", "2"], "cannot be used with"),
     ] {
         let error = measures(arguments).expect_err("a refusal");
         assert!(

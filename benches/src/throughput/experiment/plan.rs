@@ -30,11 +30,8 @@ pub struct Experiment {
     pub layouts: Vec<Layout>,
     /// On which CPUs.
     pub cpus: Cpus,
-    /// How often everything is measured.
+    /// How often everything is measured; in a run of a given length, for which share of it.
     pub repeats: u32,
-    /// No repeat of a subject in a case begins when its repeats have taken so long, seconds; twice as long while they found nothing.
-    #[serde(default)]
-    pub limit_seconds: Option<f64>,
     /// Parts that the repeats of a group are measured in: the first of all groups, then the second, and so on.
     #[serde(default = "one")]
     pub rounds: u32,
@@ -198,10 +195,10 @@ impl Experiment {
             .collect()
     }
 
-    /// Roughly how long one repeat of one subject and case takes, seconds: for the display of progress.
+    /// Roughly how long one repeat of one subject and case takes, seconds.
     pub fn estimate(&self) -> f64 {
-        let trial = 1.2 * self.seconds + 0.2;
-        let estimate = match &self.algorithm {
+        let trial = 1.2 * self.seconds + 0.12;
+        match &self.algorithm {
             Algorithm::Pdr { .. } | Algorithm::Ndr => match self.steps {
                 Some(steps) => f64::from(steps) * trial,
                 None => (4.0 * f64::from(self.votes) + 3.0 * f64::from(self.confirmations)) * trial,
@@ -211,13 +208,16 @@ impl Experiment {
             Algorithm::Latency(LatencyLoad::Rate(_)) => trial,
             Algorithm::Latency(LatencyLoad::ShareOfMrr(_)) => 2.0 * trial,
             Algorithm::Pipeline => 3.0 * self.seconds,
-            Algorithm::Scenario(Scenario::Restart { .. }) => 10.0,
-            Algorithm::Scenario(Scenario::Tcp) => 2.0 * trial,
-            Algorithm::Scenario(_) => trial,
-        };
-        self.limit_seconds.map_or(estimate, |limit| {
-            estimate.min(limit / f64::from(self.repeats))
-        })
+            Algorithm::Scenario(scenario) => match scenario {
+                Scenario::Restart { .. } => 5.0,
+                // iperf3 takes whole seconds, one each way.
+                Scenario::Tcp => 2.0 * trial.ceil(),
+                Scenario::Udp | Scenario::Cpu { .. } => trial,
+                Scenario::RttIdle { packets } => f64::from(*packets) / 100.0 + 0.15,
+                // The slowest gateway, sig takes a fifth.
+                Scenario::FloodPing { packets } => f64::from(*packets) * 50e-6 + 0.15,
+            },
+        }
     }
 }
 

@@ -39,7 +39,6 @@ struct Written {
     layouts: Option<Vec<Layout>>,
     cpus: Option<Cpus>,
     repeats: Option<u32>,
-    limit_seconds: Option<f64>,
     rounds: Option<u32>,
     spread: Option<bool>,
     seconds: Option<f64>,
@@ -216,9 +215,6 @@ impl Check {
                 format!("{votes} may be a tie; write an odd number"),
             );
         }
-        if let Some(limit) = written.limit_seconds {
-            self.within("limit_seconds", Some(limit), 0.0, 1e-3..=1e6);
-        }
         let spread = written.spread.unwrap_or_default();
         if spread && subjects.iter().any(|subject| subject.is_chain()) {
             self.refuse("spread", "chains do not stand beside others");
@@ -258,7 +254,6 @@ impl Check {
             layouts: self.list("layouts", written.layouts, Layout::Split, |_| None),
             cpus,
             repeats,
-            limit_seconds: written.limit_seconds,
             rounds,
             spread,
             seconds: self.within("seconds", written.seconds, 2.0, 0.1..=3600.0),

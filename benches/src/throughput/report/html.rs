@@ -8,7 +8,7 @@ use super::{
 };
 use crate::throughput::{
     record::Run,
-    report::markdown::{METHOD, describe},
+    report::markdown::METHOD,
     targets::{self, Target},
 };
 
@@ -108,8 +108,8 @@ fn experiment_section(experiment: &Shown) -> Markup {
     html! {
         section id=(experiment.name) {
             h2 { (experiment.title) }
-            p class="small faint" { code { (experiment.name) } @if let Some(plan) = &experiment.plan {
-                ": " (describe(plan)) } }
+            p class="small faint" { code { (experiment.name) } @if let Some(how) = experiment.how() {
+                ": " (how) } }
             @for chart in &experiment.charts {
                 @if chart.is_plotted { (plot::svg(chart)) }
             }

@@ -7,7 +7,6 @@ use super::{
     view::{Chart, Shown, View},
 };
 use crate::throughput::{
-    experiment::{Algorithm, Experiment, LatencyLoad, Scenario},
     record::Run,
     targets::{self, Target},
 };
@@ -69,9 +68,9 @@ fn target_table(text: &mut String, targets: &[Target]) {
 
 fn section(text: &mut String, experiment: &Shown) {
     let _ = writeln!(text, "\n## {}\n", experiment.title);
-    match &experiment.plan {
-        Some(plan) => {
-            let _ = writeln!(text, "`{}`: {}", experiment.name, describe(plan));
+    match experiment.how() {
+        Some(how) => {
+            let _ = writeln!(text, "`{}`: {how}", experiment.name);
         }
         None => {
             let _ = writeln!(text, "`{}`", experiment.name);
@@ -166,61 +165,4 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
     ];
     facts.extend(run.notes.iter().map(|note| ("note", note.clone())));
     facts
-}
-
-/// What an experiment measures, and how, in a sentence.
-pub(super) fn describe(plan: &Experiment) -> String {
-    let seconds = plan.seconds;
-    let how = match &plan.algorithm {
-        Algorithm::Pdr { loss_percent } => format!(
-            "highest rate with at most {loss_percent} % loss, to {} %, trials of {seconds} s",
-            plan.resolution_percent
-        ),
-        Algorithm::Ndr => format!(
-            "highest rate without loss, to {} %, trials of {seconds} s",
-            plan.resolution_percent
-        ),
-        Algorithm::Mrr => format!("rate received under the highest load, {seconds} s"),
-        Algorithm::Sweep { rates } => {
-            format!(
-                "delivery ratio at {} rates, trials of {seconds} s",
-                rates.len()
-            )
-        }
-        Algorithm::Latency(LatencyLoad::Rate(rate)) => {
-            format!("latency at {}pps, {seconds} s", number::si(*rate))
-        }
-        Algorithm::Latency(LatencyLoad::ShareOfMrr(share)) => format!(
-            "latency at {} % of the rate received under the highest load, {seconds} s",
-            number::digits(100.0 * share)
-        ),
-        Algorithm::PerCpuSecond { rate } => {
-            let load = rate.map_or("the highest load".to_owned(), |rate| {
-                format!("{}pps", number::si(rate))
-            });
-            format!("packets per second of CPU time under {load}, {seconds} s")
-        }
-        Algorithm::ProgramTime => "run time of the BPF program, highest load".to_owned(),
-        Algorithm::Pipeline => format!("in memory, {seconds} s of the worker's own time"),
-        Algorithm::Scenario(Scenario::RttIdle { packets }) => format!("{packets} single pings"),
-        Algorithm::Scenario(Scenario::FloodPing { packets }) => {
-            format!("flood ping, {packets} packets, 65 outstanding")
-        }
-        Algorithm::Scenario(Scenario::Tcp) => {
-            format!("iperf3, one TCP stream, {seconds} s each way")
-        }
-        Algorithm::Scenario(Scenario::Udp) => {
-            format!("iperf3, UDP both ways at once, as fast as possible, {seconds} s")
-        }
-        Algorithm::Scenario(Scenario::Cpu { rate }) => {
-            format!("CPU time at {}pps, {seconds} s", number::si(*rate))
-        }
-        Algorithm::Scenario(Scenario::Restart { rate }) => {
-            format!(
-                "one gateway is killed and started again under {}pps",
-                number::si(*rate)
-            )
-        }
-    };
-    format!("{how}; {} repeats", plan.repeats)
 }

@@ -4,8 +4,9 @@ mod series;
 
 use std::collections::BTreeMap;
 
+use super::number;
 use crate::throughput::{
-    experiment::{Case, Experiment, Size},
+    experiment::{Algorithm, Case, Experiment, LatencyLoad, Scenario, Size},
     record::{Figure, Metric, Record, Run, Unit},
     subject::Subject,
     targets::{self, Target},
@@ -140,6 +141,22 @@ impl View {
 }
 
 impl Shown {
+    /// What was measured, and how often, in a sentence; none in results without a plan.
+    pub fn how(&self) -> Option<String> {
+        let mut how = describe(self.plan.as_ref()?);
+        let series = self.charts.iter().flat_map(|chart| &chart.series);
+        let points = series.flat_map(|series| &series.points);
+        let counts = points.map(|point| point.count);
+        if let (Some(least), Some(most)) = (counts.clone().min(), counts.max()) {
+            how += &match (least, most) {
+                (1, 1) => "; once".to_owned(),
+                (least, most) if least == most => format!("; {most} repeats"),
+                _ => format!("; {least} to {most} repeats"),
+            };
+        }
+        Some(how)
+    }
+
     fn of(name: &str, plan: Option<Experiment>, records: &[Record]) -> Self {
         let mut shown = Shown {
             name: name.to_owned(),
@@ -282,6 +299,62 @@ impl X {
             X::Size(Size::Fixed(bytes)) => Some(bytes.into()),
             X::Size(Size::Mix(_)) => None,
             X::Rate(rate) => Some(rate),
+        }
+    }
+}
+
+/// What an experiment measures.
+fn describe(plan: &Experiment) -> String {
+    let seconds = plan.seconds;
+    match &plan.algorithm {
+        Algorithm::Pdr { loss_percent } => format!(
+            "highest rate with at most {loss_percent} % loss, to {} %, trials of {seconds} s",
+            plan.resolution_percent
+        ),
+        Algorithm::Ndr => format!(
+            "highest rate without loss, to {} %, trials of {seconds} s",
+            plan.resolution_percent
+        ),
+        Algorithm::Mrr => format!("rate received under the highest load, {seconds} s"),
+        Algorithm::Sweep { rates } => {
+            format!(
+                "delivery ratio at {} rates, trials of {seconds} s",
+                rates.len()
+            )
+        }
+        Algorithm::Latency(LatencyLoad::Rate(rate)) => {
+            format!("latency at {}pps, {seconds} s", number::si(*rate))
+        }
+        Algorithm::Latency(LatencyLoad::ShareOfMrr(share)) => format!(
+            "latency at {} % of the rate received under the highest load, {seconds} s",
+            number::digits(100.0 * share)
+        ),
+        Algorithm::PerCpuSecond { rate } => {
+            let load = rate.map_or("the highest load".to_owned(), |rate| {
+                format!("{}pps", number::si(rate))
+            });
+            format!("packets per second of CPU time under {load}, {seconds} s")
+        }
+        Algorithm::ProgramTime => "run time of the BPF program, highest load".to_owned(),
+        Algorithm::Pipeline => format!("in memory, {seconds} s of the worker's own time"),
+        Algorithm::Scenario(Scenario::RttIdle { packets }) => format!("{packets} single pings"),
+        Algorithm::Scenario(Scenario::FloodPing { packets }) => {
+            format!("flood ping, {packets} packets, 65 outstanding")
+        }
+        Algorithm::Scenario(Scenario::Tcp) => {
+            format!("iperf3, one TCP stream, {seconds} s each way")
+        }
+        Algorithm::Scenario(Scenario::Udp) => {
+            format!("iperf3, UDP both ways at once, as fast as possible, {seconds} s")
+        }
+        Algorithm::Scenario(Scenario::Cpu { rate }) => {
+            format!("CPU time at {}pps, {seconds} s", number::si(*rate))
+        }
+        Algorithm::Scenario(Scenario::Restart { rate }) => {
+            format!(
+                "one gateway is killed and started again under {}pps",
+                number::si(*rate)
+            )
         }
     }
 }
