@@ -49,7 +49,6 @@ pub fn measure(
         length: Duration::from_secs_f64(experiment.seconds),
         votes: experiment.votes,
         confirmations: experiment.confirmations,
-        in_a_row: experiment.in_a_row,
     };
     match &experiment.algorithm {
         Algorithm::Pdr { .. } | Algorithm::Ndr => {

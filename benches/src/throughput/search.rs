@@ -38,8 +38,6 @@ pub struct SearchPlan {
     pub votes: u32,
     /// How often the result must pass again, in trials of three times the length.
     pub confirmations: u32,
-    /// Trials that must pass in a row before a walk goes up.
-    pub in_a_row: u32,
 }
 
 impl Default for SearchPlan {
@@ -52,7 +50,6 @@ impl Default for SearchPlan {
             length: Duration::from_secs(10),
             votes: 1,
             confirmations: 0,
-            in_a_row: 1,
         }
     }
 }

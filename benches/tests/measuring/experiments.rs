@@ -70,7 +70,6 @@ subjects = ["router"]
 algorithm = "ndr"
 steps = 4
 rounds = 3
-in_a_row = 2
 sizes = [124]
 
 [[experiment]]
@@ -109,7 +108,6 @@ packets = 1000
     }
     assert_eq!((all.steps, experiments[1].steps), (None, Some(4)));
     assert_eq!((all.rounds, experiments[1].rounds), (1, 3));
-    assert_eq!((all.in_a_row, experiments[1].in_a_row), (1, 2));
     let load = LatencyLoad::ShareOfMrr(0.1);
     assert_eq!(experiments[2].algorithm, Algorithm::Latency(load));
     assert_eq!(experiments[2].sizes, [Size::Mix(Mix::Imix)]);
@@ -208,10 +206,6 @@ fn mistakes_are_refused_with_file_line_and_key() {
         (
             "steps = 2\nvotes = 3",
             "experiment[0].votes: means nothing to a search in steps",
-        ),
-        (
-            "in_a_row = 2",
-            "experiment[0].in_a_row: means nothing to a search without steps",
         ),
         (
             "loss_percent = 1",

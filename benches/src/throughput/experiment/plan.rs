@@ -32,7 +32,7 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// How often everything is measured; in a run of a given length, for which share of it.
     pub repeats: u32,
-    /// Parts that the repeats of a group are measured in: the first of all groups, then the second, and so on.
+    /// Parts that the repeats are measured in, each over all groups. They are spread over the run, between those of other experiments.
     #[serde(default = "one")]
     pub rounds: u32,
     /// The repeats are spread over the run, between other experiments.
@@ -48,9 +48,6 @@ pub struct Experiment {
     pub resolution_percent: f64,
     /// Trials of a repeat that walks up and down around the result; none: searches bisect.
     pub steps: Option<u32>,
-    /// Trials that must pass in a row before such a walk goes up.
-    #[serde(default)]
-    pub in_a_row: u32,
     /// Trials at each rate of a search, of which more than half must pass.
     pub votes: u32,
     /// How often the result of a search must pass again, in trials three times as long.

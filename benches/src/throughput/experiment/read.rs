@@ -46,7 +46,6 @@ struct Written {
     max_rate: Option<f64>,
     resolution_percent: Option<f64>,
     steps: Option<u32>,
-    in_a_row: Option<u32>,
     votes: Option<u32>,
     confirmations: Option<u32>,
 }
@@ -230,15 +229,12 @@ impl Check {
         if let Some(steps) = written.steps {
             self.within("steps", Some(steps), 0, 1..=1000);
         }
-        let bisects = written.steps.is_none();
-        for (key, is_meaningless) in [
-            ("votes", written.votes.is_some() && !bisects),
-            ("confirmations", written.confirmations.is_some() && !bisects),
-            ("in_a_row", written.in_a_row.is_some() && bisects),
+        for (key, is_written) in [
+            ("votes", written.votes.is_some()),
+            ("confirmations", written.confirmations.is_some()),
         ] {
-            if is_meaningless {
-                let kind = if bisects { "without" } else { "in" };
-                self.refuse(key, format!("means nothing to a search {kind} steps"));
+            if is_written && written.steps.is_some() {
+                self.refuse(key, "means nothing to a search in steps");
             }
         }
         Experiment {
@@ -266,7 +262,6 @@ impl Check {
                 0.1..=50.0,
             ),
             steps: written.steps,
-            in_a_row: self.within("in_a_row", written.in_a_row, 1, 1..=9),
             votes,
             confirmations: self.within("confirmations", written.confirmations, 0, 0..=10),
         }

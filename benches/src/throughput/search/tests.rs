@@ -472,10 +472,9 @@ proptest! {
         capacity in 600.0..3e6f64,
         loss in 0.0..0.004f64,
         start_rate in 1e3..4e6f64,
-        in_a_row in 1u32..3,
     ) {
         let mut device = Simulated { capacity, loss, ..GOOD };
-        let plan = SearchPlan { start_rate, in_a_row, ..plan() };
+        let plan = SearchPlan { start_rate, ..plan() };
         let (rate, _) = walk(&mut device, &plan, 6);
         let limit = capacity * (1.0 - loss) / 0.995;
         let share = rate.unwrap() / limit;

@@ -2,8 +2,8 @@
 //!
 //! On a machine with other users the same rate passes and fails by chance. A bisection never comes back from a step in the
 //! wrong direction, a walk does, and every one of its trials tells something: one that passes takes it up, one that fails
-//! down, so that it is around the rate at which half of the trials pass. If two in a row must pass to take it up, it is where
-//! 71 % do (H. Levitt, Transformed up-down methods in psychoacoustics, 1971). What it tells counts from its first turn on.
+//! down, so that it is around the rate at which half of the trials pass (H. Levitt, Transformed up-down methods in
+//! psychoacoustics, 1971). What it tells counts from its first turn on.
 
 use std::time::Duration;
 
@@ -40,8 +40,6 @@ pub struct Walk {
     has_turned: bool,
     /// Steps up in a row since the climb.
     ups: u32,
-    /// Trials in a row that passed at this rate.
-    passed: u32,
     /// Trials in a row that failed at this rate.
     failed: u32,
     /// What the generator sent under the highest load, if that is known.
@@ -59,7 +57,6 @@ impl Walk {
             has_passed: false,
             has_turned: false,
             ups: 0,
-            passed: 0,
             failed: 0,
             most_sent: None,
         }
@@ -79,14 +76,12 @@ impl Walk {
 
     fn pass(&mut self, plan: &SearchPlan) {
         self.has_passed = true;
-        self.passed += 1;
-        self.failed = 0;
         if self.climbs(plan) {
             if self.has_turned {
                 self.narrow(plan);
             }
             self.go_to(self.rate * self.factor);
-        } else if self.passed >= plan.in_a_row {
+        } else {
             self.ups += 1;
             if self.ups >= UPS {
                 self.ups = 0;
@@ -99,7 +94,6 @@ impl Walk {
     }
 
     fn fail(&mut self, plan: &SearchPlan) {
-        self.passed = 0;
         self.failed += 1;
         if self.climbs(plan) {
             if self.failed < FAILURES {
@@ -122,7 +116,6 @@ impl Walk {
     fn go_to(&mut self, rate: f64) {
         self.went_up = Some(rate > self.rate);
         self.rate = rate;
-        self.passed = 0;
         self.failed = 0;
     }
 }
