@@ -26,8 +26,8 @@ const LULL: Duration = Duration::from_secs(1);
 
 /// Where subjects come from.
 pub trait Workbench {
-    /// What is measured next: whatever stands and is not needed for it may go.
-    fn prepare(&mut self, _experiment: &Experiment) {}
+    /// What is measured next, and what has begun and goes on later: whatever stands and is not needed for any of it may go.
+    fn prepare(&mut self, _next: &Experiment, _begun: &[&Experiment]) {}
 
     /// Sets a subject up, with generator and sink.
     ///
@@ -66,8 +66,10 @@ struct Column {
     walk: Walk,
     /// In a run of a given length: number of the next repeat.
     repeat: u32,
-    /// How long the last one took.
-    took: Duration,
+    /// Seconds that the last one took.
+    took: f64,
+    /// Seconds that it has left.
+    credit: f64,
     notes: Vec<String>,
 }
 
@@ -143,38 +145,47 @@ pub fn run(
     };
     runner.record(Record::Run(description))?;
     let (spread, others): (Vec<_>, Vec<_>) = experiments.iter().partition(|e| e.spread);
+    let parts = parts(&others);
     let mut between = Vec::new();
     for experiment in spread {
         runner.announce(experiment);
+        runner.workbench.prepare(experiment, &[]);
         for mut group in groups(experiment) {
             runner.open(&mut group)?;
             between.push(group);
         }
     }
-    let slots = others.len().max(1) as u32;
+    let mut in_parts: Vec<_> = others.iter().map(|experiment| groups(experiment)).collect();
+    let slots = parts.len().max(1);
     for slot in 0..slots {
         for group in &mut between {
-            runner.turns(group, slot, slots)?;
+            runner.turns(group, slot as u32, slots as u32)?;
         }
-        if let Some(experiment) = others.get(slot as usize) {
+        let Some(&(index, round)) = parts.get(slot) else {
+            continue;
+        };
+        let experiment = others[index];
+        if round == 0 {
             runner.announce(experiment);
-            // What waking a CPU costs is up to the hypervisor, and changes by the second.
-            let is_cpu_time = matches!(
-                experiment.algorithm,
-                Algorithm::Scenario(Scenario::Cpu { .. })
-            );
-            let _awake = is_cpu_time.then(Awake::now);
-            let mut groups = groups(experiment);
-            for round in 0..experiment.rounds {
-                for group in &mut groups {
-                    runner.open(group)?;
-                    runner.turns(group, round, experiment.rounds)?;
-                    let columns = group.columns.iter_mut();
-                    columns.for_each(|column| column.device = None);
-                    if round + 1 == experiment.rounds {
-                        runner.close(group)?;
-                    }
-                }
+        }
+        let (before, later) = parts.split_at(slot);
+        let begun = later.iter().map(|(index, _)| *index);
+        let begun = begun.filter(|index| before.iter().any(|(other, _)| other == index));
+        let begun: Vec<_> = begun.map(|index| others[index]).collect();
+        runner.workbench.prepare(experiment, &begun);
+        // What waking a CPU costs is up to the hypervisor, and changes by the second.
+        let is_cpu_time = matches!(
+            experiment.algorithm,
+            Algorithm::Scenario(Scenario::Cpu { .. })
+        );
+        let _awake = is_cpu_time.then(Awake::now);
+        for group in &mut in_parts[index] {
+            runner.open(group)?;
+            runner.turns(group, round, experiment.rounds)?;
+            let columns = group.columns.iter_mut();
+            columns.for_each(|column| column.device = None);
+            if round + 1 == experiment.rounds {
+                runner.close(group)?;
             }
         }
     }
@@ -183,6 +194,21 @@ pub fn run(
     }
     runner.progress.finish();
     Ok(runner.records)
+}
+
+/// The parts of all experiments in the order in which they are measured, as number of the experiment and of the part: those of each
+/// are spread evenly over the run.
+fn parts(experiments: &[&Experiment]) -> Vec<(usize, u32)> {
+    let mut parts = Vec::new();
+    for (index, experiment) in experiments.iter().enumerate() {
+        let rounds = experiment.rounds;
+        let place = |round| (f64::from(round) + 0.5) / f64::from(rounds);
+        parts.extend((0..rounds).map(|round| (place(round), index, round)));
+    }
+    // Those at the same place stay in the order of the experiments.
+    parts.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    let parts = parts.into_iter();
+    parts.map(|(_, index, round)| (index, round)).collect()
 }
 
 /// What is measured in turns, by groups.
@@ -197,7 +223,8 @@ fn groups(experiment: &Experiment) -> Vec<Group<'_>> {
         distance: None,
         walk: Walk::from(experiment.start_rate),
         repeat: 0,
-        took: Duration::ZERO,
+        took: 0.0,
+        credit: 0.0,
         notes: Vec::new(),
     };
     let groups = experiment.groups().into_iter();
@@ -224,7 +251,6 @@ impl Runner<'_> {
     fn announce(&mut self, experiment: &Experiment) {
         self.progress
             .line(&format!("{}: {}", experiment.name, experiment.title));
-        self.workbench.prepare(experiment);
     }
 
     /// Sets up what belongs together.
@@ -275,20 +301,23 @@ impl Runner<'_> {
 
     /// Measures in turns for so long. All get the same time, and one repeat at least.
     fn turns_within(&mut self, group: &mut Group<'_>, share: Duration) -> Result<()> {
-        let alive = group.columns.iter().filter(|column| column.alive).count();
-        let share = share / alive.max(1) as u32;
-        let mut spent = vec![Duration::ZERO; group.columns.len()];
+        let alive = group.columns.iter_mut().filter(|column| column.alive);
+        let alive: Vec<_> = alive.collect();
+        let share = share.as_secs_f64() / alive.len().max(1) as f64;
+        for column in alive {
+            column.credit += share;
+        }
         loop {
             let mut is_done = true;
-            for (column, spent) in group.columns.iter_mut().zip(&mut spent) {
+            for column in &mut group.columns {
                 // Half a repeat too long is as likely as half a repeat too short.
-                let has_time = column.repeat == 0 || *spent + column.took / 2 < share;
+                let has_time = column.repeat == 0 || column.credit > column.took / 2.0;
                 if column.alive && has_time {
                     let start = Instant::now();
                     self.repeat(group.experiment, column, column.repeat)?;
                     column.repeat += 1;
-                    column.took = start.elapsed();
-                    *spent += column.took;
+                    column.took = start.elapsed().as_secs_f64();
+                    column.credit -= column.took;
                     is_done = false;
                 }
             }

@@ -1,6 +1,6 @@
 //! All subjects that this machine can measure.
 
-use std::fs::File;
+use std::{fs::File, iter};
 
 use anyhow::Result;
 
@@ -41,16 +41,18 @@ impl Bench {
 }
 
 impl Workbench for Bench {
-    fn prepare(&mut self, experiment: &Experiment) {
-        let subjects = &experiment.subjects;
-        if !self.is_built && subjects.iter().any(|subject| subject.runs_gateway()) {
+    fn prepare(&mut self, next: &Experiment, begun: &[&Experiment]) {
+        if !self.is_built && next.subjects.iter().any(|subject| subject.runs_gateway()) {
             eprintln!("building the gateway");
             // What goes wrong is the reason why its subjects are not measured.
             let _ = binary::gateway_binary();
             self.is_built = true;
         }
-        self.chains.keep(subjects);
-        self.chains.set_up(experiment);
+        self.chains.keep(|subject| {
+            let mut all = iter::once(&next).chain(begun);
+            all.any(|experiment| experiment.subjects.contains(&subject))
+        });
+        self.chains.set_up(next);
     }
 
     fn open(&mut self, subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {

@@ -220,6 +220,25 @@ fn groups_take_turns_in_rounds() {
 }
 
 #[test]
+fn parts_of_experiments_are_spread_over_the_run() {
+    let in_parts = experiment("\"xdp-drop\"", "mrr") + "rounds = 3\n";
+    let others = experiment("\"kernel-forward\"", "per-cpu-second")
+        + &experiment("\"chain-sig\"", "tcp")
+        + "rounds = 2\n";
+    let (_, mut done) = records(&(in_parts + &others));
+    done.dedup();
+    let order = [
+        "xdp-drop",
+        "chain-sig",
+        "xdp-drop",
+        "kernel-forward",
+        "chain-sig",
+        "xdp-drop",
+    ];
+    assert_eq!(done, order);
+}
+
+#[test]
 fn figures_know_how_far_the_cpus_were_apart() {
     let (records, _) = records(&experiment("\"af-xdp-drop\", \"xdp-drop\"", "mrr"));
     for figure in figures(&records) {

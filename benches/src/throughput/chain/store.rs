@@ -92,10 +92,9 @@ impl Chains {
         outcome
     }
 
-    /// Takes down all chains but those of `subjects`.
-    pub fn keep(&mut self, subjects: &[Subject]) {
-        self.standing
-            .retain(|(kind, _)| subjects.contains(&kind.subject));
+    /// Takes down all chains but those of subjects that are still needed.
+    pub fn keep(&mut self, is_needed: impl Fn(Subject) -> bool) {
+        self.standing.retain(|(kind, _)| is_needed(kind.subject));
     }
 
     /// Takes all chains down: their processes use some CPU time also without traffic. Chains with an open device go
