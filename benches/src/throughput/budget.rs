@@ -18,14 +18,19 @@ impl Budget {
         }
     }
 
-    /// Time of the next part, which was planned with a weight of `planned`. Without what could not be set up it has `weight`, and
-    /// what comes later gets the rest.
-    pub(super) fn share(&mut self, now: Instant, planned: f64, weight: f64) -> Duration {
-        let left = self.ends.saturating_duration_since(now);
-        let share = (weight / self.weight).clamp(0.0, 1.0);
-        self.weight -= planned;
-        // Not a number where nothing has a weight.
-        left.mul_f64(if share.is_finite() { share } else { 0.0 })
+    /// Seconds that there are for each unit of weight.
+    pub(super) fn pace(&self, now: Instant) -> f64 {
+        let left = self.ends.saturating_duration_since(now).as_secs_f64();
+        if self.weight > 0.0 {
+            left / self.weight
+        } else {
+            0.0
+        }
+    }
+
+    /// What has this weight has got its time, or will not be measured.
+    pub(super) fn take(&mut self, weight: f64) {
+        self.weight -= weight;
     }
 }
 
@@ -39,14 +44,14 @@ mod tests {
         let mut budget = Budget::new(length, 10.0);
         let start = budget.ends - length;
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(budget.share(start, 2.0, 2.0), Duration::from_secs(20));
-        // It took ten seconds too long: of the 70 left, 8 parts are 8.75 s each. Half of it could not be set up.
-        let half = Duration::from_millis(17_500);
-        assert_eq!(budget.share(after(30), 4.0, 2.0), half);
-        let rest = Duration::from_secs(52);
-        assert_eq!(budget.share(after(48), 4.0, 4.0), rest);
-        // Too late, and more than was planned.
-        assert_eq!(budget.share(after(101), 1.0, 1.0), Duration::ZERO);
-        assert_eq!(budget.share(after(50), 0.0, 0.0), Duration::ZERO);
+        assert_eq!(budget.pace(start), 10.0);
+        // It took longer than that.
+        budget.take(2.0);
+        assert_eq!(budget.pace(after(60)), 5.0);
+        budget.take(4.0);
+        assert_eq!(budget.pace(after(60)), 10.0);
+        assert_eq!(budget.pace(after(101)), 0.0);
+        budget.take(4.0);
+        assert_eq!(budget.pace(after(60)), 0.0);
     }
 }

@@ -70,6 +70,8 @@ struct Column {
     took: f64,
     /// Seconds that it has left.
     credit: f64,
+    /// Of the seconds that it was planned to take those of parts that are still to come.
+    ahead: f64,
     notes: Vec<String>,
 }
 
@@ -86,19 +88,6 @@ struct Group<'a> {
     columns: Vec<Column>,
 }
 
-impl Group<'_> {
-    /// Seconds that its repeats were planned to take.
-    fn planned(&self) -> f64 {
-        f64::from(self.experiment.repeats) * self.columns.len() as f64 * self.experiment.estimate()
-    }
-
-    /// The same without what does not stand.
-    fn weight(&self) -> f64 {
-        let alive = self.columns.iter().filter(|column| column.alive).count();
-        self.planned() * alive as f64 / self.columns.len().max(1) as f64
-    }
-}
-
 /// A run.
 pub struct Runner<'a> {
     workbench: &'a mut dyn Workbench,
@@ -112,8 +101,14 @@ pub struct Runner<'a> {
 
 /// Estimated seconds of experiments.
 pub fn estimate(experiments: &[Experiment]) -> f64 {
-    let groups = experiments.iter().flat_map(groups);
-    groups.map(|group| group.planned()).sum()
+    let columns = experiments.iter().flat_map(groups);
+    let columns = columns.flat_map(|group| group.columns);
+    columns.map(|column| column.ahead).sum()
+}
+
+/// Seconds that the repeats of one subject in one case are estimated to take.
+fn planned(experiment: &Experiment) -> f64 {
+    f64::from(experiment.repeats) * experiment.estimate()
 }
 
 /// Runs experiments and writes every record to `out` as soon as it is there. Returns all records.
@@ -225,6 +220,7 @@ fn groups(experiment: &Experiment) -> Vec<Group<'_>> {
         repeat: 0,
         took: 0.0,
         credit: 0.0,
+        ahead: planned(experiment),
         notes: Vec::new(),
     };
     let groups = experiment.groups().into_iter();
@@ -274,11 +270,15 @@ impl Runner<'_> {
     /// Measures in turns: one of several parts of the repeats.
     fn turns(&mut self, group: &mut Group<'_>, part: u32, parts: u32) -> Result<()> {
         let experiment = group.experiment;
-        let shares = f64::from(parts);
-        let (planned, weight) = (group.planned() / shares, group.weight() / shares);
         if let Some(budget) = &mut self.budget {
-            let share = budget.share(Instant::now(), planned, weight);
-            return self.turns_within(group, share);
+            let pace = budget.pace(Instant::now());
+            let part = planned(experiment) / f64::from(parts);
+            for column in group.columns.iter_mut().filter(|column| column.alive) {
+                budget.take(part);
+                column.ahead -= part;
+                column.credit += part * pace;
+            }
+            return self.turns_on_credit(group);
         }
         let from = if experiment.spread {
             // From where the one with the fewest is: a host may have spoilt the last ones.
@@ -299,14 +299,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Measures in turns for so long. All get the same time, and one repeat at least.
-    fn turns_within(&mut self, group: &mut Group<'_>, share: Duration) -> Result<()> {
-        let alive = group.columns.iter_mut().filter(|column| column.alive);
-        let alive: Vec<_> = alive.collect();
-        let share = share.as_secs_f64() / alive.len().max(1) as f64;
-        for column in alive {
-            column.credit += share;
-        }
+    /// Measures in turns for as long as each has time left, and once at least.
+    fn turns_on_credit(&mut self, group: &mut Group<'_>) -> Result<()> {
         loop {
             let mut is_done = true;
             for column in &mut group.columns {
@@ -381,6 +375,9 @@ impl Runner<'_> {
         };
         column.alive = false;
         column.device = None;
+        if let Some(budget) = &mut self.budget {
+            budget.take(column.ahead);
+        }
         column.notes.push(reason.clone());
         self.not_run(experiment, column, reason, failed)
     }
