@@ -191,19 +191,23 @@ pub fn run(
     Ok(runner.records)
 }
 
-/// The parts of all experiments in the order in which they are measured, as number of the experiment and of the part: those of each
-/// are spread evenly over the run.
+/// The parts of all experiments in the order in which they are measured, as number of the experiment and of the part. Those of neighbours
+/// that have several are spread evenly over the time that all of these take.
 fn parts(experiments: &[&Experiment]) -> Vec<(usize, u32)> {
-    let mut parts = Vec::new();
-    for (index, experiment) in experiments.iter().enumerate() {
-        let rounds = experiment.rounds;
-        let place = |round| (f64::from(round) + 0.5) / f64::from(rounds);
-        parts.extend((0..rounds).map(|round| (place(round), index, round)));
+    let mut all = Vec::new();
+    let mut numbers = 0..;
+    for neighbours in experiments.chunk_by(|a, b| a.rounds > 1 && b.rounds > 1) {
+        let mut parts = Vec::new();
+        for (experiment, number) in neighbours.iter().zip(&mut numbers) {
+            let rounds = experiment.rounds;
+            let place = |round| (f64::from(round) + 0.5) / f64::from(rounds);
+            parts.extend((0..rounds).map(|round| (place(round), (number, round))));
+        }
+        // Those at the same place stay in the order of the experiments.
+        parts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        all.extend(parts.into_iter().map(|(_, part)| part));
     }
-    // Those at the same place stay in the order of the experiments.
-    parts.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
-    let parts = parts.into_iter();
-    parts.map(|(_, index, round)| (index, round)).collect()
+    all
 }
 
 /// What is measured in turns, by groups.

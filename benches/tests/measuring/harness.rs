@@ -220,20 +220,19 @@ fn groups_take_turns_in_rounds() {
 }
 
 #[test]
-fn parts_of_experiments_are_spread_over_the_run() {
+fn parts_of_neighbouring_experiments_take_turns() {
     let in_parts = experiment("\"xdp-drop\"", "mrr") + "rounds = 3\n";
-    let others = experiment("\"kernel-forward\"", "per-cpu-second")
-        + &experiment("\"chain-sig\"", "tcp")
-        + "rounds = 2\n";
-    let (_, mut done) = records(&(in_parts + &others));
+    let neighbour = experiment("\"chain-sig\"", "tcp") + "rounds = 2\n";
+    let alone = experiment("\"kernel-forward\"", "per-cpu-second");
+    let (_, mut done) = records(&(in_parts + &neighbour + &alone));
     done.dedup();
     let order = [
         "xdp-drop",
         "chain-sig",
         "xdp-drop",
-        "kernel-forward",
         "chain-sig",
         "xdp-drop",
+        "kernel-forward",
     ];
     assert_eq!(done, order);
 }

@@ -32,7 +32,7 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// How often everything is measured; in a run of a given length, for which share of it.
     pub repeats: u32,
-    /// Parts that the repeats are measured in, each over all groups. They are spread over the run, between those of other experiments.
+    /// Parts that the repeats are measured in, each over all groups. Those of neighbouring experiments that have several take turns.
     #[serde(default = "one")]
     pub rounds: u32,
     /// The repeats are spread over the run, between other experiments.
