@@ -280,6 +280,19 @@ impl Metric {
                 | UdpReverse
         )
     }
+
+    /// What is typical of values: the geometric mean, the mean of values that are not all positive; none without values. Of TCP streams it is
+    /// the median: one that waits for a retransmission by the clock is several times slower, and says nothing of what carries it.
+    fn typical(self, values: &[f64]) -> Option<f64> {
+        if matches!(self, Metric::TcpForward | Metric::TcpReverse) {
+            median(values)
+        } else if values.iter().all(|value| *value > 0.0) {
+            let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+            mean(&logarithms).map(f64::exp)
+        } else {
+            mean(values)
+        }
+    }
 }
 
 /// CPUs that a cache line takes less time between, in nanoseconds, share a cache.
@@ -305,9 +318,9 @@ impl Figure {
         median(&self.values)
     }
 
-    /// What comparisons are made of: the geometric mean, of values that are not all positive the mean; none without values.
+    /// What comparisons are made of: the geometric mean, of TCP streams the median; none without values.
     pub fn typical(&self) -> Option<f64> {
-        typical(&self.values)
+        self.key.metric.typical(&self.values)
     }
 
     /// The best value; none without values. What a fixed value is compared with: other users of a machine's host only ever take something
@@ -326,6 +339,7 @@ impl Figure {
     /// It is the ratio of what is typical of both, in repeats that had the CPUs near each other, in those that had not and in
     /// those where nobody knows, averaged by how much each tells. What only one side had is left out.
     pub fn over(&self, other: &Self) -> Option<f64> {
+        let typical = |values: &[f64]| self.key.metric.typical(values);
         let (mut sum, mut weights) = (0.0, 0.0);
         for is_near in [Some(true), Some(false), None] {
             let (above, below) = (self.at(is_near), other.at(is_near));
@@ -357,15 +371,6 @@ impl Figure {
         let mean = mean(&self.values)?;
         let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
         Some((squares / (self.values.len().max(2) - 1) as f64).sqrt())
-    }
-}
-
-fn typical(values: &[f64]) -> Option<f64> {
-    if values.iter().all(|value| *value > 0.0) {
-        let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-        mean(&logarithms).map(f64::exp)
-    } else {
-        mean(values)
     }
 }
 
@@ -416,10 +421,14 @@ mod tests {
     }
 
     #[test]
-    fn typical_is_the_geometric_mean_where_there_is_one() {
+    fn typical_is_the_geometric_mean_where_there_is_one_and_of_streams_the_median() {
         assert_eq!(figure(&[], &[]).typical(), None);
         assert!(near(figure(&[1.0, 4.0], &[]).typical(), 2.0));
         assert!(near(figure(&[0.0, 4.0], &[]).typical(), 2.0));
+        let mut streams = figure(&[1.7, 0.2, 1.8], &[]);
+        streams.key.metric = Metric::TcpForward;
+        assert!(near(streams.typical(), 1.7));
+        assert!(near(streams.over(&figure(&[3.4], &[])), 0.5));
     }
 
     #[test]

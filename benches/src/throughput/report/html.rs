@@ -81,7 +81,7 @@ fn header(run: &Run) -> Markup {
 fn target_table(targets: &[Target]) -> Markup {
     html! {
         p class="small faint" {
-            "Ratios between geometric means of the repeats of this run, inverted where less is better, so more is always better."
+            "Ratios between geometric means of the repeats of this run, of TCP streams medians, inverted where less is better, so more is always better."
         }
         table {
             tr { th { "what" } th class="number" { "ratio" } th class="number" { "target" } th {} }

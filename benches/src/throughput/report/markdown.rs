@@ -19,7 +19,7 @@ pub const METHOD: [&str; 7] = [
     "The highest rate with tolerated loss is found by bisection. Both ends of the interval are tried: what loses packets at the lowest rate has no result, what loses none at the highest is limited by the tester.",
     "Subjects of an experiment are measured in turns, repeat by repeat, so that what changes on the machine over time hits all of them alike.",
     "Layout \"split\": the receive side of the device (driver, XDP) runs in the generator's soft interrupt, the forwarding thread has a CPU of its own. Layout \"single core\": both on the device's CPU.",
-    "Bars and points are medians of the repeats, whiskers one standard deviation to both sides. Ratios of the table of targets are between geometric means of repeats in which the CPUs were alike far apart.",
+    "Bars and points are medians of the repeats, whiskers one standard deviation to both sides. Ratios of the table of targets are between geometric means, of TCP streams medians, of repeats in which the CPUs were alike far apart.",
 ];
 
 /// The text.
