@@ -283,6 +283,9 @@ fn experiments(arguments: &Arguments) -> Result<(Vec<Experiment>, Vec<String>)> 
         experiments.retain(|experiment| arguments.only.contains(&experiment.name));
         names.push(format!("only {}", arguments.only.join(", ")));
     }
+    if let Some(minutes) = arguments.minutes {
+        names.push(format!("{minutes} minutes"));
+    }
     if let Some(repeats) = arguments.repeats {
         for experiment in &mut experiments {
             experiment.repeats = repeats;

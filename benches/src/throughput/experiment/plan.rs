@@ -206,6 +206,7 @@ impl Experiment {
             Algorithm::Latency(LatencyLoad::ShareOfMrr(_)) => 2.0 * trial,
             Algorithm::Pipeline => 3.0 * self.seconds,
             Algorithm::Scenario(scenario) => match scenario {
+                // Three for sig, eleven for the reference.
                 Scenario::Restart { .. } => 5.0,
                 // iperf3 takes whole seconds, one each way.
                 Scenario::Tcp => 2.0 * trial.ceil(),
