@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let refused = |errors: Errors| Failure::Refused(errors.to_string());
             let config = config::load(file).map_err(refused)?;
             let policies = match &config.control {
-                Some(control) => Some(Policies::load(control).map_err(refused)?),
+                Some(control) => Some(Policies::load(control, &config.gateway).map_err(refused)?),
                 None => None,
             };
             let (policies, more) = policies.unzip();

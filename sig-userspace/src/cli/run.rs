@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let refused = |errors: crate::problem::Errors| Failure::Refused(errors.to_string());
     let config = config::load(&args.config).map_err(refused)?;
     let policies = match &config.control {
-        Some(control) => Some(Policies::load(control).map_err(refused)?),
+        Some(control) => Some(Policies::load(control, &config.gateway).map_err(refused)?),
         None => None,
     };
     let log = log::start(&config.log);

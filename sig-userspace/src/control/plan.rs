@@ -20,6 +20,9 @@ use crate::{policy::class::Condition, scion};
 pub struct Plan {
     /// Inner destinations that remotes may send to; `None`: all that do not lead back into the tunnel.
     pub served: Option<Vec<IpNet>>,
+    /// Addresses beside those of next hops that frames and the control plane's questions go to. Prefixes of
+    /// remotes that would capture them are left out.
+    pub must_reach: Vec<IpAddr>,
     /// Remote gateways whose frames are accepted.
     pub gateways: Vec<Gateway>,
     /// Sessions with these gateways.
@@ -149,6 +152,16 @@ impl Plan {
             }
         }
         plan
+    }
+
+    /// Addresses that must be reached past the tunnel, each once.
+    #[must_use]
+    pub fn outside(&self) -> Vec<IpAddr> {
+        let mut outside = self.next_hops();
+        outside.extend(&self.must_reach);
+        outside.sort_unstable();
+        outside.dedup();
+        outside
     }
 
     /// Underlay addresses that the sessions' paths go to first, each once.

@@ -245,7 +245,14 @@ impl Planner {
             return routing.clone();
         }
         let mut routing = Routing::default();
+        let exported = self.plan.sites.iter().filter(|site| site.exported);
+        let exported: Lpm<()> = exported
+            .flat_map(|site| site.prefixes.iter().map(|prefix| (*prefix, ())))
+            .collect();
         for site in &self.plan.sites {
+            // Packets for a remote that is out of reach go where a wider prefix leads, as in the kernel.
+            let is_left = |prefix: &&IpNet| site.exported || !exported.holds(**prefix);
+            let prefixes: Vec<IpNet> = site.prefixes.iter().filter(is_left).copied().collect();
             let rule = |rule: &plan::Rule| Rule {
                 condition: rule.condition.clone(),
                 session: rule
@@ -253,7 +260,7 @@ impl Planner {
                     .filter(|session| *session < self.plan.sessions.len().min(MAX_PLACES))
                     .map(|session| session as u16),
             };
-            routing.add_site(&site.prefixes, site.rules.iter().map(rule).collect());
+            routing.add_site(&prefixes, site.rules.iter().map(rule).collect());
         }
         let served = self.plan.served.iter().flatten();
         home.iter()

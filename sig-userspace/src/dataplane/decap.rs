@@ -284,7 +284,7 @@ fn finish(
     let bytes = packet.bytes_mut(context.area);
     let summary = InnerPacket::parse(bytes).map_err(|_| DropReason::InvalidPacket)?;
     let tables = context.tables;
-    let place = police.admit(tables, slot, summary.source, summary.destination)?;
+    let place = police.admit(tables, slot, bytes, &summary)?;
     if congestion {
         inner::mark_congestion(bytes, &summary)?;
     }

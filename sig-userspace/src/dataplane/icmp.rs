@@ -1,9 +1,14 @@
-//! ICMP errors to hosts behind the gateway (RFC 792, RFC 1812 section 4.3, RFC 4443).
+//! ICMP errors to hosts behind the gateway, and what those of others are about (RFC 792, RFC 1812 section 4.3,
+//! RFC 4443).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::PacketBuilder;
-use sig_common::wire::{inner::InnerPacket, ipv4};
+use sig_common::wire::{
+    inner::InnerPacket,
+    ipv4,
+    ipv6::{self, UpperLayer},
+};
 
 /// Hop limit of the messages.
 const TTL: u8 = 64;
@@ -79,6 +84,51 @@ pub fn error(
     written.ok()?;
     let left = writer.len();
     Some(room - left)
+}
+
+/// Source and destination of the packet that an ICMP error quotes: destination unreachable with packet too big,
+/// time exceeded, parameter problem. `None` for any other packet, and for errors about what no error must be
+/// about: another error, or a later fragment.
+///
+/// Nothing else of the quote is checked: routers cut it off, and change it before they quote it.
+pub(super) fn quoted(packet: &[u8], inner: &InnerPacket) -> Option<(IpAddr, IpAddr)> {
+    let message = packet.get(inner.header_len.into()..inner.total_len.into())?;
+    let (kind, quote) = (*message.first()?, message.get(8..)?);
+    match (inner.version(), inner.protocol) {
+        _ if inner.is_fragment => None,
+        (4, PROTOCOL_ICMP) if matches!(kind, 3 | 11 | 12) => quoted_v4(quote),
+        (6, PROTOCOL_ICMPV6) if matches!(kind, 1..=4) => quoted_v6(quote),
+        _ => None,
+    }
+}
+
+fn quoted_v4(quote: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let header: &[u8; 20] = quote.first_chunk()?;
+    let header_len = usize::from(header[0] & 0xf) * 4;
+    let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+    if header[0] >> 4 != 4 || header_len < 20 || !is_first {
+        return None;
+    }
+    let is_error = header[9] == PROTOCOL_ICMP
+        && quote
+            .get(header_len)
+            .is_none_or(|kind| !matches!(kind, 0 | 8 | 13 | 14));
+    let address = |at: usize| Some(IpAddr::from(*header[at..].first_chunk::<4>()?));
+    (!is_error).then_some((address(12)?, address(16)?))
+}
+
+fn quoted_v6(quote: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let header: &[u8; 40] = quote.first_chunk()?;
+    let is_error = match ipv6::upper_layer(quote, header[6], header.len()) {
+        UpperLayer::At { protocol, offset } => {
+            protocol == PROTOCOL_ICMPV6 && quote.get(offset).is_none_or(|kind| *kind < 128)
+        }
+        // The first fragment of a packet that is no error: errors are never that long.
+        UpperLayer::Fragment => false,
+        UpperLayer::Unknown(_) => true,
+    };
+    let address = |at: usize| Some(IpAddr::from(*header[at..].first_chunk::<16>()?));
+    (header[0] >> 4 == 6 && !is_error).then_some((address(8)?, address(24)?))
 }
 
 /// No error about an error, a later fragment, or to an address that is nobody's (RFC 1122 3.2.2).

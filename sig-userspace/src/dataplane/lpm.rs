@@ -39,6 +39,14 @@ impl<T> Lpm<T> {
         }
     }
 
+    /// Whether a prefix holds all of this one.
+    pub fn holds(&self, prefix: IpNet) -> bool {
+        match prefix {
+            IpNet::V4(net) => self.v4.get_lpm(&v4_key(net)).is_some(),
+            IpNet::V6(net) => self.v6.get_lpm(&v6_key(net)).is_some(),
+        }
+    }
+
     /// Whether there is no prefix.
     pub fn is_empty(&self) -> bool {
         self.v4.len() == 0 && self.v6.len() == 0
@@ -92,5 +100,8 @@ mod tests {
         assert_eq!(lpm.get(address("11.2.2.3")), None);
         assert_eq!(lpm.get(address("2001:db8::1")), Some(&7));
         assert_eq!(lpm.get(address("2001:db9::1")), Some(&6));
+        let holds = |prefix: &str| lpm.holds(prefix.parse().expect("a prefix"));
+        assert!(holds("10.1.0.0/16") && holds("10.128.0.0/9") && holds("::/0"));
+        assert!(!holds("11.0.0.0/8") && !holds("8.0.0.0/6") && !holds("0.0.0.0/0"));
     }
 }

@@ -21,7 +21,7 @@ mod tests;
 mod worker;
 
 pub use decap::MAX_PACKET;
-pub(crate) use police::may_cross;
+pub(crate) use police::none_may_cross;
 pub use tables::{
     BUCKETS, Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Routing, Rule,
     Session, Spread, Tables, Used,

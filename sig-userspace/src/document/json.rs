@@ -108,6 +108,10 @@ impl<'a> Node<'a> {
         self.value.get() == "null"
     }
 
+    pub(crate) fn is_negative(&self) -> bool {
+        self.value.get().parse().is_ok_and(|number: i64| number < 0)
+    }
+
     pub(crate) fn is_string(&self) -> bool {
         self.value.get().starts_with('"')
     }

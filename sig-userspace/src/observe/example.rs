@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::status::{
-    Advertised, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, Lan, Path, Port,
-    PortRole, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site, SiteClass, Sockets,
-    Status, Traffic, Verdict, WatchedPath, Worker, XdpAttachment,
+    Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, Lan,
+    Path, Port, PortRole, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site,
+    SiteClass, Sockets, Status, Traffic, Verdict, WatchedPath, Worker, XdpAttachment,
 };
 
 pub(crate) const NEAR: &str = "aa00000000000000111111111111111111111111111111111111111111111111";
@@ -280,6 +280,11 @@ fn control() -> Control {
                     state_changes: 1,
                 },
             ],
+        }],
+        contested: vec![Contested {
+            prefix: "10.2.0.0/24".parse().unwrap(),
+            isd_as: "1-ff00:0:111".to_owned(),
+            others: vec!["2-ff00:0:220".to_owned()],
         }],
         sockets: Sockets {
             listens: 6,

@@ -368,6 +368,9 @@ pub struct Control {
     pub ases: Vec<RemoteAs>,
     /// Prefixes with the same destination and rules.
     pub sites: Vec<Site>,
+    /// Prefixes that several ASes have.
+    #[serde(default)]
+    pub contested: Vec<Contested>,
     /// The control plane's SCION sockets.
     pub sockets: Sockets,
     /// Counts of refused input of peers, by reason; reasons without any are left out.
@@ -533,6 +536,17 @@ pub struct WatchedPath {
     /// Sessions whose policy excludes it (their numbers).
     #[serde(default)]
     pub rejected_by: Vec<u8>,
+}
+
+/// A prefix that several ASes announce or have by the traffic policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contested {
+    /// The prefix.
+    pub prefix: IpNet,
+    /// The AS that packets to it go to.
+    pub isd_as: String,
+    /// The others: the next best takes over when that one has no session any more.
+    pub others: Vec<String>,
 }
 
 /// Prefixes with the same destination and rules.

@@ -1,6 +1,9 @@
 //! What routers have reported to be down.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use sig_common::addr::IsdAs;
 
@@ -26,6 +29,20 @@ pub enum Failure {
         /// Interface at which they should leave it.
         egress: u64,
     },
+}
+
+impl fmt::Display for Failure {
+    /// As in a path policy: `1-ff00:0:110#11`, `1-ff00:0:110#1,2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Interface(interface) => interface.fmt(f),
+            Failure::Connectivity {
+                isd_as,
+                ingress,
+                egress,
+            } => write!(f, "{isd_as}#{ingress},{egress}"),
+        }
+    }
 }
 
 impl Failure {

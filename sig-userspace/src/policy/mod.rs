@@ -2,6 +2,7 @@
 //!
 //! Pure: text in, decisions out.
 
+pub mod advice;
 pub mod class;
 pub mod path;
 pub mod performance;

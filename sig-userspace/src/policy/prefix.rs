@@ -11,6 +11,23 @@ use crate::problem::excerpt;
 /// # Errors
 /// What is wrong and what to write instead.
 pub(super) fn parse(text: &str) -> Result<IpNet, String> {
+    let prefix = read(text)?;
+    // No packet has such an address.
+    match unmapped(prefix) {
+        Some(v4) => Err(format!("\"{prefix}\" is an IPv4 prefix; write \"{v4}\"")),
+        None => Ok(prefix),
+    }
+}
+
+/// The IPv4 prefix that an IPv4-mapped one stands for.
+fn unmapped(prefix: IpNet) -> Option<IpNet> {
+    let IpNet::V6(v6) = prefix else { return None };
+    let length = v6.prefix_len().checked_sub(96)?;
+    let v4 = v6.addr().to_ipv4_mapped()?;
+    IpNet::new(v4.into(), length).ok()
+}
+
+fn read(text: &str) -> Result<IpNet, String> {
     let wrong = || {
         format!(
             "\"{}\" is not an IP prefix; write address/length, for example \"10.2.0.0/24\" or \
@@ -32,29 +49,19 @@ pub(super) fn parse(text: &str) -> Result<IpNet, String> {
     let digits = !padded && length.bytes().all(|byte| byte.is_ascii_digit());
     let length = length.parse().ok().filter(|_| digits);
     let address: Option<IpAddr> = address.parse().ok();
-    let prefix = address
+    address
         .zip(length)
         .and_then(|(address, length)| IpNet::new(address, length).ok())
-        .ok_or_else(wrong)?;
-    // No packet has such an address.
-    if let IpAddr::V6(address) = prefix.addr()
-        && prefix.prefix_len() >= 96
-        && let Some(address) = address.to_ipv4_mapped()
-    {
-        let length = prefix.prefix_len() - 96;
-        return Err(format!(
-            "\"{prefix}\" is an IPv4 prefix; write \"{address}/{length}\""
-        ));
-    }
-    Ok(prefix)
+        .ok_or_else(wrong)
 }
 
-/// As [`parse`], but refuses a prefix with bits beyond its length.
+/// As the reference reads `Nets`: an IPv4-mapped prefix is an IPv4 one, bits beyond the length are refused.
 ///
 /// # Errors
 /// What is wrong and what to write instead.
 pub(super) fn canonical(text: &str) -> Result<IpNet, String> {
-    let prefix = parse(text)?;
+    let prefix = read(text)?;
+    let prefix = unmapped(prefix).unwrap_or(prefix);
     if prefix == prefix.trunc() {
         return Ok(prefix);
     }
@@ -108,8 +115,13 @@ mod tests {
             "\"172.20.4.1/24\" has host bits set; write \"172.20.4.0/24\""
         );
         assert_eq!(
-            error("::ffff:10.0.0.0/104"),
-            "\"::ffff:10.0.0.0/104\" is an IPv4 prefix; write \"10.0.0.0/8\""
+            parse("::ffff:10.0.0.0/104"),
+            Err("\"::ffff:10.0.0.0/104\" is an IPv4 prefix; write \"10.0.0.0/8\"".to_owned())
+        );
+        let read = canonical("::ffff:10.0.0.0/104");
+        assert_eq!(
+            read.map(|prefix| prefix.to_string()),
+            Ok("10.0.0.0/8".to_owned())
         );
         assert!(error("x").starts_with("\"x\" is not an IP prefix; write address/length"));
     }

@@ -13,7 +13,7 @@ use sig_common::addr::IsdAs;
 
 use super::prefix_set::PrefixSet;
 
-pub use parse::check;
+pub use parse::{check, read};
 
 /// A routing policy, as the lines of its file. The default, without any rule, believes nothing and
 /// says nothing, as the reference does without a file.
@@ -106,7 +106,8 @@ impl RoutingPolicy {
     }
 
     /// All addresses that `from` could announce to `local` and be believed.
-    fn believed(&self, from: IsdAs, local: IsdAs) -> PrefixSet {
+    #[must_use]
+    pub fn believed(&self, from: IsdAs, local: IsdAs) -> PrefixSet {
         let decides = |rule: &&Rule| {
             matches!(rule.action, Action::Accept | Action::Reject)
                 && rule.from.matches(from)
@@ -123,6 +124,22 @@ impl RoutingPolicy {
                 _ => believed.difference(&covered),
             }
         })
+    }
+
+    /// Whether accept rules name all of `prefix` as parts of `whole`: their networks are smaller than `whole`.
+    #[must_use]
+    pub fn names_part(&self, from: IsdAs, local: IsdAs, prefix: &IpNet, whole: &IpNet) -> bool {
+        let is_part = |network: &IpNet| whole.contains(network) && network.trunc() != whole.trunc();
+        let rules = self.rules.iter().filter(|rule| {
+            rule.action == Action::Accept
+                && rule.from.matches(from)
+                && rule.to.matches(local)
+                && !rule.networks.negated
+        });
+        let networks = rules.flat_map(|rule| &rule.networks.prefixes);
+        let named: PrefixSet = networks.filter(|network| is_part(network)).collect();
+        let wanted: PrefixSet = [*prefix].iter().collect();
+        is_part(prefix) && wanted.difference(&named).is_empty()
     }
 
     /// The prefixes that the AS `local` announces to the AS `to`: those of all advertise rules for

@@ -5,14 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use prost::{
     Message as _,
-    encoding::{DecodeContext, decode_key, skip_field},
+    encoding::{DecodeContext, decode_key, message, skip_field, string},
 };
 
 use super::{
     RpcError,
-    messages::{
-        Gateway, GatewaysResponse, Prefix, PrefixesResponse, QUIC, ServiceResolutionResponse,
-    },
+    messages::{Gateway, GatewaysResponse, Prefix, QUIC, ServiceResolutionResponse},
 };
 
 /// Port of session probes if a gateway announces none.
@@ -89,23 +87,36 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// The prefixes of an answer to a request with this etag.
-pub(super) fn prefixes(reply: &[u8], etag: &str, limit: u32) -> Result<Prefixes, RpcError> {
-    limit_entries(reply, limit, "prefixes")?;
-    let reply = PrefixesResponse::decode(reply).map_err(RpcError::malformed)?;
-    if !etag.is_empty() && reply.etag == etag && reply.prefixes.is_empty() {
+pub(super) fn prefixes(mut reply: &[u8], etag: &str) -> Result<Prefixes, RpcError> {
+    let malformed = RpcError::malformed;
+    // One after the other: a message full of empty entries must not become as many objects.
+    let (mut prefixes, mut total, mut name) = (Vec::new(), 0_u32, String::new());
+    while !reply.is_empty() {
+        let (tag, wire_type) = decode_key(&mut reply).map_err(malformed)?;
+        let context = DecodeContext::default();
+        match tag {
+            1 => {
+                let mut claim = Prefix::default();
+                message::merge(wire_type, &mut claim, &mut reply, context).map_err(malformed)?;
+                prefixes.extend(prefix(&claim));
+                total += 1;
+            }
+            2 => string::merge(wire_type, &mut name, &mut reply, context).map_err(malformed)?,
+            _ => skip_field(wire_type, tag, &mut reply, context).map_err(malformed)?,
+        }
+    }
+    if !etag.is_empty() && name == etag && total == 0 {
         return Ok(Prefixes::Unchanged);
     }
-    if reply.etag.len() > MAX_ETAG {
+    if name.len() > MAX_ETAG {
         return Err(RpcError::Malformed(format!(
             "an etag of more than {MAX_ETAG} bytes"
         )));
     }
-    let total = reply.prefixes.len();
-    let prefixes: Vec<_> = reply.prefixes.iter().filter_map(prefix).collect();
     Ok(Prefixes::All {
-        ignored: u32::try_from(total - prefixes.len()).unwrap_or(u32::MAX),
+        ignored: total - prefixes.len() as u32,
         prefixes,
-        etag: reply.etag,
+        etag: name,
     })
 }
 
@@ -167,6 +178,7 @@ fn limit_entries(mut message: &[u8], limit: u32, what: &'static str) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::messages::PrefixesResponse;
 
     fn claim(control: &str, data: &str, probe: &str) -> Gateway {
         Gateway {
@@ -229,15 +241,19 @@ mod tests {
         // 524288 empty entries in a message of one mebibyte.
         let flood = [0x0a, 0].repeat(1 << 19);
         assert_eq!(
-            prefixes(&flood, "", 4096),
+            gateways(&flood, 16),
             Err(RpcError::TooMany {
-                what: "prefixes",
-                limit: 4096
+                what: "gateways",
+                limit: 16
             })
         );
-        assert!(gateways(&flood, 16).is_err());
         assert!(service_address(&flood).is_err());
-        assert!(prefixes(&[0x0a, 0].repeat(4096), "", 4096).is_ok());
+        let nothing = Prefixes::All {
+            prefixes: Vec::new(),
+            ignored: 1 << 19,
+            etag: String::new(),
+        };
+        assert_eq!(prefixes(&flood, ""), Ok(nothing));
     }
 
     #[test]
@@ -260,7 +276,7 @@ mod tests {
             etag: String::new(),
         };
         assert_eq!(
-            prefixes(&reply.encode_to_vec(), "", 8),
+            prefixes(&reply.encode_to_vec(), ""),
             Ok(Prefixes::All {
                 prefixes: ["10.2.3.0/24", "fd00::/8", "0.0.0.0/0"]
                     .map(|p| p.parse().unwrap())
@@ -287,11 +303,11 @@ mod tests {
                 etag: etag.to_owned(),
             })
         };
-        assert_eq!(prefixes(&answer("a"), "a", 8), Ok(Prefixes::Unchanged));
-        assert_eq!(prefixes(&answer(""), "", 8), none(""));
-        assert_eq!(prefixes(&answer(""), "a", 8), none(""));
-        assert_eq!(prefixes(&answer("b"), "a", 8), none("b"));
-        assert!(prefixes(&answer(&"x".repeat(300)), "", 8).is_err());
+        assert_eq!(prefixes(&answer("a"), "a"), Ok(Prefixes::Unchanged));
+        assert_eq!(prefixes(&answer(""), ""), none(""));
+        assert_eq!(prefixes(&answer(""), "a"), none(""));
+        assert_eq!(prefixes(&answer("b"), "a"), none("b"));
+        assert!(prefixes(&answer(&"x".repeat(300)), "").is_err());
     }
 
     #[test]
@@ -303,7 +319,7 @@ mod tests {
             b"\x08",
             b"\x0c",
         ] {
-            assert!(prefixes(bad, "", 8).is_err(), "{bad:02x?}");
+            assert!(prefixes(bad, "").is_err(), "{bad:02x?}");
             assert!(gateways(bad, 8).is_err(), "{bad:02x?}");
             assert!(service_address(bad).is_err(), "{bad:02x?}");
         }

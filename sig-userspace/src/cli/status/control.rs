@@ -13,6 +13,7 @@ pub(super) fn write(status: &Status, control: &Control, out: &mut dyn Write) -> 
     write_watched_paths(control, out)?;
     write_sessions(&status.remotes, out)?;
     write_classes(control, out)?;
+    write_contested(control, out)?;
     write_refused(control, out)
 }
 
@@ -250,6 +251,22 @@ fn write_classes(control: &Control, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\nTraffic classes")?;
+    table.write(out)
+}
+
+fn write_contested(control: &Control, out: &mut dyn Write) -> io::Result<()> {
+    if control.contested.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nPrefixes of several ASes")?;
+    let mut table = Table::new(&["prefix", "ISD-AS", "standby"]);
+    for contested in &control.contested {
+        table.row([
+            contested.prefix.to_string(),
+            contested.isd_as.clone(),
+            contested.others.join(", "),
+        ]);
+    }
     table.write(out)
 }
 

@@ -121,6 +121,10 @@ Traffic classes
       1  1-ff00:0:111  dscp=0x2e  none     1               0  yes            10.2.0.0/24, fd00:2::/64
       2  1-ff00:0:111  BOOL=true  0        0, 1            1  yes            10.2.0.0/24, fd00:2::/64
 
+Prefixes of several ASes
+  prefix       ISD-AS        standby
+  10.2.0.0/24  1-ff00:0:111  2-ff00:0:220
+
 Refused input of peers
   ISD-AS        reason         count
   1-ff00:0:111  default_route      2
@@ -136,6 +140,7 @@ fn before_anything_is_found_it_says_so() {
     if let Some(control) = &mut status.control {
         control.ases.clear();
         control.sites.clear();
+        control.contested.clear();
     }
     let text = human(&status);
     assert!(!text.contains("[[remote]]"), "{text}");

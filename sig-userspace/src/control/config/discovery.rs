@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Control, EndhostPort, PeerLimits, RpcProtocols};
+use super::model::{Control, DefaultRoute, EndhostPort, PeerLimits, RpcProtocols};
 use super::sections::OwnAddresses;
 use crate::document::{
     common::{server, time},
@@ -91,6 +91,12 @@ pub(super) fn control(
     let probe_interval = duration("probe_interval", ms(200), ms(20), 10 * second);
     let probe_timeout = duration("probe_timeout", ms(600), ms(50), 60 * second);
     let switch_delay = duration("switch_delay", 5 * second, Duration::ZERO, 3600 * second);
+    let default_route = or(&section, "default_route", DefaultRoute::Accept, |item| {
+        item.choice(&[
+            ("accept", DefaultRoute::Accept),
+            ("refuse", DefaultRoute::Refuse),
+        ])
+    });
     let path_interval = duration("path_interval", 10 * second, ms(100), 3600 * second);
     let limits = limits(&section.section("limits"));
     let own = own?;
@@ -106,6 +112,7 @@ pub(super) fn control(
         probe_interval: probe_interval?,
         probe_timeout: probe_timeout?,
         switch_delay: switch_delay?,
+        default_route: default_route?,
         path_interval: path_interval?,
         limits: limits?,
     })

@@ -60,6 +60,7 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
             "probe_interval",
             "probe_timeout",
             "switch_delay",
+            "default_route",
             "path_interval",
             "limits",
         ],

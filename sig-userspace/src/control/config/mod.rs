@@ -25,8 +25,8 @@ use std::path::Path as FilePath;
 pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use crate::problem::{Errors, Problem};
 pub use model::{
-    Config, Control, Dataplane, EndhostPort, Gateway, LanTransmit, Limits, Path, PeerLimits, Pin,
-    Remote, RpcProtocols, Tunnel, Wish,
+    Config, Control, Dataplane, DefaultRoute, EndhostPort, Gateway, LanTransmit, Limits, Path,
+    PeerLimits, Pin, Remote, RpcProtocols, Tunnel, Wish,
 };
 
 use crate::document::{self, common, toml::Section};

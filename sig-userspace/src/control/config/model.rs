@@ -70,11 +70,23 @@ pub struct Control {
     pub probe_timeout: Duration,
     /// How long a better path must have been alive and better before it replaces one in use. Default 5 s.
     pub switch_delay: Duration,
+    /// Whether default routes that remotes announce are learned. Default accept.
+    pub default_route: DefaultRoute,
     /// How often the daemon is asked for paths. Default 10 s; the environment variable
     /// `SCION_EXPERIMENTAL_GATEWAY_PATH_UPDATE_INTERVAL` overrides it.
     pub path_interval: Duration,
     /// What peers can make us keep.
     pub limits: PeerLimits,
+}
+
+/// What becomes of a default route, or of another prefix shorter than /8, that a remote AS announces and the
+/// routing policy accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultRoute {
+    /// It is learned, as by the reference.
+    Accept,
+    /// It is refused and counted.
+    Refuse,
 }
 
 /// Which RPC variants are spoken.

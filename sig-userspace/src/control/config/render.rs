@@ -7,7 +7,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::model::{
-    Config, Control, Dataplane, EndhostPort, LanTransmit, Path, Pin, Remote, RpcProtocols, Wish,
+    Config, Control, Dataplane, DefaultRoute, EndhostPort, LanTransmit, Path, Pin, Remote,
+    RpcProtocols, Wish,
 };
 use super::{LogFormat, Observe, XdpMode};
 use crate::notation::{show_duration, to_hex};
@@ -93,6 +94,13 @@ fn write_control(file: &mut File, control: &Control) {
     file.time("probe_interval", control.probe_interval);
     file.time("probe_timeout", control.probe_timeout);
     file.time("switch_delay", control.switch_delay);
+    file.text(
+        "default_route",
+        match control.default_route {
+            DefaultRoute::Accept => "accept",
+            DefaultRoute::Refuse => "refuse",
+        },
+    );
     file.time("path_interval", control.path_interval);
     let limits = &control.limits;
     file.section("[control.limits]");

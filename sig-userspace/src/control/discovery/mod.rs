@@ -266,6 +266,7 @@ fn settings(config: &Config, control: &Control) -> Settings {
         data_addr: config.gateway.data_addr,
         control_addrs: control_addrs(control),
         served: config.gateway.prefixes.clone(),
+        default_route: control.default_route,
         paths: crate::paths::Settings {
             probe_interval: control.probe_interval,
             probe_timeout: control.probe_timeout,

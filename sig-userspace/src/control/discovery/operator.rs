@@ -28,6 +28,7 @@ impl Handle {
             ases,
             policies,
             sites,
+            contested,
             refused,
             probing,
         } = shared.remotes().told(Now::read());
@@ -46,6 +47,7 @@ impl Handle {
                 ases,
                 policies,
                 sites,
+                contested,
                 sockets: sockets(&shared.local.counters, shared.client.counts().dials),
                 refused,
                 reloads,
@@ -62,7 +64,7 @@ impl Handle {
     /// All problems of the files; nothing changes then.
     pub fn reload(&self, control: &Control) -> Result<(Vec<String>, Vec<Problem>), Errors> {
         let _changing = self.changing();
-        let loaded = Policies::load(control);
+        let loaded = Policies::load(control, &self.0.config.gateway);
         {
             let mut reloads = self
                 .0

@@ -5,9 +5,10 @@ use std::path::Path;
 use sig_common::addr::IsdAs;
 
 use crate::{
-    control::config::Control,
+    control::config::{Control, Gateway},
     document,
     policy::{
+        advice::{Surroundings, advice},
         routing::{self, RoutingPolicy},
         traffic::{self, TrafficPolicy},
     },
@@ -25,19 +26,33 @@ pub struct Policies {
 
 impl Policies {
     /// Reads and checks the files that the configuration names, both in any case, so that all problems
-    /// are told at once. Beside the policies, what works but deserves a look.
+    /// are told at once. Beside the policies, what works but deserves a look, also in the light of what the
+    /// configuration says of the gateway.
     ///
     /// # Errors
     /// All problems of both files.
-    pub fn load(control: &Control) -> Result<(Self, Vec<Problem>), Errors> {
+    pub fn load(control: &Control, gateway: &Gateway) -> Result<(Self, Vec<Problem>), Errors> {
         let traffic = read(&control.traffic_policy_file)
             .and_then(|(text, file)| traffic::check(&text, &file));
         let routing = match &control.ip_routing_policy_file {
-            Some(path) => read(path).and_then(|(text, file)| routing::check(&text, &file)),
-            None => Ok(RoutingPolicy::default()),
+            Some(path) => read(path).and_then(|(text, file)| {
+                let (policy, starts) = routing::read(&text, &file)?;
+                Ok((policy, Some((file, text, starts))))
+            }),
+            None => Ok((RoutingPolicy::default(), None)),
         };
         match (traffic, routing) {
-            (Ok((traffic, warnings)), Ok(routing)) => Ok((Policies { traffic, routing }, warnings)),
+            (Ok((traffic, mut warnings)), Ok((routing, source))) => {
+                if let Some((file, text, starts)) = source {
+                    let around = Surroundings {
+                        traffic: &traffic,
+                        own: Some(gateway.isd_as).filter(|isd_as| isd_as.0 != 0),
+                        served: &gateway.prefixes,
+                    };
+                    warnings.extend(advice(&routing, (&file, &text), &starts, around));
+                }
+                Ok((Policies { traffic, routing }, warnings))
+            }
             (traffic, routing) => {
                 let problems = traffic.err().into_iter().chain(routing.err());
                 Err(Errors::new(

@@ -35,7 +35,7 @@ impl Guard {
 
     /// The plan without dangerous prefixes.
     pub(super) fn admit(&mut self, mut plan: Plan) -> Plan {
-        let hops = plan.next_hops();
+        let hops = plan.outside();
         let mut refused = HashSet::new();
         for site in &mut plan.sites {
             site.prefixes.retain(|prefix| {
@@ -102,6 +102,7 @@ mod tests {
         let hop = "10.50.0.1:30042".parse().expect("an address");
         let plan = Plan {
             served: None,
+            must_reach: Vec::new(),
             gateways: vec![Gateway {
                 isd_as,
                 host: "10.11.0.2".parse().expect("an address"),

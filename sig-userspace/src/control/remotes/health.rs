@@ -80,6 +80,11 @@ impl Health {
         self.up_since
     }
 
+    /// Whether it has been up for `delay`.
+    pub(super) fn is_settled(&self, now: Instant, delay: Duration) -> bool {
+        self.up_since.is_some_and(|since| now >= since + delay)
+    }
+
     /// When [`Health::probe`] or [`Health::expire`] has something to do.
     pub(super) fn deadline(&self) -> Instant {
         match self.answered {

@@ -12,8 +12,10 @@
 //! ```
 
 mod health;
+mod owners;
 mod plan;
 mod poll;
+mod quality;
 mod remote_as;
 mod sites;
 mod status;
@@ -23,7 +25,7 @@ mod vet;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     net::{IpAddr, SocketAddr},
     time::{Duration, Instant, SystemTime},
 };
@@ -32,7 +34,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::{
-    config::PeerLimits,
+    config::{DefaultRoute, PeerLimits},
     plan::{Plan, SessionKey},
 };
 use crate::{
@@ -42,7 +44,7 @@ use crate::{
 };
 use remote_as::RemoteAs;
 pub use status::Told;
-use vet::{Own, Refusal};
+use vet::{Own, RefusalLog};
 
 /// How often discovery and prefix exchange ask, as the reference does.
 const RPC_INTERVAL: Duration = Duration::from_secs(5);
@@ -83,10 +85,12 @@ pub struct Settings {
     pub isd_as: IsdAs,
     /// The own data address.
     pub data_addr: SocketAddr,
-    /// Other addresses that no remote's prefix may contain: those of the control plane, here and at the daemon.
+    /// Other addresses that must be reached past the tunnel: those of the control plane, here and at the daemon.
     pub control_addrs: Vec<IpAddr>,
     /// Prefixes served beside the advertised ones.
     pub served: Vec<IpNet>,
+    /// Whether default routes are learned.
+    pub default_route: DefaultRoute,
     /// How paths are probed.
     pub paths: crate::paths::Settings,
     /// How often the daemon is asked for paths.
@@ -241,10 +245,13 @@ pub struct Remotes {
     settings: Settings,
     routing: RoutingPolicy,
     own: Own,
+    /// Where frames and questions go: see [`Plan::must_reach`].
+    must_reach: Vec<IpAddr>,
     ases: BTreeMap<IsdAs, RemoteAs>,
     revocations: Revocations,
     next_session: u64,
     chains: plan::Chains,
+    owners: owners::Owners,
     /// Per site of the last plan, its classes.
     site_chains: Vec<Vec<plan::ChainKey>>,
     /// The last one handed out.
@@ -257,8 +264,7 @@ pub struct Remotes {
     /// Failures that the daemon was told of, and when.
     told_down: HashMap<Failure, Instant>,
     refused: BTreeMap<(IsdAs, &'static str), u64>,
-    /// Refused prefixes that have been logged.
-    logged: BTreeSet<(IsdAs, IpNet, Refusal)>,
+    refusals: RefusalLog,
     outbox: Vec<Action>,
 }
 
@@ -268,11 +274,16 @@ impl Remotes {
     pub fn new(now: Now, settings: Settings) -> Self {
         let mut remotes = Remotes {
             routing: RoutingPolicy::default(),
-            own: Own::default(),
+            own: Own {
+                served: Vec::new(),
+                default_route: settings.default_route,
+            },
+            must_reach: Vec::new(),
             ases: BTreeMap::new(),
             revocations: Revocations::default(),
             next_session: 1,
             chains: plan::Chains::default(),
+            owners: owners::Owners::default(),
             site_chains: Vec::new(),
             plan: Plan::default(),
             stale: true,
@@ -280,11 +291,12 @@ impl Remotes {
             settled_at: None,
             told_down: HashMap::new(),
             refused: BTreeMap::new(),
-            logged: BTreeSet::new(),
+            refusals: RefusalLog::new(now.monotonic),
             outbox: Vec::new(),
             settings,
         };
         remotes.know_own();
+        remotes.know_routers();
         remotes
     }
 
@@ -304,7 +316,8 @@ impl Remotes {
                 .set_policy(now, policy);
         }
         self.know_own();
-        self.vet_all();
+        self.know_routers();
+        self.vet_all(now);
         self.select_at = now.monotonic;
         self.stale = true;
     }
@@ -317,19 +330,15 @@ impl Remotes {
                     return;
                 };
                 remote.handle_paths(now, result);
-                // New border routers are addresses that no prefix may contain.
-                if self.know_own() {
-                    self.vet_all();
-                }
+                self.know_routers();
             }
             Event::Gateways { isd_as, result } => {
                 let Some(remote) = self.ases.get_mut(&isd_as) else {
                     return;
                 };
                 let before = remote.gateway_changes;
-                let refused = remote.handle_gateways(now, result, &self.settings.limits);
+                remote.handle_gateways(now, result);
                 self.stale |= remote.gateway_changes != before;
-                self.refuse(isd_as, "gateways_over_limit", refused);
             }
             Event::Prefixes {
                 isd_as,
@@ -343,7 +352,7 @@ impl Remotes {
                 self.refuse(isd_as, "malformed_prefix", outcome.malformed);
                 self.refuse(isd_as, "prefixes_over_limit", outcome.over_limit);
                 if outcome.changed {
-                    self.vet(isd_as);
+                    self.vet(now, isd_as);
                 }
             }
             Event::PathReply { isd_as, sequence } => match self.ases.get_mut(&isd_as) {
@@ -395,7 +404,7 @@ impl Remotes {
             return;
         }
         self.told_down.insert(failure, now.monotonic);
-        tracing::info!(?failure, "a border router reports a failure");
+        tracing::info!(%failure, "a border router reports a failure");
         // The daemon knows interfaces only: of two, the one that packets should leave through.
         let interface = match failure {
             Failure::Interface(interface) => interface,
@@ -424,7 +433,7 @@ impl Remotes {
             self.stale |= remote.poll(now, &mut actions);
         }
         for isd_as in forgotten {
-            self.vet(isd_as);
+            self.vet(now, isd_as);
         }
         self.stale |= self.settled_at.is_some_and(|at| at <= now.monotonic);
         if self.stale {
@@ -479,33 +488,36 @@ impl Remotes {
         }
     }
 
-    /// Collects what must not be routed into the tunnel. Whether it has changed.
-    fn know_own(&mut self) -> bool {
+    /// Collects what must be reached past the tunnel.
+    fn know_routers(&mut self) {
         let routers = self.ases.values().flat_map(RemoteAs::next_hops);
         let own = self.settings.control_addrs.iter().copied();
         let own = own.chain([self.settings.data_addr.ip()]);
-        let mut underlay: Vec<IpAddr> = routers.chain(own).collect();
-        underlay.sort_unstable();
-        underlay.dedup();
+        let mut must_reach: Vec<IpAddr> = routers.chain(own).collect();
+        must_reach.sort_unstable();
+        must_reach.dedup();
+        self.stale |= must_reach != self.must_reach;
+        self.must_reach = must_reach;
+    }
+
+    /// Collects what is served here.
+    fn know_own(&mut self) {
         let mut served = self.settings.served.clone();
         served.extend(self.routing.all_advertised(self.settings.isd_as));
         served.sort_unstable();
         served.dedup();
-        let own = Own { underlay, served };
-        let changed = own != self.own;
-        self.own = own;
-        changed
+        self.own.served = served;
     }
 
-    fn vet_all(&mut self) {
+    fn vet_all(&mut self, now: Now) {
         let ases: Vec<IsdAs> = self.ases.keys().copied().collect();
         for isd_as in ases {
-            self.vet(isd_as);
+            self.vet(now, isd_as);
         }
     }
 
     /// Decides anew which of the prefixes that an AS announces are believed.
-    fn vet(&mut self, isd_as: IsdAs) {
+    fn vet(&mut self, now: Now, isd_as: IsdAs) {
         let others: Vec<IpNet> = self
             .ases
             .iter()
@@ -522,10 +534,7 @@ impl Remotes {
                 .entry((isd_as, refusal.word()))
                 .and_modify(|count| *count += 1)
                 .or_insert(1);
-            // Bounded: a peer can announce other prefixes for ever.
-            if self.logged.len() < 4096 && self.logged.insert((isd_as, prefix, refusal)) {
-                tracing::warn!(%isd_as, %prefix, "a prefix is refused: {}", refusal.reason());
-            }
+            self.refusals.log(now.monotonic, isd_as, prefix, refusal);
         }
     }
 

@@ -7,6 +7,7 @@ use sig_common::addr::IsdAs;
 
 use super::{
     Now, Remotes,
+    owners::{self, Owners},
     remote_as::{RemoteAs, Session},
     sites::{self, Group},
 };
@@ -38,14 +39,17 @@ impl Remotes {
         self.name_sessions();
         let mut plan = Plan {
             served: Some(self.own.served.clone()).filter(|served| !served.is_empty()),
+            must_reach: self.must_reach.clone(),
             ..Plan::default()
         };
         let mut chains = Chains::new();
         let mut site_chains = Vec::new();
-        let mut taken: BTreeMap<IpNet, IsdAs> = BTreeMap::new();
+        let delay = self.settings.switch_delay;
+        let owners = owners::find(&self.ases, &self.owners, now, delay);
+        owners::log_moves(&self.owners, &owners);
         for remote in self.ases.values() {
             let slots = add_gateways(&mut plan, remote, self.settings.data_addr.port());
-            for group in groups(remote, &mut taken) {
+            for group in groups(remote, &owners) {
                 let (rules, keys) = rules(
                     remote,
                     &group,
@@ -53,7 +57,7 @@ impl Remotes {
                     &self.chains,
                     &mut chains,
                     now,
-                    self.settings.switch_delay,
+                    delay,
                 );
                 site_chains.push(keys);
                 let exported = rules.iter().any(|rule| rule.session.is_some());
@@ -76,6 +80,7 @@ impl Remotes {
             chain.id = next;
         }
         self.chains = chains;
+        self.owners = owners;
         self.site_chains = site_chains;
         plan
     }
@@ -178,20 +183,15 @@ fn paths(session: &Session, source_port: u16) -> Vec<plan::SessionPath> {
         .collect()
 }
 
-/// The groups of prefixes of an AS. A prefix that another AS has already is left out.
-fn groups(remote: &RemoteAs, taken: &mut BTreeMap<IpNet, IsdAs>) -> Vec<Group> {
-    let mut free = |prefix: &IpNet| *taken.entry(*prefix).or_insert(remote.isd_as) == remote.isd_as;
-    let common: Vec<IpNet> = remote
-        .static_prefixes
-        .iter()
-        .copied()
-        .filter(&mut free)
-        .collect();
-    let learned: Vec<Vec<IpNet>> = remote
-        .gateways
-        .iter()
-        .map(|gateway| gateway.accepted.iter().copied().filter(&mut free).collect())
-        .collect();
+/// The groups of prefixes of an AS, but for those that lead to another one.
+fn groups(remote: &RemoteAs, owners: &Owners) -> Vec<Group> {
+    let own = |prefixes: &[IpNet]| -> Vec<IpNet> {
+        let is_own = |prefix: &&IpNet| owners.get(prefix) == Some(&remote.isd_as);
+        prefixes.iter().filter(is_own).copied().collect()
+    };
+    let common = own(&remote.static_prefixes);
+    let gateways = remote.gateways.iter();
+    let learned: Vec<Vec<IpNet>> = gateways.map(|gateway| own(&gateway.accepted)).collect();
     let learned: Vec<&[IpNet]> = learned.iter().map(Vec::as_slice).collect();
     sites::group(&common, &learned)
 }
@@ -254,11 +254,7 @@ fn choose<'a>(
         .clone()
         .find(|(_, session)| current.is_some() && session.key == current);
     let settled = usable.clone().find(|(_, session)| {
-        session.key == current
-            || session
-                .health
-                .up_since()
-                .is_some_and(|since| now.monotonic >= since + switch_delay)
+        session.key == current || session.health.is_settled(now.monotonic, switch_delay)
     });
     match in_use {
         Some(in_use) => settled.or(Some(in_use)),

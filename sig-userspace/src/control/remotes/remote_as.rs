@@ -1,6 +1,7 @@
 //! One remote AS: its paths, gateways and sessions.
 
 use std::{
+    collections::{BTreeSet, HashSet},
     net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
@@ -12,19 +13,18 @@ use super::{
     Action, Announced, GatewayAddresses, Now, PREFIX_EXPIRY, RPC_INTERVAL, Settings,
     health::Health,
     poll::Poll,
+    quality::Excluded,
     vet::{Own, Refusal},
 };
 use crate::{
     control::{config::PeerLimits, plan::SessionKey},
-    paths::{
-        Criterion, Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through,
-    },
+    paths::{Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through},
     policy::{
         performance::{PerformancePolicy, Quality},
         routing::RoutingPolicy,
         traffic::{AsPolicy, Fallback, SessionPolicy},
     },
-    scion::Path,
+    scion::{Fingerprint, Path},
 };
 
 /// How long a list without gateways is not believed after one with some: as long as the reference keeps what
@@ -41,6 +41,8 @@ pub(super) struct RemoteAs {
     pub(super) paths: Poll,
     pub(super) discovery: Poll,
     pub(super) gateways: Vec<Gateway>,
+    /// What is announced and accepted by the routing policy, but refused.
+    refused: BTreeSet<(IpNet, Refusal)>,
     /// When the control service last listed any.
     listed: Option<Instant>,
     pub(super) gateway_changes: u64,
@@ -59,7 +61,10 @@ pub(super) struct Gateway {
     /// Wall clock of the last answer.
     pub(super) answered_at: Option<std::time::SystemTime>,
     etag: String,
+    /// Ascending.
     announced: Vec<IpNet>,
+    /// How many more it announces than there is room for.
+    over_limit: usize,
     /// What of it is believed.
     pub(super) accepted: Vec<IpNet>,
     pub(super) accepted_count: u64,
@@ -79,6 +84,8 @@ pub(super) struct Session {
     pub(super) policy: SessionPolicy,
     pub(super) health: Health,
     pub(super) selector: Selector,
+    excluded: Excluded,
+    switch_delay: Duration,
     /// The paths that it uses now, best first.
     pub(super) paths: Vec<PathState>,
 }
@@ -102,6 +109,7 @@ impl RemoteAs {
             paths: Poll::new(now.monotonic, settings.path_interval),
             discovery: Poll::new(now.monotonic, RPC_INTERVAL),
             gateways: Vec::new(),
+            refused: BTreeSet::new(),
             listed: None,
             gateway_changes: 0,
             lost_fetch_errors: 0,
@@ -158,13 +166,11 @@ impl RemoteAs {
                 || gateways.any(|g| enters_through(path, &g.addresses.allow_interfaces)))
     }
 
-    /// How many gateways were too many.
     pub(super) fn handle_gateways(
         &mut self,
         now: Now,
         result: Result<Vec<GatewayAddresses>, String>,
-        limits: &PeerLimits,
-    ) -> usize {
+    ) {
         let news = self.discovery.answer(
             now.monotonic,
             result.as_ref().map(|_| ()).map_err(String::as_str),
@@ -178,7 +184,7 @@ impl RemoteAs {
                         "discovery of gateways fails, known ones are kept: {problem}"
                     );
                 }
-                return 0;
+                return;
             }
         };
         // A control service that has just started may not know its gateways yet.
@@ -187,13 +193,11 @@ impl RemoteAs {
                 .listed
                 .is_some_and(|at| now.monotonic < at + BLANK_IGNORED);
         if is_blank {
-            return 0;
+            return;
         }
         self.listed = (!found.is_empty()).then_some(now.monotonic);
         found.sort();
         found.dedup_by_key(|gateway| gateway.control);
-        let over = found.len().saturating_sub(limits.gateways_per_as as usize);
-        found.truncate(limits.gateways_per_as as usize);
         let before = self.gateways.len();
         self.gateways.retain(|known| {
             let stays = found.contains(&known.addresses);
@@ -223,8 +227,9 @@ impl RemoteAs {
                 self.gateways.push(gateway);
             }
         }
-        self.gateways.sort_by(|a, b| a.addresses.cmp(&b.addresses));
-        over
+        // By the text of the address, as the reference: 10.0.0.10 before 10.0.0.9.
+        self.gateways
+            .sort_by_cached_key(|gateway| gateway.addresses.control.to_string());
     }
 
     pub(super) fn handle_prefixes(
@@ -263,11 +268,19 @@ impl RemoteAs {
         else {
             return Taken::default();
         };
-        let most = limits.prefixes_per_gateway as usize;
-        let over_limit = prefixes.len().saturating_sub(most);
-        prefixes.truncate(most);
         prefixes.sort_unstable();
         prefixes.dedup();
+        let most = limits.prefixes_per_gateway as usize;
+        let over = prefixes.len().saturating_sub(most);
+        if over > 0 {
+            // What is known stays, so that only newcomers find no room.
+            let is_new = |prefix: &IpNet| gateway.announced.binary_search(prefix).is_err();
+            prefixes.sort_by_cached_key(|prefix| (is_new(prefix), *prefix));
+            prefixes.truncate(most);
+            prefixes.sort_unstable();
+        }
+        let over_limit = over.saturating_sub(gateway.over_limit);
+        gateway.over_limit = over;
         let changed = prefixes != gateway.announced;
         gateway.announced = prefixes;
         gateway.etag = etag;
@@ -301,8 +314,8 @@ impl RemoteAs {
         forgotten
     }
 
-    /// Decides which announced prefixes are believed; returns those that the policy would accept but that
-    /// nobody may route into the tunnel.
+    /// Decides which announced prefixes are believed; returns those that the policy accepts but that are at
+    /// home elsewhere or nowhere, and that were not refused before.
     pub(super) fn vet(
         &mut self,
         local: IsdAs,
@@ -310,28 +323,60 @@ impl RemoteAs {
         own: &Own,
         others: &[IpNet],
     ) -> Vec<(IpNet, Refusal)> {
-        let mut refused = Vec::new();
+        let believed = routing.believed(self.isd_as, local);
+        let is_named =
+            |part: &IpNet, whole: &IpNet| routing.names_part(self.isd_as, local, part, whole);
+        let judge = |prefix: &IpNet| own.believes(prefix, others, is_named);
+        let accept = |prefixes: &[IpNet]| {
+            let announced = prefixes.iter().collect();
+            believed.intersection(&announced).prefixes()
+        };
+        let mut refused = BTreeSet::new();
         for gateway in &mut self.gateways {
             let announced = &gateway.announced;
-            let mut taken = routing.accept(self.isd_as, local, announced);
-            let sound = |prefix: &IpNet| own.believes(prefix, others);
-            if taken.prefixes.iter().any(|prefix| sound(prefix).is_err()) {
-                // One by one: what was joined with a bad prefix may be good.
-                let mut good = Vec::with_capacity(announced.len());
-                for prefix in announced {
-                    let accepted = routing.accept(self.isd_as, local, std::slice::from_ref(prefix));
-                    match accepted.prefixes.iter().find_map(|part| sound(part).err()) {
-                        Some(refusal) => refused.push((*prefix, refusal)),
-                        None => good.push(*prefix),
+            // What is joined shares its fate. So prefixes that contain others are looked at one by one, and all
+            // of them if any is refused.
+            let is_wide = |(place, prefix): (usize, &IpNet)| {
+                let next = announced.get(place + 1);
+                next.is_some_and(|next| prefix.contains(next))
+            };
+            let (wide, rest): (Vec<_>, Vec<_>) = announced
+                .iter()
+                .enumerate()
+                .partition(|entry| is_wide(*entry));
+            let [mut single, rest]: [Vec<IpNet>; 2] =
+                [wide, rest].map(|list| list.into_iter().map(|(_, prefix)| *prefix).collect());
+            let (mut accepted, mut count) = (accept(&rest), 0);
+            if accepted.iter().all(|prefix| judge(prefix).is_ok()) {
+                count = rest
+                    .iter()
+                    .filter(|prefix| believed.overlaps(prefix))
+                    .count();
+            } else {
+                accepted.clear();
+                single.extend(rest);
+            }
+            for prefix in single {
+                let before = accepted.len();
+                for part in accept(&[prefix]) {
+                    match judge(&part) {
+                        Ok(()) => accepted.push(part),
+                        Err(refusal) => {
+                            refused.insert((part, refusal));
+                        }
                     }
                 }
-                taken = routing.accept(self.isd_as, local, &good);
+                count += usize::from(accepted.len() > before);
             }
-            gateway.accepted_count = taken.accepted as u64;
-            gateway.rejected_count = announced.len() as u64 - gateway.accepted_count;
-            gateway.accepted = taken.prefixes;
+            accepted.sort_unstable();
+            accepted.dedup();
+            gateway.accepted_count = count as u64;
+            gateway.rejected_count = (announced.len() - count) as u64;
+            gateway.accepted = accepted;
         }
-        refused
+        let new = refused.difference(&self.refused).copied().collect();
+        self.refused = refused;
+        new
     }
 
     /// `None` if nobody asked; otherwise whether the session has come up.
@@ -465,12 +510,20 @@ impl Gateway {
             answered_at: None,
             etag: String::new(),
             announced: Vec::new(),
+            over_limit: 0,
             accepted: Vec::new(),
             accepted_count: 0,
             rejected_count: 0,
             sessions: Vec::new(),
             rpc_path: rpc_selector(switch_delay),
         }
+    }
+
+    /// Whether packets can be sent to it, and whether that has been so for `delay`.
+    pub(super) fn standing(&self, now: Now, delay: Duration) -> (bool, bool) {
+        let usable = || self.sessions.iter().filter(|session| session.is_usable());
+        let is_settled = |session: &Session| session.health.is_settled(now.monotonic, delay);
+        (usable().next().is_some(), usable().any(is_settled))
     }
 
     /// Makes the sessions those of the policies.
@@ -501,6 +554,8 @@ impl Session {
             is_known_unnumbered: false,
             health: Health::new(now.monotonic),
             selector: Selector::new(selection(policy, switch_delay)),
+            excluded: Excluded::default(),
+            switch_delay,
             policy: policy.clone(),
             paths: Vec::new(),
         }
@@ -509,6 +564,9 @@ impl Session {
     /// The same session under a changed policy: what it uses goes on as far as the policy allows.
     fn adopt(&mut self, policy: &SessionPolicy, switch_delay: Duration) {
         self.selector.set_selection(selection(policy, switch_delay));
+        if self.policy.performance != policy.performance {
+            self.excluded = Excluded::default();
+        }
         self.policy = policy.clone();
     }
 
@@ -519,16 +577,24 @@ impl Session {
 
     fn select(&mut self, now: Now, states: &[PathState], allowed: &[u64]) -> bool {
         let policy = &self.policy;
+        let good: HashSet<Fingerprint> = states
+            .iter()
+            .filter(|state| {
+                let (path, good) = (state.fingerprint(), meets_limits(policy, state));
+                self.excluded
+                    .admit(now.monotonic, path, good, self.switch_delay)
+            })
+            .map(PathState::fingerprint)
+            .collect();
+        self.excluded.retain(now.monotonic, |path| {
+            states.iter().any(|state| state.fingerprint() == path)
+        });
         let admits = |path: &Path| {
             if !enters_through(path, allowed) {
                 return None;
             }
-            let state = states
-                .iter()
-                .find(|state| state.fingerprint() == path.fingerprint);
-            let good_enough = state.is_none_or(|state| meets_limits(policy, state));
             match policy.fallback {
-                _ if good_enough => policy.weigh(path),
+                _ if good.contains(&path.fingerprint) => policy.weigh(path),
                 Fallback::AnyPath => Some(0),
                 Fallback::Drop | Fallback::Next => None,
             }
@@ -590,8 +656,9 @@ fn ranking(policy: &PerformancePolicy) -> Ranking {
     if policy.order.is_empty() {
         return Ranking::default();
     }
+    // Paths that are equal by all of that are told apart as without a policy.
     let criteria = policy.order.iter().copied();
-    Ranking(criteria.chain([Criterion::Fingerprint]).collect())
+    Ranking(criteria.chain(Ranking::default().0).collect())
 }
 
 /// Whether a path offers what the policy asks for, as far as is known.

@@ -6,15 +6,15 @@ use std::{
 };
 
 use super::{
-    Now, Remotes,
+    Now, Remotes, owners,
     plan::ChainKey,
     remote_as::{Gateway, RemoteAs, Session},
 };
 use crate::{
     control::plan::SessionKey,
     observe::status::{
-        DiscoveredGateway, Probing, Refused, RemoteAs as RemoteStatus, SessionPolicy, Site,
-        SiteClass, WatchedPath,
+        Contested, DiscoveredGateway, Probing, Refused, RemoteAs as RemoteStatus, SessionPolicy,
+        Site, SiteClass, WatchedPath,
     },
     paths::{PathState, Revocations},
 };
@@ -28,6 +28,8 @@ pub struct Told {
     pub policies: Vec<SessionPolicy>,
     /// Prefixes with the same destination and rules.
     pub sites: Vec<Site>,
+    /// Prefixes that several ASes have.
+    pub contested: Vec<Contested>,
     /// Refused input of peers.
     pub refused: Vec<Refused>,
     /// Whether the gateways of sessions answer.
@@ -53,6 +55,7 @@ impl Remotes {
             ases,
             policies: self.ases.values().flat_map(policies).collect(),
             sites: self.sites(),
+            contested: self.contested(),
             refused: self
                 .refused
                 .iter()
@@ -77,6 +80,17 @@ impl Remotes {
                 prefixes: site.prefixes.clone(),
                 exported: site.exported,
                 classes: chains.iter().filter_map(|key| self.class(key)).collect(),
+            })
+            .collect()
+    }
+
+    fn contested(&self) -> Vec<Contested> {
+        let contested = owners::contested(&self.ases, &self.owners).into_iter();
+        contested
+            .map(|(prefix, isd_as, others)| Contested {
+                prefix,
+                isd_as: isd_as.to_string(),
+                others: others.iter().map(ToString::to_string).collect(),
             })
             .collect()
     }

@@ -1,5 +1,7 @@
 //! Whole stories: a simulated SCION network answers on a virtual clock.
 
+mod prefixes;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
@@ -56,6 +58,8 @@ struct Net {
     start: Instant,
     paths: BTreeMap<IsdAs, Vec<Path>>,
     cut: BTreeSet<Fingerprint>,
+    /// Round trip times in milliseconds, 10 where there is none.
+    latency: BTreeMap<Fingerprint, u64>,
     gateways: BTreeMap<IsdAs, Vec<GatewayAddresses>>,
     prefixes: BTreeMap<SocketAddr, Vec<IpNet>>,
     dead: BTreeSet<IpAddr>,
@@ -82,6 +86,7 @@ impl Net {
             data_addr: "10.10.0.2:30056".parse().expect("an address"),
             control_addrs: vec!["10.77.0.1".parse().expect("an address")],
             served: vec![net("192.168.10.0/24")],
+            default_route: DefaultRoute::Accept,
             paths: crate::paths::Settings::default(),
             path_interval: Duration::from_secs(10),
             switch_delay: Duration::from_secs(5),
@@ -100,6 +105,7 @@ impl Net {
             start,
             paths: BTreeMap::from([(remote, vec![path(REMOTE, 1, 41), path(REMOTE, 2, 42)])]),
             cut: BTreeSet::new(),
+            latency: BTreeMap::new(),
             gateways: BTreeMap::from([(remote, vec![gateway("10.11.0.2")])]),
             prefixes: BTreeMap::new(),
             dead: BTreeSet::new(),
@@ -224,7 +230,9 @@ impl Net {
                 sequence,
             } => {
                 if self.works(&path) {
-                    self.answer(10, Event::PathReply { isd_as, sequence });
+                    let latency = self.latency.get(&path.fingerprint);
+                    let latency = latency.copied().unwrap_or(10);
+                    self.answer(latency, Event::PathReply { isd_as, sequence });
                 }
             }
             Action::ProbeSession {
@@ -293,72 +301,6 @@ fn static_prefixes_are_reached_within_a_second() {
         panic!("one gateway")
     };
     assert_eq!(gateway.accepted.len(), 2);
-}
-
-#[test]
-fn announced_prefixes_are_reached_as_far_as_they_are_believed() {
-    let mut this = Net::new(DYNAMIC, ACCEPT);
-    let control = gateway("10.11.0.2").control;
-    let announced = [
-        "192.168.11.0/24",
-        "fd00:11::/64",
-        // Not accepted, everything, the own router, the daemon, what is served here.
-        "172.16.0.0/16",
-        "0.0.0.0/0",
-        "::/0",
-        "10.10.0.0/16",
-        "10.77.0.0/24",
-        "192.168.10.128/25",
-    ];
-    this.prefixes.insert(control, announced.map(net).to_vec());
-    this.run(1500);
-    assert_eq!(
-        this.exported(),
-        ["192.168.11.0/24", "fd00:11::/64"].map(net)
-    );
-    assert_eq!(this.plan().served, Some(vec![net("192.168.10.0/24")]));
-    let told = this.remotes.told(this.now);
-    let gateway = &told.ases[0].gateways[0];
-    assert_eq!(
-        (gateway.prefixes_accepted, gateway.prefixes_rejected),
-        (2, 6)
-    );
-    let reasons: BTreeSet<&str> = told
-        .refused
-        .iter()
-        .map(|refused| refused.reason.as_str())
-        .collect();
-    assert_eq!(
-        reasons,
-        BTreeSet::from(["default_route", "contains_underlay", "overlaps_served"])
-    );
-    // Withdrawn with the next answer.
-    this.prefixes.insert(control, vec![net("fd00:11::/64")]);
-    this.run(6000);
-    assert_eq!(this.exported(), [net("fd00:11::/64")]);
-}
-
-#[test]
-fn more_than_the_limits_allow_is_refused_and_counted() {
-    let mut this = Net::new(DYNAMIC, ACCEPT);
-    let many = (0..20).map(|n| net(&format!("192.168.{}.0/24", 100 + 2 * n)));
-    this.prefixes
-        .insert(gateway("10.11.0.2").control, many.collect());
-    let hosts = (2..12).map(|n| gateway(&format!("10.11.0.{n}")));
-    this.gateways.insert(isd_as(REMOTE), hosts.collect());
-    this.run(1500);
-    assert_eq!(this.exported().len(), 8);
-    assert_eq!(this.plan().gateways.len(), 4);
-    let told = this.remotes.told(this.now);
-    let refused: Vec<(&str, u64)> = told
-        .refused
-        .iter()
-        .map(|r| (r.reason.as_str(), r.count))
-        .collect();
-    assert_eq!(
-        refused,
-        [("gateways_over_limit", 6), ("prefixes_over_limit", 12)]
-    );
 }
 
 #[test]
@@ -448,14 +390,14 @@ fn tunnels_carry_on_without_daemon_and_without_control_service() {
 #[test]
 fn the_first_gateway_carries_what_both_serve_and_the_other_one_takes_over() {
     let mut this = Net::new(STATIC, "");
-    let both = vec![gateway("10.11.0.2"), gateway("10.11.0.3")];
+    let both = vec![gateway("10.11.0.9"), gateway("10.11.0.10")];
     this.gateways.insert(isd_as(REMOTE), both);
     this.run(2000);
     let used = |net: &Net| {
         let session = net.plan().sites[0].rules[0].session.expect("a session");
         net.plan().sessions[session].data_addr.ip().to_string()
     };
-    assert_eq!(used(&this), "10.11.0.2");
+    assert_eq!(used(&this), "10.11.0.10");
     let numbers: Vec<u8> = this
         .plan()
         .sessions
@@ -463,14 +405,14 @@ fn the_first_gateway_carries_what_both_serve_and_the_other_one_takes_over() {
         .map(|session| session.number)
         .collect();
     assert_eq!(numbers, [0, 1]);
-    this.dead.insert("10.11.0.2".parse().expect("an address"));
+    this.dead.insert("10.11.0.10".parse().expect("an address"));
     this.run(3000);
-    assert_eq!(used(&this), "10.11.0.3");
+    assert_eq!(used(&this), "10.11.0.9");
     this.dead.clear();
     this.run(3000);
-    assert_eq!(used(&this), "10.11.0.3", "it must prove itself first");
+    assert_eq!(used(&this), "10.11.0.9", "it must prove itself first");
     this.run(5000);
-    assert_eq!(used(&this), "10.11.0.2");
+    assert_eq!(used(&this), "10.11.0.10");
 }
 
 #[test]
@@ -616,7 +558,6 @@ fn more_sessions_than_there_are_numbers_wait_without_a_busy_loop() {
         classes.join(",")
     );
     let mut this = Net::new(&traffic, "");
-    this.remotes.settings.limits.gateways_per_as = 5;
     let hosts = (2..7).map(|n| gateway(&format!("10.11.0.{n}")));
     this.gateways.insert(isd_as(REMOTE), hosts.collect());
     this.run(3000);
@@ -677,14 +618,6 @@ fn of_more_paths_than_are_watched_those_count_that_a_policy_admits() {
 }
 
 #[test]
-fn a_wide_prefix_of_the_operator_is_used_although_it_holds_the_underlay() {
-    let wide = r#"{"ASes": {"1-ff00:0:111": {"Nets": ["10.0.0.0/8"]}}}"#;
-    let mut net = Net::new(wide, "");
-    net.run(1000);
-    assert_eq!(net.exported(), [self::net("10.0.0.0/8")]);
-}
-
-#[test]
 fn a_control_service_that_lists_no_gateways_is_believed_after_half_a_minute() {
     let mut this = Net::new(STATIC, "");
     this.run(3000);
@@ -697,4 +630,57 @@ fn a_control_service_that_lists_no_gateways_is_believed_after_half_a_minute() {
         .insert(isd_as(REMOTE), vec![gateway("10.11.0.2")]);
     this.run(7_000);
     assert_eq!(this.exported().len(), 2);
+}
+
+#[test]
+fn a_path_that_wavers_around_a_limit_does_not_take_the_session_up_and_down() {
+    let traffic = r#"{"ASes": {"1-ff00:0:111": {"Nets": ["192.168.11.0/24"], "Policies": [
+        {"PerformancePolicy": {"MaxLatency": "100ms"}}
+    ]}}}"#;
+    let mut this = Net::new(traffic, "");
+    let only = path(REMOTE, 1, 41);
+    this.paths.insert(isd_as(REMOTE), vec![only.clone()]);
+    this.run(5000);
+    assert_eq!(this.exported().len(), 1);
+    let before = this.plans.len();
+    for _ in 0..30 {
+        for latency in [60, 140] {
+            this.latency.insert(only.fingerprint, latency);
+            this.run(3000);
+        }
+    }
+    let changes = this.plans.len() - before;
+    assert!(changes < 10, "{changes} changes in three minutes");
+    this.latency.insert(only.fingerprint, 60);
+    this.run(65_000);
+    assert_eq!(this.exported().len(), 1, "it has been good for a minute");
+    this.latency.insert(only.fingerprint, 140);
+    this.run(5000);
+    assert_eq!(this.exported().len(), 0, "at once when it is too slow");
+}
+
+#[test]
+fn of_paths_that_are_equal_by_the_order_of_a_policy_the_shorter_one_is_used() {
+    let traffic = r#"{"ASes": {"1-ff00:0:111": {"Nets": ["192.168.11.0/24"], "Policies": [
+        {"PerformancePolicy": {"Order": ["latency"]}}
+    ]}}}"#;
+    // Whatever their fingerprints are.
+    for transit in [OTHER, "1-ff00:0:113", "1-ff00:0:114", "1-ff00:0:115"] {
+        let mut this = Net::new(traffic, "");
+        let interfaces = [
+            interface(LOCAL, 7),
+            interface(transit, 1),
+            interface(transit, 2),
+            interface(REMOTE, 47),
+        ];
+        let long = Path {
+            interfaces: interfaces.into(),
+            fingerprint: Path::fingerprint_of(&interfaces),
+            ..path(REMOTE, 7, 47)
+        };
+        let paths = vec![path(REMOTE, 1, 41), long];
+        this.paths.insert(isd_as(REMOTE), paths);
+        this.run(20_000);
+        assert_eq!(this.leaves_by(), [1], "over {transit}");
+    }
 }

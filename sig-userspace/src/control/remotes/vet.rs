@@ -1,31 +1,35 @@
-//! Which prefixes are believed of a remote AS. What an operator wrote is not for doubting here: whether it would
-//! capture the gateway's own traffic depends on the networks of this host.
+//! Which prefixes are believed of a remote AS. What an operator wrote is not for doubting here, and whether a
+//! prefix would capture the gateway's own traffic depends on the networks of this host: the data plane's owner
+//! decides that, from [`Plan::must_reach`](crate::control::plan::Plan::must_reach).
 
-use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use sig_common::addr::IsdAs;
 
-use crate::dataplane::may_cross;
+use crate::{control::config::DefaultRoute, dataplane::none_may_cross};
 
-/// What must never be routed into the tunnel because a remote says so.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Prefixes shorter than this count as default routes: halves of everything, or 2000::/3, do what a default
+/// route does.
+const SHORTEST: u8 = 8;
+
+/// What must not be routed into the tunnel because a remote says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Own {
-    /// Addresses that frames travel by: our own, and those of border routers.
-    pub(super) underlay: Vec<IpAddr>,
     /// Prefixes served here.
     pub(super) served: Vec<IpNet>,
+    /// Whether default routes are learned.
+    pub(super) default_route: DefaultRoute,
 }
 
 /// Why a prefix is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Refusal {
-    /// It contains every address.
+    /// It is a default route, and the configuration refuses those.
     DefaultRoute,
-    /// It contains an address that frames travel by: they would be sent into the tunnel that makes them.
-    Underlay,
-    /// It overlaps a prefix served here.
+    /// It is, or is part of, a prefix served here.
     Served,
-    /// It overlaps a prefix that the traffic policy gives to another AS.
+    /// It is, or is part of, a prefix that the traffic policy gives to another AS.
     OtherAs,
     /// Its addresses are never routed between networks.
     Scope,
@@ -36,7 +40,6 @@ impl Refusal {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::DefaultRoute => "default_route",
-            Self::Underlay => "contains_underlay",
             Self::Served => "overlaps_served",
             Self::OtherAs => "overlaps_other_as",
             Self::Scope => "address_scope",
@@ -46,44 +49,92 @@ impl Refusal {
     /// For a log line.
     pub(super) fn reason(self) -> &'static str {
         match self {
-            Self::DefaultRoute => "it is a default route",
-            Self::Underlay => "it contains an address that this gateway's own frames travel by",
-            Self::Served => "it overlaps a prefix that is served here",
-            Self::OtherAs => "it overlaps a prefix that the traffic policy gives to another AS",
-            Self::Scope => "its addresses are not routed between networks",
+            Self::DefaultRoute => "`[control] default_route` refuses prefixes shorter than /8",
+            Self::Served => {
+                "it is served here, or part of a prefix that is; to let the remote AS have a part, name \
+                 that part in an accept rule"
+            }
+            Self::OtherAs => {
+                "the traffic policy gives it to another AS (`Nets`); to let this AS have a part, name that \
+                 part in an accept rule"
+            }
+            Self::Scope => "its addresses are never routed between networks",
         }
+    }
+}
+
+/// How many refused prefixes are logged in a period: peers can announce other ones for ever.
+const LINES: u64 = 64;
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Logs refused prefixes.
+#[derive(Debug)]
+pub(super) struct RefusalLog {
+    /// Of the current period.
+    since: Instant,
+    refused: u64,
+}
+
+impl RefusalLog {
+    pub(super) fn new(now: Instant) -> Self {
+        RefusalLog {
+            since: now,
+            refused: 0,
+        }
+    }
+
+    /// Logs one, unless there have been too many lately. Whether it did.
+    pub(super) fn log(
+        &mut self,
+        now: Instant,
+        isd_as: IsdAs,
+        prefix: IpNet,
+        refusal: Refusal,
+    ) -> bool {
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            *self = RefusalLog::new(now);
+        }
+        self.refused += 1;
+        match self.refused.cmp(&LINES) {
+            std::cmp::Ordering::Less => {
+                tracing::warn!(%isd_as, %prefix, "a prefix is refused: {}", refusal.reason());
+            }
+            std::cmp::Ordering::Equal => tracing::warn!(
+                "{LINES} prefixes refused within {} s: further ones are only counted for now",
+                PERIOD.as_secs()
+            ),
+            std::cmp::Ordering::Greater => return false,
+        }
+        true
     }
 }
 
 impl Own {
-    /// Whether a prefix that a remote AS announces is believed. `others` are the prefixes that the traffic
-    /// policy gives to other ASes.
-    pub(super) fn believes<'a>(
+    /// Whether a prefix that a remote AS announces, and that the routing policy accepts, is believed. A prefix
+    /// that is wider than what it overlaps does no harm: the longest prefix wins. `others` are the prefixes that
+    /// the traffic policy gives to other ASes; `is_named` tells whether the routing policy itself names the
+    /// first prefix as a part of the second one.
+    pub(super) fn believes(
         &self,
         prefix: &IpNet,
-        others: impl IntoIterator<Item = &'a IpNet>,
+        others: &[IpNet],
+        is_named: impl Fn(&IpNet, &IpNet) -> bool,
     ) -> Result<(), Refusal> {
-        if prefix.prefix_len() == 0 {
+        if self.default_route == DefaultRoute::Refuse && prefix.prefix_len() < SHORTEST {
             return Err(Refusal::DefaultRoute);
         }
-        if self.underlay.iter().any(|ip| prefix.contains(ip)) {
-            return Err(Refusal::Underlay);
-        }
-        if !may_cross(prefix.network()) {
+        if none_may_cross(prefix) {
             return Err(Refusal::Scope);
         }
-        if self.served.iter().any(|served| overlap(served, prefix)) {
+        let is_taken = |whole: &IpNet| whole.contains(prefix) && !is_named(prefix, whole);
+        if self.served.iter().any(is_taken) {
             return Err(Refusal::Served);
         }
-        if others.into_iter().any(|other| overlap(other, prefix)) {
+        if others.iter().any(is_taken) {
             return Err(Refusal::OtherAs);
         }
         Ok(())
     }
-}
-
-fn overlap(a: &IpNet, b: &IpNet) -> bool {
-    a.contains(b) || b.contains(a)
 }
 
 #[cfg(test)]
@@ -95,33 +146,75 @@ mod tests {
     }
 
     #[test]
-    fn only_prefixes_that_hurt_nobody_are_believed() {
-        let own = Own {
-            underlay: ["10.10.0.2", "10.10.0.1", "fd00:a::2"]
-                .map(|ip| ip.parse().expect("an address"))
-                .into(),
+    fn the_longest_prefix_wins_and_only_what_is_at_home_elsewhere_is_refused() {
+        let mut own = Own {
             served: vec![net("192.168.10.0/24")],
+            default_route: DefaultRoute::Accept,
         };
         let others = [net("192.168.12.0/24")];
-        let believed = |text: &str| own.believes(&net(text), &others);
-        assert_eq!(believed("192.168.11.0/24"), Ok(()));
-        assert_eq!(believed("fd00:b::/64"), Ok(()));
-        assert_eq!(believed("0.0.0.0/0"), Err(Refusal::DefaultRoute));
-        assert_eq!(believed("::/0"), Err(Refusal::DefaultRoute));
-        assert_eq!(believed("10.0.0.0/8"), Err(Refusal::Underlay));
-        assert_eq!(believed("fd00::/16"), Err(Refusal::Underlay));
-        assert_eq!(believed("192.168.0.0/16"), Err(Refusal::Served));
-        assert_eq!(believed("192.168.10.128/25"), Err(Refusal::Served));
-        assert_eq!(believed("192.168.12.7/32"), Err(Refusal::OtherAs));
+        let named = net("192.168.10.64/26");
+        let believed = |own: &Own, text: &str| {
+            own.believes(&net(text), &others, |part, whole| {
+                whole.contains(&named) && named.contains(part)
+            })
+        };
+        for text in [
+            "192.168.11.0/24",
+            "fd00:b::/64",
+            // Aggregates around what is served here and elsewhere.
+            "192.168.0.0/16",
+            "192.168.12.0/23",
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "::/0",
+            // Special ranges inside are never routed there.
+            "0.0.0.0/1",
+            "64.0.0.0/2",
+            "128.0.0.0/1",
+            "192.0.0.0/2",
+            "2000::/3",
+            // A part of what is served here that the policy names.
+            "192.168.10.64/26",
+        ] {
+            assert_eq!(believed(&own, text), Ok(()), "{text}");
+        }
+        assert_eq!(believed(&own, "192.168.10.0/24"), Err(Refusal::Served));
+        assert_eq!(believed(&own, "192.168.10.128/25"), Err(Refusal::Served));
+        assert_eq!(believed(&own, "192.168.12.7/32"), Err(Refusal::OtherAs));
         for text in [
             "127.0.0.0/8",
             "224.0.0.0/8",
+            "240.0.0.0/4",
+            "224.0.0.0/3",
             "169.254.1.0/24",
             "fe80::/64",
             "ff02::/16",
+            "::ffff:0:0/96",
             "0.0.0.0/8",
         ] {
-            assert_eq!(believed(text), Err(Refusal::Scope), "{text}");
+            assert_eq!(believed(&own, text), Err(Refusal::Scope), "{text}");
         }
+        own.default_route = DefaultRoute::Refuse;
+        for text in ["0.0.0.0/0", "::/0", "0.0.0.0/1", "64.0.0.0/2", "2000::/3"] {
+            assert_eq!(believed(&own, text), Err(Refusal::DefaultRoute), "{text}");
+        }
+        assert_eq!(believed(&own, "10.0.0.0/8"), Ok(()));
+        assert_eq!(believed(&own, "fd00::/8"), Ok(()));
+    }
+
+    #[test]
+    fn the_log_of_refused_prefixes_is_limited_for_a_while_and_not_for_ever() {
+        let start = Instant::now();
+        let mut log = RefusalLog::new(start);
+        let mut lines = |seconds| {
+            let now = start + Duration::from_secs(seconds);
+            let one = || (IsdAs(1), net("10.0.0.0/8"), Refusal::Served);
+            (0..5000)
+                .map(|_| one())
+                .filter(|(isd_as, prefix, refusal)| log.log(now, *isd_as, *prefix, *refusal))
+                .count()
+        };
+        assert_eq!((lines(1), lines(59)), (64, 0));
+        assert_eq!(lines(60), 64);
     }
 }

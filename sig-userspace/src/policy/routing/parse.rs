@@ -21,8 +21,17 @@ use crate::problem::{Errors, Report, excerpt};
 ///
 /// All problems of the file, in the order of lines; the key of each is the column.
 pub fn check(text: &str, file: &str) -> Result<RoutingPolicy, Errors> {
+    read(text, file).map(|(policy, _)| policy)
+}
+
+/// As [`check`]; beside the policy, the offset in the text of each rule's line.
+///
+/// # Errors
+///
+/// As there.
+pub fn read(text: &str, file: &str) -> Result<(RoutingPolicy, Vec<usize>), Errors> {
     let report = Report::new(file, text);
-    let mut rules = Vec::new();
+    let (mut rules, mut starts) = (Vec::new(), Vec::new());
     if text.len() > LONGEST_TEXT {
         let limit = LONGEST_TEXT >> 20;
         report.error(0, "", format!("the file is larger than {limit} MiB"));
@@ -30,12 +39,15 @@ pub fn check(text: &str, file: &str) -> Result<RoutingPolicy, Errors> {
         let mut at = 0;
         for line in text.split('\n') {
             let problem = |key: &str, message: String| report.error(at, key, message);
-            rules.extend(rule(line.strip_suffix('\r').unwrap_or(line), &problem));
+            if let Some(rule) = rule(line.strip_suffix('\r').unwrap_or(line), &problem) {
+                rules.push(rule);
+                starts.push(at);
+            }
             at += line.len() + 1;
         }
     }
     match report.take().0 {
-        errors if errors.is_empty() => Ok(RoutingPolicy { rules }),
+        errors if errors.is_empty() => Ok((RoutingPolicy { rules }, starts)),
         errors => Err(Errors::new(errors)),
     }
 }

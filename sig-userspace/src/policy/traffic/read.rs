@@ -81,6 +81,7 @@ fn traffic_policy(document: &Node<'_>) -> Option<TrafficPolicy> {
         .get("ConfigVersion")
         .and_then(|node| node.integer(0..=u64::MAX));
     let mut ases = BTreeMap::new();
+    let mut owners: HashMap<IpNet, IsdAs> = HashMap::new();
     if let Some(node) = fields.get("ASes") {
         let wanted = "an object, for example {\"1-ff00:0:111\": {\"Nets\": []}}";
         for (name, node) in node.members(wanted)? {
@@ -94,6 +95,20 @@ fn traffic_policy(document: &Node<'_>) -> Option<TrafficPolicy> {
             let Some(policy) = as_policy(&node, &named) else {
                 continue;
             };
+            let mut shared = policy.prefixes.iter().filter_map(|prefix| {
+                let other = owners.insert(*prefix, isd_as)?;
+                (other != isd_as).then_some((prefix, other))
+            });
+            if let Some((prefix, other)) = shared.next() {
+                let more = match shared.count() {
+                    0 => String::new(),
+                    more => format!(", and {more} more,"),
+                };
+                node.warn(format!(
+                    "{prefix}{more} is in Nets of {other} too: packets go to the higher AS, and to the \
+                     other one while that is out of reach"
+                ));
+            }
             if ases.insert(isd_as, policy).is_some() {
                 node.warn("this AS stands twice; the last one counts");
             }
@@ -134,12 +149,16 @@ fn nets(node: &Node<'_>) -> Option<Vec<IpNet>> {
     Some(prefixes.collect())
 }
 
-/// `PathCount`: 0, or none, is 1.
+/// `PathCount`: 0, or none, is 1. The reference takes negative numbers, too.
 fn path_count(fields: &Fields<'_>) -> Option<u32> {
-    let count = fields
-        .get("PathCount")
-        .map_or(Some(0), |node| node.integer(0..=u32::MAX));
-    count.map(|count| count.max(1))
+    let Some(node) = fields.get("PathCount") else {
+        return Some(1);
+    };
+    if node.is_negative() {
+        node.warn("a negative number counts as 1; write how many paths to use");
+        return Some(1);
+    }
+    node.integer(0..=u32::MAX).map(|count| count.max(1))
 }
 
 fn policies(node: &Node<'_>, count: u32, named: &Named) -> Option<Vec<SessionPolicy>> {

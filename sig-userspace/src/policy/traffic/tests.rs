@@ -157,7 +157,7 @@ fn every_problem_of_a_file_is_told_with_its_line() {
             "1-ff00:0:111": {
                 "Nets": ["10.2.0.1/24",
                     "x"],
-                "PathCount": -1,
+                "PathCount": 1.5,
                 "Policies": [
                     {"Trafficclass": "dscp=1", "Pathpolicy": "x", "Fallback": "none"},
                     {"TrafficClass": "voice", "Name": "", "Class": "x"},
@@ -177,7 +177,7 @@ fn every_problem_of_a_file_is_told_with_its_line() {
          \"10.2.0.0/24\"\n\
          traffic.json:5: ASes.1-ff00:0:111.Nets[1]: \"x\" is not an IP prefix; write \
          address/length, for example \"10.2.0.0/24\" or \"2001:db8:2::/64\"\n\
-         traffic.json:6: ASes.1-ff00:0:111.PathCount: -1 found; write a whole number from 0 to \
+         traffic.json:6: ASes.1-ff00:0:111.PathCount: 1.5 found; write a whole number from 0 to \
          4294967295\n\
          traffic.json:8: ASes.1-ff00:0:111.Policies[0].Trafficclass: at character 5: \"=1\" found; \
          expected \"=0x\"\n\
@@ -427,4 +427,33 @@ fn paths_that_do_not_comply_weigh_least_or_nothing() {
         assert_eq!(weights, [Some(6), Some(1), other], "{fallback}");
     }
     assert_eq!(SessionPolicy::only(1).weigh(&path(3)), Some(1));
+}
+
+#[test]
+fn oddities_that_the_reference_takes_are_taken() {
+    let odd = r#"{"ASes": {"1-1": {"Nets": ["::ffff:10.0.0.0/104"], "PathCount": -3}}}"#;
+    let (policy, warnings) = check(odd, "x").expect("a policy");
+    let read = &policy.ases[&ia("1-1")];
+    assert_eq!(read.prefixes, ["10.0.0.0/8".parse().expect("a prefix")]);
+    assert_eq!(read.policies, [SessionPolicy::only(1)]);
+    assert!(
+        warnings[0]
+            .message
+            .starts_with("a negative number counts as 1")
+    );
+}
+
+#[test]
+fn a_prefix_of_two_ases_deserves_a_look() {
+    let text = r#"{"ASes": {
+        "1-1": {"Nets": ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"]},
+        "1-2": {"Nets": ["10.2.0.0/16", "10.1.0.0/16", "10.1.0.0/24"]}
+    }}"#;
+    assert_eq!(
+        warnings(text),
+        [
+            "traffic.json:3: ASes.1-2: 10.2.0.0/16, and 1 more, is in Nets of 1-1 too: packets go to the \
+          higher AS, and to the other one while that is out of reach"
+        ]
+    );
 }

@@ -159,7 +159,7 @@ impl RpcClient {
         let result = self
             .call(target, path, PREFIXES, request.encode_to_vec().into())
             .await
-            .and_then(|answer| checked::prefixes(&answer, etag, self.limits.prefixes_per_gateway));
+            .and_then(|answer| checked::prefixes(&answer, etag));
         let prefixes = self.counters.count(Method::Prefixes, result)?;
         if let Prefixes::All { ignored, .. } = prefixes {
             self.counters.ignore(ignored);

@@ -97,6 +97,7 @@ endhost_port = "shared"
 probe_interval = "150ms"
 probe_timeout = "700ms"
 switch_delay = "0s"
+default_route = "refuse"
 path_interval = "1500ms"
 [control.limits]
 gateways_per_as = 1

@@ -240,3 +240,27 @@ fn flows_of_a_single_path_stay_when_a_second_one_comes() {
     bench.apply(|plan| plan.sessions[0].paths.extend(second));
     assert_eq!(bench.streams(0..300), before);
 }
+
+#[test]
+fn packets_for_a_site_out_of_reach_go_where_a_wider_prefix_leads() {
+    let mut bench = Bench::new();
+    let usual = bench.send(1, 0).expect("a frame").session;
+    let add_wide = |plan: &mut Plan| {
+        let mut wide = plan.sessions[0].clone();
+        (wide.key, wide.number) = (SessionKey(100), 9);
+        plan.sessions.push(wide);
+        let mut site = plan.sites[0].clone();
+        site.prefixes = vec!["192.168.0.0/16".parse().expect("a prefix")];
+        site.rules[0].session = Some(plan.sessions.len() - 1);
+        plan.sites.push(site);
+    };
+    bench.apply(add_wide);
+    assert_eq!(bench.send(1, 0).map(|frame| frame.session), Some(usual));
+    bench.apply(|plan| {
+        (plan.sites[0].exported, plan.sites[0].rules[0].session) = (false, None);
+    });
+    assert_eq!(bench.send(1, 0).map(|frame| frame.session), Some(9));
+    // Neither is there: hosts are told that the site is out of reach.
+    bench.apply(|plan| plan.sites[1].exported = false);
+    assert_eq!(bench.send(1, 0), None);
+}
