@@ -8,6 +8,7 @@ use sig_common::{
         PROTO_TCP, PROTO_UDP,
         checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header},
         inner::{InnerPacket, set_tos},
+        ipv6::{UpperLayer, upper_layer},
     },
 };
 
@@ -51,33 +52,45 @@ pub(super) fn write_ethernet(frame: &mut [u8], macs: &[u8; 12], packet: &InnerPa
     frame[12..ETHERNET_LEN].copy_from_slice(&ethertype.to_be_bytes());
 }
 
-/// Computes the TCP or UDP checksum of a packet whose sender left that to its network card.
+/// Computes the TCP, UDP or SCTP checksum of a packet whose sender left that to its network card.
 ///
-/// Such a packet has the folded sum of its pseudo header in the checksum field. A finished checksum
-/// that happens to have the same value is computed again, to the same value.
+/// Such a packet has the folded sum of its pseudo header in the checksum field, or 0 for SCTP. A
+/// finished checksum that happens to have the same value is computed again, to the same value. What is
+/// within a tunnel (VXLAN, GRE), or behind a routing header that has not reached its end, is left alone.
 pub(super) fn complete_checksum(packet: &mut [u8], summary: &InnerPacket) {
-    let field = match summary.protocol {
+    if summary.is_fragment {
+        return;
+    }
+    let (protocol, header_len) = match summary.version() {
+        4 => (summary.protocol, usize::from(summary.header_len)),
+        _ => match upper_layer(&*packet, summary.protocol, summary.header_len.into()) {
+            UpperLayer::At { protocol, offset } => (protocol, offset),
+            UpperLayer::Fragment | UpperLayer::Unknown(_) => return,
+        },
+    };
+    let field = match protocol {
         PROTO_TCP => 16,
         PROTO_UDP => 6,
+        PROTO_SCTP => 8,
         _ => return,
     };
-    let header_len = usize::from(summary.header_len);
-    if summary.is_fragment || packet.len() < header_len + field + 2 {
+    if packet.len() < header_len + field + 2 {
         return;
     }
     let len = packet.len() - header_len;
+    if protocol == PROTO_SCTP {
+        complete_sctp(&mut packet[header_len..]);
+        return;
+    }
     let pseudo = match (summary.source, summary.destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => ipv4_pseudo_header(
-            source.octets(),
-            destination.octets(),
-            len as u16,
-            summary.protocol,
-        ),
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            ipv4_pseudo_header(source.octets(), destination.octets(), len as u16, protocol)
+        }
         (IpAddr::V6(source), IpAddr::V6(destination)) => ipv6_pseudo_header(
             &source.octets(),
             &destination.octets(),
             len as u32,
-            summary.protocol,
+            protocol,
         ),
         _ => return,
     };
@@ -88,10 +101,42 @@ pub(super) fn complete_checksum(packet: &mut [u8], summary: &InnerPacket) {
     // The field holds the pseudo header's sum, so the sum over the segment includes it.
     let checksum = match Sum::of(segment).checksum() {
         // UDP has no checksum 0: that means that there is none (RFC 768).
-        0 if summary.protocol == PROTO_UDP => 0xffff,
+        0 if protocol == PROTO_UDP => 0xffff,
         checksum => checksum,
     };
     segment[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+const PROTO_SCTP: u8 = 132;
+
+/// Writes the checksum of an SCTP packet (RFC 9260 section 6.8 and appendix A) that has none.
+fn complete_sctp(packet: &mut [u8]) {
+    const FIELD: std::ops::Range<usize> = 8..12;
+    if packet.get(FIELD) == Some(&[0; 4]) {
+        let checksum = crc32c(packet);
+        packet[FIELD].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+/// CRC-32C (Castagnoli), bytes and bits reflected.
+fn crc32c(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let mut crc = byte as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                crc = crc >> 1 ^ (crc & 1) * 0x82f6_3b78;
+                bit += 1;
+            }
+            table[byte] = crc;
+            byte += 1;
+        }
+        table
+    };
+    let step = |crc: u32, byte: &u8| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)];
+    !bytes.iter().fold(!0, step)
 }
 
 #[cfg(test)]
@@ -134,6 +179,41 @@ mod tests {
                 assert_eq!(partial, whole);
             }
         }
+    }
+
+    #[test]
+    fn a_checksum_behind_ipv6_extension_headers_is_finished() {
+        let plain = udp(b"data", true);
+        // Destination options that hold padding only.
+        let mut whole = plain.clone();
+        whole.splice(40..40, [PROTO_UDP, 0, 1, 4, 0, 0, 0, 0]);
+        whole[5] += 8;
+        whole[6] = 60;
+        let mut partial = whole.clone();
+        let pseudo = ipv6_pseudo_header(&[0xfd; 16], &[0xfe; 16], 12, PROTO_UDP);
+        partial[54..56].copy_from_slice(&pseudo.fold().to_be_bytes());
+        let summary = InnerPacket::parse(&partial).expect("valid");
+        complete_checksum(&mut partial, &summary);
+        assert_eq!(partial, whole);
+    }
+
+    #[test]
+    fn an_sctp_checksum_left_to_the_card_is_finished_and_a_finished_one_stays() {
+        // The check value of the algorithm.
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        let mut packet = udp(b"", false)[..20].to_vec();
+        packet[3] = 20 + 16;
+        packet[9] = PROTO_SCTP;
+        packet.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 0, 0, 0, 0, 11, 0, 0, 4]);
+        let summary = InnerPacket::parse(&packet).expect("valid");
+        complete_checksum(&mut packet, &summary);
+        let mut without = packet[20..].to_vec();
+        without[8..12].fill(0);
+        assert_eq!(packet[28..32], crc32c(&without).to_le_bytes());
+        packet[28] ^= 1;
+        let wrong = packet.clone();
+        complete_checksum(&mut packet, &summary);
+        assert_eq!(packet, wrong);
     }
 
     #[test]

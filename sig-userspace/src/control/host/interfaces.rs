@@ -74,12 +74,13 @@ impl Interfaces {
 
     /// Whether hosts behind a LAN interface may leave checksums to a card that is not there.
     pub(super) fn any_virtual_lan(&self) -> bool {
-        let paravirtual =
-            |driver: &String| driver.starts_with("virtio") || driver == "xen_netfront";
+        const PARAVIRTUAL: [&str; 4] = ["virtio", "xen_netfront", "vmxnet3", "hv_netvsc"];
+        let is_paravirtual =
+            |driver: &String| PARAVIRTUAL.iter().any(|name| driver.starts_with(name));
         self.lan.iter().any(|link| {
             link.kind.is_some()
                 || link.driver.as_deref() == Some("veth")
-                || link.driver.as_ref().is_some_and(paravirtual)
+                || link.driver.as_ref().is_some_and(is_paravirtual)
         })
     }
 }
