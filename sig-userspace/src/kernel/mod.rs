@@ -63,6 +63,9 @@ fn remedy(error: &io::Error) -> &'static str {
             "; run as root or give the process CAP_NET_ADMIN and CAP_SYS_ADMIN (`sig doctor` tells which one is missing)"
         }
         Some(libc::EROFS) => {
+        Some(libc::EMFILE) => {
+            "; raise the limit of open files (`ulimit -n`, `LimitNOFILE=` in a systemd unit)"
+        }
             "; /proc/sys is mounted read-only here, as in an unprivileged container: mount it writable"
         }
         _ => "",

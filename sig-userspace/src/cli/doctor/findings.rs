@@ -10,6 +10,7 @@ use crate::control::config::{Config, Pin, Wish};
 use crate::kernel::facts::{
     CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Facts, Feature,
 };
+use crate::port::xdp::{PacketBuffers, RingSizes};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -72,8 +73,6 @@ const TCX_KERNEL: (u32, u32) = (6, 6);
 const FORCE_FORWARDING_KERNEL: (u32, u32) = (6, 17);
 
 const CHUNK: u64 = 4096;
-/// Packet buffers that a worker holds outside of the rings.
-const CHUNKS_IN_HAND: u64 = 1024;
 /// A packet being put together (9 KiB, the largest path MTU).
 const REASSEMBLY_SLOT: u64 = 9216;
 const HUGE_PAGE: u64 = 2 << 20;
@@ -209,7 +208,7 @@ fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
         let dataplane = &config.dataplane;
         (
             u64::from(dataplane.workers),
-            u64::from(dataplane.ring_size),
+            dataplane.ring_size,
             dataplane.chunks,
         )
     });
@@ -227,12 +226,12 @@ fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
             queues
         }
     };
-    // A fill ring per queue, a receive and a transmit ring per socket.
-    let rings = ports
-        .iter()
-        .enumerate()
-        .map(|(port, queues)| queues + 2 * sockets(port, *queues));
-    (rings.sum::<u64>() * ring + workers * CHUNKS_IN_HAND) * CHUNK
+    let queues = ports.iter().sum();
+    let sockets = (0..)
+        .zip(&ports)
+        .map(|(port, queues)| sockets(port, *queues));
+    let rings = RingSizes::all(ring);
+    PacketBuffers::of(workers, &rings, queues, sockets.sum()).default * CHUNK
 }
 
 /// Memory of the reassembly in bytes.
@@ -261,7 +260,7 @@ fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         Finding::bad(
             AREA,
             text,
-            "lower `workers`, `ring_size` or `chunks` in [dataplane], or add memory",
+            "lower `workers`, `ring_size` or `chunks` in [dataplane], or the number of queues (`ethtool -L`), or add memory",
         )
     });
     let pages = packets.div_ceil(HUGE_PAGE);

@@ -116,12 +116,7 @@ pub(super) fn open(
         spread: false,
         zero_copy: ZeroCopy::Never,
     });
-    let rings = RingSizes {
-        receive: dataplane.ring_size,
-        transmit: dataplane.ring_size,
-        fill: dataplane.ring_size,
-        completion: dataplane.ring_size,
-    };
+    let rings = RingSizes::all(dataplane.ring_size);
     let opened = Plan {
         workers,
         ports: specs.clone(),

@@ -13,6 +13,9 @@ use crate::kernel::Error;
 const PRIVILEGES: &str = "run as root or give the process CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (`sig doctor` tells \
                           which one is missing)";
 
+const OPEN_FILES: &str =
+    "too many open files: raise the limit (`ulimit -n`, `LimitNOFILE=` in a systemd unit)";
+
 /// The oldest kernel that has all that the programs use.
 const OLDEST_KERNEL: &str = "5.15";
 
@@ -22,6 +25,7 @@ pub(super) fn of_object(error: &EbpfError) -> Error {
         Some(libc::EPERM | libc::EACCES) => Error::Refused(format!(
             "the kernel does not let us make BPF maps: {PRIVILEGES}"
         )),
+        Some(libc::EMFILE) => Error::Refused(format!("cannot make BPF maps: {OPEN_FILES}")),
         _ => Error::Refused(format!(
             "cannot load the BPF programs: {} (Linux {OLDEST_KERNEL} or newer with CONFIG_BPF_SYSCALL and \
              CONFIG_XDP_SOCKETS is needed)",
@@ -36,6 +40,9 @@ pub(super) fn of_program(name: &str, error: &ProgramError) -> Error {
         Some(libc::EPERM) => Error::Refused(format!(
             "the kernel does not let us load BPF programs: {PRIVILEGES}"
         )),
+        Some(libc::EMFILE) => {
+            Error::Refused(format!("cannot load the program {name}: {OPEN_FILES}"))
+        }
         _ => Error::Refused(format!(
             "the kernel refuses the program {name} (Linux {OLDEST_KERNEL} or newer is needed): {}",
             chain(error)
@@ -50,6 +57,7 @@ pub(super) fn of_attaching(name: &str, ifindex: u32, error: &ProgramError) -> Er
         Some(libc::EPERM | libc::EACCES) => {
             format!("the kernel does not let us attach programs to {device}: {PRIVILEGES}")
         }
+        Some(libc::EMFILE) => format!("cannot attach {name} to {device}: {OPEN_FILES}"),
         Some(libc::EBUSY | libc::EEXIST) => format!(
             "{device} has an XDP program of somebody else: stop its owner, or remove it with \
              `ip link set dev DEVICE xdp off` (and `xdpgeneric off`); `bpftool net` lists programs"

@@ -1,5 +1,7 @@
 use std::io;
 
+use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
+
 use super::socket::Target;
 
 /// Why AF_XDP ports could not be opened, and what to change.
@@ -68,7 +70,10 @@ pub enum Error {
         mebibytes: u64,
     },
     /// There is not enough memory.
-    #[error("no memory for a UMEM of {mebibytes} MiB: configure fewer chunks or smaller rings")]
+    #[error(
+        "no memory for a UMEM of {mebibytes} MiB: configure fewer `chunks`, `workers` or a smaller `ring_size`, or give the \
+         interfaces fewer queues (`ethtool -L INTERFACE combined N`)"
+    )]
     TooLarge {
         /// Size of the UMEM.
         mebibytes: u64,
@@ -80,6 +85,27 @@ pub enum Error {
         chunks: u32,
         /// The least that works.
         needed: u32,
+    },
+    /// The maps of the XDP programs hold fewer.
+    #[error(
+        "{sockets} AF_XDP sockets on {queues} queues would be needed, but no more than {MAX_SOCKETS} sockets and \
+         {MAX_QUEUES} queues can be served: configure fewer `workers`, or give the interfaces fewer queues \
+         (`ethtool -L INTERFACE combined N`)"
+    )]
+    TooManySockets {
+        /// Receive queues of all interfaces.
+        queues: u64,
+        /// Sockets on them.
+        sockets: u64,
+    },
+    /// The process has too many files open.
+    #[error(
+        "cannot {action}: too many open files; each socket needs one: raise the limit (`ulimit -n`, `LimitNOFILE=` in a \
+         systemd unit)"
+    )]
+    OpenFiles {
+        /// What was attempted.
+        action: String,
     },
     /// A ring size is impossible.
     #[error("{size} is no size for the {ring} ring: use a power of two from 64 to 65536")]
@@ -111,6 +137,7 @@ impl Error {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Error::Permission { action },
             Some(libc::EAFNOSUPPORT) => Error::Unsupported,
+            Some(libc::EMFILE) => Error::OpenFiles { action },
             _ => Error::System { action, source },
         }
     }

@@ -31,7 +31,7 @@ mod umem;
 mod xdp_port;
 
 pub use error::Error;
-pub use plan::{Opened, Plan, PortSpec, Role, Steering, WorkerPort};
+pub use plan::{Opened, PacketBuffers, Plan, PortSpec, Role, Steering, WorkerPort};
 pub use xdp_port::{Counters, Monitor, Statistics, XdpPort};
 
 /// Whether a port uses zero copy, where the driver reads and writes the UMEM itself.
@@ -71,16 +71,22 @@ pub struct RingSizes {
 
 impl Default for RingSizes {
     fn default() -> Self {
-        RingSizes {
-            receive: 2048,
-            transmit: 2048,
-            fill: 2048,
-            completion: 2048,
-        }
+        RingSizes::all(2048)
     }
 }
 
 impl RingSizes {
+    /// All of this size.
+    #[must_use]
+    pub const fn all(size: u32) -> Self {
+        RingSizes {
+            receive: size,
+            transmit: size,
+            fill: size,
+            completion: size,
+        }
+    }
+
     fn check(&self) -> Result<(), Error> {
         let rings = [
             ("receive", self.receive),

@@ -3,6 +3,8 @@ use std::{
     sync::Arc,
 };
 
+use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
+
 use super::{
     BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy, netns,
     queue::QueueRings,
@@ -17,6 +19,33 @@ use crate::port::{
 
 /// Chunks per worker for what it holds itself, when the plan names no number.
 const CHUNKS_PER_WORKER: u64 = 1024;
+
+/// Chunks beyond which full rings are not provided for, when the plan names no number: 1 GiB.
+const CHUNKS_FOR_RINGS: u64 = 1 << 18;
+
+/// How many chunks a UMEM should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketBuffers {
+    /// Fewer do not work: full fill rings, and batches in hand.
+    pub least: u64,
+    /// Enough for full rings, but not more than a GiB for that.
+    pub default: u64,
+}
+
+impl PacketBuffers {
+    /// For this number of workers, receive queues of all interfaces, and sockets on them.
+    #[must_use]
+    pub fn of(workers: u64, rings: &RingSizes, queues: u64, sockets: u64) -> Self {
+        let fill = queues * u64::from(rings.fill);
+        let in_hand = workers * CHUNKS_PER_WORKER;
+        let least = fill + sockets * 2 * BATCH as u64;
+        let full = fill + sockets * u64::from(rings.receive + rings.transmit);
+        PacketBuffers {
+            least,
+            default: in_hand + full.min(least.max(CHUNKS_FOR_RINGS)),
+        }
+    }
+}
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +271,7 @@ impl Plan<'_> {
             {
                 return Err(Error::Plan(format!(
                     "interface `{}` is listed twice: a queue has one set of sockets, so each role needs \
-                     an interface of its own (a second card, or a VLAN device on the same)",
+                     an interface of its own, on a second card",
                     spec.interface
                 )));
             }
@@ -253,25 +282,36 @@ impl Plan<'_> {
                 )));
             }
         }
+        let (queues, sockets) = (self.queues(), self.sockets());
+        if queues > u64::from(MAX_QUEUES) || sockets > u64::from(MAX_SOCKETS) {
+            return Err(Error::TooManySockets { queues, sockets });
+        }
         Ok(())
+    }
+
+    /// Receive queues of all interfaces.
+    fn queues(&self) -> u64 {
+        self.ports.iter().map(|spec| u64::from(spec.queues)).sum()
+    }
+
+    /// Sockets on all of them.
+    fn sockets(&self) -> u64 {
+        let workers = u64::from(self.workers);
+        let on_port = |spec: &PortSpec<'_>| match u64::from(spec.queues) {
+            queues if spec.spread => queues * workers,
+            queues => queues.max(workers),
+        };
+        self.ports.iter().map(on_port).sum()
     }
 
     /// The number of chunks, checked or computed.
     fn chunks(&self) -> Result<u32, Error> {
-        let rings = &self.rings;
-        let (mut needed, mut full) = (0u64, u64::from(self.workers) * CHUNKS_PER_WORKER);
-        for spec in &self.ports {
-            for queue in 0..spec.queues {
-                let sockets = self.workers_on(spec, queue).len() as u64;
-                needed += u64::from(rings.fill) + sockets * 2 * BATCH as u64;
-                full += u64::from(rings.fill)
-                    + sockets * (u64::from(rings.receive) + u64::from(rings.transmit));
-            }
-        }
+        let workers = u64::from(self.workers);
+        let buffers = PacketBuffers::of(workers, &self.rings, self.queues(), self.sockets());
         let limit = |chunks: u64| u32::try_from(chunks).unwrap_or(u32::MAX);
-        let chunks = self.chunks.unwrap_or(limit(full));
-        if u64::from(chunks) < needed {
-            let needed = limit(needed);
+        let chunks = self.chunks.unwrap_or(limit(buffers.default));
+        if u64::from(chunks) < buffers.least {
+            let needed = limit(buffers.least);
             return Err(Error::TooFewChunks { chunks, needed });
         }
         Ok(chunks)
@@ -337,6 +377,38 @@ mod tests {
                 needed: 4352
             })
         ));
+    }
+
+    #[test]
+    fn sockets_are_counted_as_they_are_opened() {
+        for (number, queues, spread) in [(2, 5, false), (2, 1, false), (3, 2, false), (2, 2, true)]
+        {
+            let plan = plan(number, queues, spread);
+            let opened: usize = workers(&plan).iter().map(Vec::len).sum();
+            assert_eq!(plan.sockets(), opened as u64, "{number} {queues} {spread}");
+        }
+    }
+
+    #[test]
+    fn many_queues_and_workers_take_bounded_memory() {
+        let gibibytes = |workers, queues| {
+            let plan = plan(workers, queues, true);
+            f64::from(plan.chunks().expect("enough")) * 4096.0 / f64::from(1 << 30)
+        };
+        assert!(gibibytes(8, 64) < 1.1, "{}", gibibytes(8, 64));
+        assert!(gibibytes(1, 128) < 1.1, "{}", gibibytes(1, 128));
+        // Rings of an ordinary gateway fit in full.
+        let rings = RingSizes::default();
+        let full = 2 * (rings.fill + 2 * rings.receive) + 1024;
+        assert_eq!(plan(1, 2, true).chunks().ok(), Some(full));
+    }
+
+    #[test]
+    fn more_sockets_than_the_programs_know_are_refused_with_the_remedy() {
+        let error = plan(64, 32, true).open().err().expect("refused");
+        let text = error.to_string();
+        assert!(text.contains("2048 AF_XDP sockets"), "{text}");
+        assert!(text.contains("ethtool -L"), "{text}");
     }
 
     #[test]
