@@ -155,6 +155,15 @@ impl Sockets {
 
 /// A LAN interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    /// One of these sockets alone, another one for the next queue.
+    #[must_use]
+    pub const fn only(&self, queue: u32) -> Self {
+        match self.pick(queue) {
+            Some(first) => Self { first, count: 1 },
+            None => *self,
+        }
+    }
+
 #[repr(C)]
 pub struct LanPort {
     /// MAC address of the device.
@@ -327,7 +336,10 @@ mod tests {
                 .collect::<std::vec::Vec<_>>(),
             [Some(4), Some(5), Some(6), Some(4)]
         );
-        assert_eq!(Sockets { first: 4, count: 0 }.pick(1), None);
+        let none = Sockets { first: 4, count: 0 };
+        assert_eq!(none.pick(1), None);
+        assert_eq!(none.only(1), none);
+        assert_eq!(sockets.only(4), Sockets { first: 5, count: 1 });
     }
 
     #[test]

@@ -7,6 +7,10 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
+use sig::kernel::ethtool::Ethtool;
+use sig::kernel::link;
+use sig::kernel::netlink::Netlink;
+use sig::kernel::suited::VlanTags;
 use support::netns::{Netns, root_or_skip, veth_with_queues};
 
 const SIG: &str = env!("CARGO_BIN_EXE_sig");
@@ -147,4 +151,24 @@ fn doctor_with_an_invalid_configuration_ends_with_exit_code_2() {
         String::from_utf8_lossy(&output.stderr).contains(":1: nonsense"),
         "{output:?}"
     );
+}
+
+#[test]
+fn vlan_tags_of_a_veth_pair_are_hidden_by_its_other_end() {
+    if !root_or_skip() {
+        return;
+    }
+    let (here, there) = (Netns::new("tags"), Netns::new("tags"));
+    veth_with_queues((&here, "a0"), (&here, "a1"), 1);
+    veth_with_queues((&here, "b0"), (&there, "b1"), 1);
+    let tags = here.block_on(async || {
+        let netlink = Netlink::open().unwrap();
+        let links = link::all(&netlink).await.unwrap();
+        let ethtool = Ethtool::open().unwrap();
+        ["a0", "b0"].map(|name| {
+            let link = links.iter().find(|link| link.name == name).unwrap();
+            VlanTags::of(&ethtool, link, &links)
+        })
+    });
+    assert_eq!(tags, [VlanTags::LeftOut, VlanTags::Unknown]);
 }

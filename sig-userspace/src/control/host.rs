@@ -36,6 +36,7 @@ use crate::{
         neighbours::{NextHops, Snapshot, Timing},
         netlink::Netlink,
         netns,
+        facts,
         routes::Routes,
         watch::Watch,
     },
@@ -189,6 +190,7 @@ impl Host {
             tasks.spawn(async move {
                 if let Err(error) = forward.await {
                     tracing::warn!("messages of the BPF programs are no longer shown: {error}");
+        steer(&mut programs, &ports)?;
                 }
             });
         }
@@ -354,7 +356,22 @@ fn fill_maps(
         programs.set_socket(*slot, std::os::fd::AsFd::as_fd(socket))?;
     }
     for (port, queue, sockets) in &ports.steering {
-        programs.set_steering(*port, *queue, *sockets)?;
+        let facts = ports.facts.iter().find(|facts| facts.ifindex == *port);
+        let one_only = has_race && facts.is_some_and(|facts| !facts.is_inner() && !facts.native);
+        let steered = if one_only {
+            sockets.only(*queue)
+        } else {
+            *sockets
+        };
+        if steered != *sockets {
+            tracing::warn!(
+                queue,
+                interface = facts.map(|facts| &facts.interface),
+                "one worker takes all packets of the queue: with several, this kernel may use a packet buffer twice in \
+                 generic mode (CVE-2025-37920); Linux 6.12.28, 6.14.6, 6.15 or newer lets them share"
+            );
+        }
+        programs.set_steering(*port, *queue, steered)?;
     }
     Ok(())
 }
@@ -364,6 +381,12 @@ fn attach(
     config: &Config,
     interfaces: &Interfaces,
     pair: &InnerPair,
+    Ok(())
+}
+
+/// Lets packets to the workers, once it is known how the programs are attached.
+fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
+    let has_race = facts::has_generic_receive_race();
     facts: &mut [ports::PortFacts],
 ) -> Result<Attached, Error> {
     let mode = interfaces::xdp_mode(config.dataplane.mode);

@@ -7,6 +7,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETH_FLAG_TXVLAN: u32 = 1 << 7;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// An offload that can be asked for and switched as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +60,15 @@ impl Offload {
     fn set_command(self) -> u32 {
         self.get_command() + 1
     }
+}
+
+/// Whether VLAN tags travel beside the packet instead of in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VlanOffloads {
+    /// Tags of received packets are taken out (`rxvlan`).
+    pub rx: bool,
+    /// Tags of packets to be sent are put in last (`txvlan`).
+    pub tx: bool,
 }
 
 /// A socket through which the interfaces of one network namespace are asked.
@@ -151,6 +163,19 @@ impl Ethtool {
         };
         self.ioctl(interface, &mut value)?;
         Ok(value.data != 0)
+    }
+
+    /// Which VLAN offloads are on.
+    pub fn vlan_offloads(&self, interface: &str) -> io::Result<VlanOffloads> {
+        let mut flags = Value {
+            command: ETHTOOL_GFLAGS,
+            data: 0,
+        };
+        self.ioctl(interface, &mut flags)?;
+        Ok(VlanOffloads {
+            rx: flags.data & ETH_FLAG_RXVLAN != 0,
+            tx: flags.data & ETH_FLAG_TXVLAN != 0,
+        })
     }
 
     /// Switches an offload. Needs CAP_NET_ADMIN.

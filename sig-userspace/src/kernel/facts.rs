@@ -10,6 +10,7 @@ use super::link::{self, Link};
 use super::neighbours::{Reason, RouteLookup, lookup};
 use super::netdev::{XdpFeatures, xdp_features};
 use super::netlink::Netlink;
+use super::suited::VlanTags;
 use super::sysctl::{self, Family};
 
 /// Everything `sig doctor` looks at, in the network namespace of the calling thread.
@@ -107,6 +108,8 @@ pub struct Interface {
     pub xdp: Option<XdpFeatures>,
     /// Offloads that are on
     pub offloads: Vec<Offload>,
+    /// Whether XDP sees VLAN tags
+    pub vlan_tags: VlanTags,
     /// `net.ipv4.conf.NAME.forwarding`
     pub ipv4_forwarding: Option<i64>,
     /// `net.ipv6.conf.NAME.forwarding`
@@ -155,9 +158,9 @@ pub async fn gather(next_hops: &[IpAddr]) -> Result<Facts, Error> {
             rp_filter: setting(Family::V4, "all", "rp_filter"),
         },
         interfaces: links
-            .into_iter()
+            .iter()
             .filter(|link| !link.loopback)
-            .map(|link| interface(&ethtool, link))
+            .map(|link| interface(&ethtool, link.clone(), &links))
             .collect(),
         routes,
     })
@@ -167,8 +170,9 @@ fn setting(family: Family, interface: &str, key: &str) -> Option<i64> {
     sysctl::read(family, interface, key).ok().flatten()
 }
 
-fn interface(ethtool: &Ethtool, link: Link) -> Interface {
+fn interface(ethtool: &Ethtool, link: Link, all: &[Link]) -> Interface {
     Interface {
+        vlan_tags: VlanTags::of(ethtool, &link, all),
         xdp: xdp_features(link.ifindex).ok().flatten(),
         offloads: Offload::ALL
             .into_iter()
@@ -188,6 +192,30 @@ fn kernel() -> Kernel {
         bpf: bpf(),
         af_xdp: af_xdp(),
         btf: fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false),
+    }
+}
+
+/// Whether the kernel that runs may hand a packet buffer out twice when several AF_XDP sockets receive from one queue in
+/// generic mode (CVE-2025-37920), by its version. Distributors may have mended an older one.
+pub fn has_generic_receive_race() -> bool {
+    generic_receive_race(&read_trimmed("/proc/sys/kernel/osrelease"))
+}
+
+/// As [`has_generic_receive_race`], for a release such as `6.12.27-cloud`. Mended in 6.12.28, 6.14.6 and 6.15.
+pub fn generic_receive_race(release: &str) -> bool {
+    let Some((major, minor)) = version(release) else {
+        return false;
+    };
+    let numbers = release.split(|c: char| !c.is_ascii_digit());
+    let patch: u32 = numbers
+        .take(3)
+        .last()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
+    match (major, minor) {
+        (6, 12) => patch < 28,
+        (6, 14) => patch < 6,
+        version => version < (6, 15),
     }
 }
 
@@ -313,6 +341,31 @@ mod tests {
         assert_eq!(version("5.15.0-91-generic"), Some((5, 15)));
         assert_eq!(version(""), None);
         assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn kernels_with_the_race_are_told_by_their_release() {
+        for bad in [
+            "5.15.0-91-generic",
+            "6.6.90",
+            "6.12.27",
+            "6.13.12",
+            "6.14.5-1",
+            "6.14-rc3",
+        ] {
+            assert!(generic_receive_race(bad), "{bad}");
+        }
+        for good in [
+            "6.12.28",
+            "6.12.95+deb12",
+            "6.14.6",
+            "6.15.0",
+            "6.18.44",
+            "7.3.4",
+            "",
+        ] {
+            assert!(!generic_receive_race(good), "{good}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
-    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
+    InfoBridge, InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
 };
 
 use super::Error;
@@ -15,7 +15,7 @@ use super::ethtool::Ethtool;
 use super::netlink::Netlink;
 
 /// A network interface at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Name in its network namespace
     pub name: String,
@@ -51,6 +51,10 @@ pub struct Link {
     pub kind: Option<String>,
     /// VLAN id of an interface of kind `vlan`, whose frames [`Self::peer_ifindex`] carries with that tag
     pub vlan: Option<u16>,
+    /// Index of the bond, team or bridge that this interface is a port of
+    pub controller: Option<u32>,
+    /// A bridge that tells VLANs apart
+    pub vlan_filtering: bool,
     /// Free text set by an administrator or by us
     pub alias: Option<String>,
     /// Id of the attached XDP program
@@ -137,6 +141,13 @@ fn vlan_id(info: &LinkInfo) -> Option<u16> {
     })
 }
 
+fn filters_vlans(info: &LinkInfo) -> bool {
+    let LinkInfo::Data(InfoData::Bridge(values)) = info else {
+        return false;
+    };
+    values.contains(&InfoBridge::VlanFiltering(true))
+}
+
 /// On a point-to-point interface `Address` is the other side's, so `Local` goes first.
 fn address(message: &AddressMessage) -> Option<(u32, IpNet)> {
     let find = |wanted: fn(&AddressAttribute) -> Option<IpAddr>| {
@@ -179,6 +190,8 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
         driver: None,
         kind: None,
         vlan: None,
+        controller: None,
+        vlan_filtering: false,
         alias: None,
         xdp_program: None,
         peer_elsewhere: false,
@@ -202,6 +215,7 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
             LinkAttribute::NumTxQueues(count) => link.tx_queues = *count,
             LinkAttribute::IfAlias(alias) => link.alias = Some(alias.clone()),
             LinkAttribute::LinkNetNsId(_) => link.peer_elsewhere = true,
+            LinkAttribute::Controller(index) => link.controller = Some(*index),
             LinkAttribute::Link(index) => link.peer_ifindex = Some(*index),
             LinkAttribute::LinkInfo(infos) => {
                 link.kind = infos.iter().find_map(|info| match info {
@@ -209,6 +223,7 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
                     _ => None,
                 });
                 link.vlan = infos.iter().find_map(vlan_id);
+                link.vlan_filtering = infos.iter().any(filters_vlans);
             }
             LinkAttribute::Xdp(infos) => {
                 link.xdp_program = infos.iter().find_map(|info| match info {
@@ -247,4 +262,38 @@ pub fn check_mtu(link: &Link) -> Result<(), String> {
         name = link.name,
         mtu = link.mtu,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use rtnetlink::packet_route::link::InfoKind;
+
+    use super::*;
+
+    fn parsed(attributes: Vec<LinkAttribute>) -> Link {
+        let mut message = LinkMessage::default();
+        message.attributes = attributes;
+        from_message(&message, &[])
+    }
+
+    #[test]
+    fn bonds_their_ports_and_bridges_with_vlans_are_told() {
+        for (kind, name) in [
+            (InfoKind::Bond, "bond"),
+            (InfoKind::Team, "team"),
+            (InfoKind::Other("team".into()), "team"),
+        ] {
+            let link = parsed(vec![LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind)])]);
+            assert_eq!(link.kind.as_deref(), Some(name));
+            assert!(!link.vlan_filtering);
+        }
+        let port = parsed(vec![LinkAttribute::Controller(7)]);
+        assert_eq!(port.controller, Some(7));
+        for filters in [false, true] {
+            let data = InfoData::Bridge(vec![InfoBridge::VlanFiltering(filters)]);
+            let infos = vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(data)];
+            let bridge = parsed(vec![LinkAttribute::LinkInfo(infos)]);
+            assert_eq!(bridge.vlan_filtering, filters);
+        }
+    }
 }

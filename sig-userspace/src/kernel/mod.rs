@@ -15,6 +15,7 @@ pub mod netdev;
 pub mod netlink;
 pub mod netns;
 pub mod routes;
+pub mod suited;
 pub mod sysctl;
 pub mod watch;
 
@@ -62,10 +63,10 @@ fn remedy(error: &io::Error) -> &'static str {
         Some(libc::EPERM | libc::EACCES) => {
             "; run as root or give the process CAP_NET_ADMIN and CAP_SYS_ADMIN (`sig doctor` tells which one is missing)"
         }
-        Some(libc::EROFS) => {
         Some(libc::EMFILE) => {
             "; raise the limit of open files (`ulimit -n`, `LimitNOFILE=` in a systemd unit)"
         }
+        Some(libc::EROFS) => {
             "; /proc/sys is mounted read-only here, as in an unprivileged container: mount it writable"
         }
         _ => "",

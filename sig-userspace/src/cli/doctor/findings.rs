@@ -6,9 +6,9 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::control::config::{Config, Pin, Wish};
+use crate::control::config::{Config, Pin, Wish, XdpMode};
 use crate::kernel::facts::{
-    CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Facts, Feature,
+    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Facts, Feature,
 };
 use crate::port::xdp::{PacketBuffers, RingSizes};
 
@@ -81,7 +81,7 @@ const MIB: u64 = 1 << 20;
 /// Judges the facts: what any gateway needs, or what the one with this configuration needs.
 pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
     let mut out = Vec::new();
-    kernel(&mut out, facts);
+    kernel(&mut out, facts, config);
     privileges(&mut out, facts, config);
     memory(&mut out, facts, config);
     cpus(&mut out, facts, config);
@@ -100,7 +100,7 @@ pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
     out
 }
 
-fn kernel(out: &mut Vec<Finding>, facts: &Facts) {
+fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     const AREA: &str = "kernel";
     let kernel = &facts.kernel;
     let release = &kernel.release;
@@ -125,6 +125,18 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts) {
             "make sure that it is Linux 5.10 or newer",
         ),
     });
+    let shares = config.is_some_and(|config| {
+        config.dataplane.workers > 1 && config.dataplane.mode != XdpMode::Native
+    });
+    if shares && facts::generic_receive_race(release) {
+        out.push(Finding::warning(
+            AREA,
+            format!(
+                "Linux {release}: in generic mode only one worker takes packets of a queue (CVE-2025-37920)"
+            ),
+            "boot Linux 6.12.28, 6.14.6, 6.15 or newer, or use interfaces with native XDP",
+        ));
+    }
     let mut feature = |name: &str, feature: &Feature, option: &str, capability: &str| {
         out.push(match feature {
             Feature::Present => Finding::good(AREA, format!("{name} can be used")),

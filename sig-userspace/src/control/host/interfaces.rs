@@ -10,8 +10,10 @@ use crate::{
     control::config::{Config, XdpMode},
     kernel::{
         bpf,
+        ethtool::Ethtool,
         link::{self, Link},
         netlink::Netlink,
+        suited::{self, Unsuited, VlanTags},
         watch::InterfaceState,
     },
 };
@@ -48,9 +50,24 @@ impl Interfaces {
             lan.push(link::by_name(netlink, name).await?);
         }
         let interfaces = Interfaces { underlay, lan };
+        let links = link::all(netlink).await?;
+        let ethtool = Ethtool::open().map_err(|source| Error::System {
+            what: "open an ethtool socket",
+            source,
+        })?;
         for link in interfaces.all() {
             mac(link)?;
             link::check_mtu(link).map_err(Error::Interface)?;
+            let is_generic = config.dataplane.mode == XdpMode::Generic;
+            let refused = |why: Unsuited| Error::Interface(format!("interface {name} {why}"));
+            suited::check_aggregate(link, &links, is_generic).map_err(refused)?;
+            let tags = VlanTags::of(&ethtool, link, &links);
+            match suited::check_vlans(link, &links, tags) {
+                Err(why) if tags == VlanTags::Unknown => {
+                    tracing::warn!("interface {name} {why}");
+                }
+                checked => checked.map_err(refused)?,
+            }
             if !link.up {
                 return Err(Error::Interface(format!(
                     "interface {name} is down: `ip link set dev {name} up`",

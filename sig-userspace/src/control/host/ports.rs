@@ -58,6 +58,10 @@ impl PortFacts {
         self.role == Role::Lan
     }
 
+    pub(super) fn is_inner(&self) -> bool {
+        self.role == Role::Inner
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
     }

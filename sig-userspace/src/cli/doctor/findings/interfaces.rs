@@ -13,6 +13,7 @@ use crate::kernel::inner_pair::ALIAS;
 use crate::kernel::link::MAX_XDP_MTU;
 use crate::kernel::neighbours::{Reason, RouteLookup};
 use crate::kernel::netdev::XdpFeatures;
+use crate::kernel::suited::{self, VlanTags};
 
 pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interface) {
     let area = format!("interface {}", interface.link.name);
@@ -289,6 +290,7 @@ fn used_interface(
     if let Some(text) = too_large_mtu(interface) {
         out.push(Finding::bad(&area, text, lower_mtu(name)));
     }
+    suits(out, facts, config, interface);
     if let Some(id) = link.xdp_program {
         out.push(xdp_attached(&area, facts, name, id));
     }
@@ -314,6 +316,23 @@ fn used_interface(
             "merges received packets (`gro`), which generic XDP then sees as one that is too large",
             format!("`ethtool -K {name} gro off`"),
         ));
+    }
+}
+
+/// Whether XDP sees what it must see.
+fn suits(out: &mut Vec<Finding>, facts: &Facts, config: &Config, interface: &Interface) {
+    let area = format!("interface {}", interface.link.name);
+    let links: Vec<_> = facts.interfaces.iter().map(|i| i.link.clone()).collect();
+    let is_generic = config.dataplane.mode == XdpMode::Generic;
+    if let Err(why) = suited::check_aggregate(&interface.link, &links, is_generic) {
+        out.push(Finding::bad(&area, why.text, why.remedy));
+    }
+    let tags = interface.vlan_tags;
+    if let Err(why) = suited::check_vlans(&interface.link, &links, tags) {
+        out.push(match tags {
+            VlanTags::Unknown => Finding::warning(&area, why.text, why.remedy),
+            _ => Finding::bad(&area, why.text, why.remedy),
+        });
     }
 }
 

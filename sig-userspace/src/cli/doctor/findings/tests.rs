@@ -11,6 +11,7 @@ use crate::kernel::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings
 use crate::kernel::link::Link;
 use crate::kernel::neighbours::{Reason, RouteLookup};
 use crate::kernel::netdev::XdpFeatures;
+use crate::kernel::suited::VlanTags;
 
 fn link(name: &str, ifindex: u32) -> Link {
     Link {
@@ -29,13 +30,8 @@ fn link(name: &str, ifindex: u32) -> Link {
         tx_queues: 1,
         driver: Some("ice".into()),
         kind: None,
-        vlan: None,
-        alias: None,
-        xdp_program: None,
-        peer_elsewhere: false,
         qdisc: Some("fq_codel".into()),
-        peer_ifindex: None,
-        addresses: Vec::new(),
+        ..Link::default()
     }
 }
 
@@ -44,6 +40,7 @@ fn interface(link: Link) -> Interface {
         link,
         xdp: Some(XdpFeatures::from_bits(0x2b)),
         offloads: Vec::new(),
+        vlan_tags: VlanTags::Seen,
         ipv4_forwarding: Some(1),
         ipv6_forwarding: Some(1),
     }
@@ -478,4 +475,40 @@ fn next_hops_need_a_route_out_of_the_underlay() {
     route.kind = RouteType::Local;
     host.routes = vec![(next_hop, Ok(route))];
     complains(&host, Some(&sample()), "Bad", &["an address of this host"]);
+}
+
+#[test]
+fn interfaces_on_which_xdp_does_not_see_what_it_must_are_not_good() {
+    let mut host = good_host();
+    host.interfaces[1].link.kind = Some("bond".into());
+    let words = [
+        "interface eth1",
+        "AF_XDP sockets get nothing",
+        "mode = \"generic\"",
+    ];
+    complains(&host, Some(&sample()), "Bad", &words);
+
+    let mut host = good_host();
+    host.interfaces[1].vlan_tags = VlanTags::TakenOut;
+    assert_eq!(complaints(&host, Some(&sample())), Vec::<String>::new());
+    let mut vlan = link("eth1.200", 9);
+    (vlan.vlan, vlan.peer_ifindex) = (Some(200), Some(3));
+    host.interfaces.push(interface(vlan));
+    let words = ["interface eth1", "eth1.200", "ethtool -K eth1 rxvlan off"];
+    complains(&host, Some(&sample()), "Bad", &words);
+}
+
+#[test]
+fn a_kernel_on_which_workers_cannot_share_a_queue_in_generic_mode_is_named() {
+    let mut host = good_host();
+    host.kernel.release = "6.12.27".into();
+    let mut config = sample();
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+    config.dataplane.workers = 2;
+    complains(
+        &host,
+        Some(&config),
+        "Warning",
+        &["CVE-2025-37920", "6.12.28"],
+    );
 }

@@ -1,0 +1,233 @@
+//! Interfaces on which XDP does not see what it must see: ports of aggregates, trunks whose VLAN tags are hidden.
+
+use std::fmt;
+
+use super::ethtool::Ethtool;
+use super::link::Link;
+
+/// Why an interface does not suit a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsuited {
+    /// What is wrong, as the rest of a sentence that starts with the interface.
+    pub text: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl fmt::Display for Unsuited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.text, self.remedy)
+    }
+}
+
+/// Whether an XDP program finds the VLAN tags of an interface in the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VlanTags {
+    /// It does.
+    #[default]
+    Seen,
+    /// The card takes them out first (`rxvlan`).
+    TakenOut,
+    /// The kernel takes them out before the packets reach a device that is made of others.
+    Above,
+    /// The other end of a veth pair leaves them beside the packet (`txvlan`), where no XDP program sees them.
+    LeftOut,
+    /// As [`Self::LeftOut`] or not: the other end is in another network namespace.
+    Unknown,
+}
+
+impl VlanTags {
+    /// Asks the driver of an interface; `all` are the interfaces of its network namespace.
+    pub fn of(ethtool: &Ethtool, link: &Link, all: &[Link]) -> Self {
+        let offloads = |name: &str| ethtool.vlan_offloads(name).unwrap_or_default();
+        if matches!(
+            link.kind.as_deref(),
+            Some("bridge" | "bond" | "team" | "macvlan" | "vlan")
+        ) {
+            return Self::Above;
+        }
+        if link.driver.as_deref() != Some("veth") {
+            return if offloads(&link.name).rx {
+                Self::TakenOut
+            } else {
+                Self::Seen
+            };
+        }
+        // A veth end hands over packets as the other end sent them, whatever its own setting.
+        let peer = all
+            .iter()
+            .find(|other| Some(other.ifindex) == link.peer_ifindex && !link.peer_elsewhere);
+        match peer {
+            Some(peer) if offloads(&peer.name).tx => Self::LeftOut,
+            Some(_) => Self::Seen,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// Refuses bonds and teams in native mode, where the program runs on their ports with the ports' queues, so that no
+/// packet reaches an AF_XDP socket of the bond; and their ports, whose packets are the bond's.
+///
+/// # Errors
+/// Why the interface cannot be used.
+pub fn check_aggregate(link: &Link, all: &[Link], is_generic: bool) -> Result<(), Unsuited> {
+    let is_aggregate = |link: &Link| matches!(link.kind.as_deref(), Some("bond" | "team"));
+    if is_aggregate(link) && !is_generic {
+        return Err(Unsuited {
+            text: format!(
+                "is a {}: native XDP programs run on its ports, and AF_XDP sockets get nothing",
+                link.kind.as_deref().unwrap_or_default()
+            ),
+            remedy:
+                "set `mode = \"generic\"` in [dataplane] (slower), or use an interface that is none"
+                    .into(),
+        });
+    }
+    let controller = all
+        .iter()
+        .find(|other| Some(other.ifindex) == link.controller);
+    match controller {
+        Some(controller) if is_aggregate(controller) => Err(Unsuited {
+            text: format!("is a port of {}, which gets its packets", controller.name),
+            remedy: format!(
+                "use {} with `mode = \"generic\"` in [dataplane], or take the interface out of it \
+                 (`ip link set dev {} nomaster`)",
+                controller.name, link.name
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses trunks whose VLAN tags are hidden from XDP: packets of the VLANs would be taken for untagged ones.
+///
+/// # Errors
+/// Why the interface cannot be used; for [`VlanTags::Unknown`] it perhaps can.
+pub fn check_vlans(link: &Link, all: &[Link], tags: VlanTags) -> Result<(), Unsuited> {
+    let Some(user) = vlan_user(link, all) else {
+        return Ok(());
+    };
+    let name = &link.name;
+    let (how, remedy) = match tags {
+        VlanTags::Seen => return Ok(()),
+        VlanTags::TakenOut => (
+            "its card takes the tags out before XDP sees them (`rxvlan`)",
+            format!("`ethtool -K {name} rxvlan off`, also at boot"),
+        ),
+        VlanTags::Above => (
+            "the kernel takes the tags out before XDP sees them here",
+            format!("use an interface below {name}, or one without VLANs on it"),
+        ),
+        VlanTags::LeftOut => (
+            "the other end of the pair leaves the tags out of the packets (`txvlan`)",
+            "`ethtool -K PEER txvlan off` for the other end of the pair".into(),
+        ),
+        VlanTags::Unknown => (
+            "the other end of the pair, in another network namespace, may leave the tags out of the packets (`txvlan`)",
+            "make sure of `ethtool -K PEER txvlan off` at the other end".into(),
+        ),
+    };
+    Err(Unsuited {
+        text: format!(
+            "carries VLANs ({user}), but {how}: packets of the VLANs would be taken for untagged ones"
+        ),
+        remedy,
+    })
+}
+
+/// Who uses VLANs of the interface.
+fn vlan_user(link: &Link, all: &[Link]) -> Option<String> {
+    let device = all.iter().find(|other| {
+        other.vlan.is_some() && other.peer_ifindex == Some(link.ifindex) && !other.peer_elsewhere
+    });
+    if let Some(device) = device {
+        return Some(device.name.clone());
+    }
+    let bridge = all
+        .iter()
+        .find(|other| Some(other.ifindex) == link.controller && other.vlan_filtering)?;
+    Some(format!("bridge {}", bridge.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str, ifindex: u32) -> Link {
+        Link {
+            name: name.into(),
+            ifindex,
+            ..Link::default()
+        }
+    }
+
+    fn kind(kind: &str, link: Link) -> Link {
+        let kind = Some(kind.into());
+        Link { kind, ..link }
+    }
+
+    fn port_of(controller: u32, link: Link) -> Link {
+        let controller = Some(controller);
+        Link { controller, ..link }
+    }
+
+    #[test]
+    fn a_bond_or_team_needs_generic_mode_and_its_ports_are_refused() {
+        for of in ["bond", "team"] {
+            let bond = kind(of, link("agg0", 7));
+            let all = [port_of(7, link("eth0", 1)), bond.clone(), link("eth1", 2)];
+            let refused = check_aggregate(&bond, &all, false).unwrap_err();
+            assert!(
+                refused.to_string().contains("mode = \"generic\""),
+                "{refused}"
+            );
+            assert_eq!(check_aggregate(&bond, &all, true), Ok(()));
+            for generic in [false, true] {
+                let refused = check_aggregate(&all[0], &all, generic).unwrap_err();
+                assert!(refused.text.contains("port of agg0"), "{refused}");
+                assert_eq!(check_aggregate(&all[2], &all, generic), Ok(()));
+            }
+        }
+        let bridge = [kind("bridge", link("br0", 7)), port_of(7, link("eth0", 1))];
+        for link in &bridge {
+            assert_eq!(check_aggregate(link, &bridge, false), Ok(()));
+        }
+    }
+
+    #[test]
+    fn hidden_vlan_tags_are_refused_where_vlans_are_used() {
+        let trunk = link("eth0", 1);
+        let vlan = Link {
+            vlan: Some(200),
+            peer_ifindex: Some(1),
+            ..kind("vlan", link("eth0.200", 9))
+        };
+        let all = [trunk.clone(), vlan, link("eth1", 2)];
+        let refused = check_vlans(&trunk, &all, VlanTags::TakenOut).unwrap_err();
+        assert!(refused.text.contains("eth0.200"), "{refused}");
+        assert_eq!(refused.remedy, "`ethtool -K eth0 rxvlan off`, also at boot");
+        for (tags, remedy) in [
+            (VlanTags::Above, "one without VLANs"),
+            (VlanTags::LeftOut, "txvlan off"),
+            (VlanTags::Unknown, "make sure"),
+        ] {
+            let refused = check_vlans(&trunk, &all, tags).unwrap_err();
+            assert!(refused.remedy.contains(remedy), "{refused}");
+        }
+        assert_eq!(check_vlans(&trunk, &all, VlanTags::Seen), Ok(()));
+        assert_eq!(check_vlans(&all[2], &all, VlanTags::TakenOut), Ok(()));
+    }
+
+    #[test]
+    fn a_port_of_a_bridge_that_tells_vlans_apart_carries_vlans() {
+        for (vlan_filtering, is_fine) in [(true, false), (false, true)] {
+            let bridge = Link {
+                vlan_filtering,
+                ..kind("bridge", link("br0", 7))
+            };
+            let all = [port_of(7, link("eth0", 1)), bridge];
+            let checked = check_vlans(&all[0], &all, VlanTags::TakenOut);
+            assert_eq!(checked.is_ok(), is_fine, "{checked:?}");
+        }
+    }
+}
