@@ -126,7 +126,7 @@ reasons! {
     NextHopUnresolved, "next_hop_unresolved",
         "The link-layer address of the next hop is not known yet.";
     RoutingLoop, "routing_loop",
-        "The route of a packet out of the tunnel leads back into it.";
+        "The route of a packet from a remote leads back to that remote.";
     PacketTooBig, "packet_too_big",
         "The packet is larger than the outgoing link allows.";
     LinkDown, "link_down",

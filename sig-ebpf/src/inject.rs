@@ -12,7 +12,7 @@ use aya_ebpf::{
 };
 use sig_common::{
     reason::DropReason,
-    wire::{Load as _, checksum},
+    wire::{Load as _, checksum, inner::BACK_TO_SENDER},
 };
 
 use crate::{
@@ -64,7 +64,9 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
         // Local delivery, too big, unreachable, prohibited, forwarding switched off.
         _ => return None,
     };
-    if lookup.ifindex == ingress {
+    // Into the tunnel again, as from spoke to spoke over a hub, but not to where the packet came from.
+    let turns = lookup.ifindex == ingress;
+    if turns && packet.bytes::<6>(6)? == BACK_TO_SENDER {
         return Some(Egress::Drop(DropReason::RoutingLoop));
     }
     let header = packet.bytes_mut::<20>(IP)?;
@@ -76,6 +78,10 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
         [header[10], header[11]] = checksum::update(sum, old, new).to_be_bytes();
     } else {
         header[7] = hops - 1;
+    }
+    if turns {
+        // The worker behind the device looks at no link-layer address.
+        return Some(Egress::Send { ifindex: ingress });
     }
     if !resolved {
         return Some(Egress::Resolve {

@@ -3,13 +3,19 @@
 
 mod support;
 
+use std::time::Duration;
+
 use sig::kernel::bpf::{Logging, Program, Programs, TestOutcome};
 use sig_common::maps::Stat;
 use sig_common::reason::DropReason;
+use sig_common::wire::ethernet::ETHERTYPE_IPV4;
+use sig_common::wire::inner::BACK_TO_SENDER;
 use sig_common::wire::ipv4;
-use support::netns::{Netns, root_or_skip, veth};
+use support::netns::{Netns, root_or_skip, veth, wait_until};
 use support::packets::Underlay;
+use support::wire::PacketSocket;
 
+const PATIENCE: Duration = Duration::from_secs(5);
 const TC_ACT_OK: u32 = 0;
 const TC_ACT_SHOT: u32 = 2;
 const TC_ACT_REDIRECT: u32 = 7;
@@ -35,6 +41,7 @@ impl Host {
             "neigh add fd01::2 lladdr 02:00:00:00:00:99 dev lan nud permanent",
             "route add 10.5.0.0/16 via 10.1.0.2",
             "route add 10.9.0.0/16 dev lo",
+            "route add fd09::/32 dev lo",
             "route add unreachable 10.8.0.0/16",
         ] {
             netns.ip(command);
@@ -77,6 +84,12 @@ impl Host {
         assert_eq!(outcome.action, TC_ACT_OK, "{that}");
         assert_eq!(outcome.frame, frame, "{that}: must be unchanged");
     }
+}
+
+fn index(name: &str) -> u32 {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: a string with its end mark.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
 fn to(destination: &str) -> Vec<u8> {
@@ -192,12 +205,60 @@ fn without_forwarding_nothing_is_forwarded() {
 }
 
 #[test]
-fn a_packet_that_would_go_back_into_the_tunnel_is_dropped() {
+fn a_packet_for_another_remote_goes_into_the_tunnel_again_with_one_hop_less() {
     if !root_or_skip() {
         return;
     }
     let host = Host::new();
-    let outcome = host.run("loop", &to("10.9.0.1"), Stat::InjectDropped);
+    for (that, destination, hops) in [("IPv4", "10.9.0.1", IP + 8), ("IPv6", "fd09::1", IP + 7)] {
+        let frame = to(destination);
+        let outcome = host.run(that, &frame, Stat::InjectRedirected);
+        assert_eq!(outcome.action, TC_ACT_REDIRECT, "{that}");
+        assert_eq!(outcome.frame[..14], frame[..14], "{that}: Ethernet header");
+        assert_eq!(outcome.frame[hops], 63, "{that}");
+        host.passes("a last hop", &changed(frame, hops, 1));
+    }
+}
+
+#[test]
+fn what_comes_out_of_the_tunnel_for_another_remote_goes_into_it_again() {
+    if !root_or_skip() {
+        return;
+    }
+    // The tunnel device and its far end, where a worker would be.
+    let (hub, far) = (Netns::new("hub"), Netns::new("far"));
+    veth((&hub, "sig"), (&far, "peer"));
+    hub.ip("link set sig address 02:00:00:00:00:02 arp off");
+    hub.ip("addr add 10.0.0.1/32 dev sig");
+    hub.ip("route add 10.9.0.0/16 dev sig");
+    hub.run(|| std::fs::write("/proc/sys/net/ipv4/conf/sig/forwarding", "1").unwrap());
+    let mut programs = Programs::load(Logging::Off).unwrap();
+    let sig = hub.run(|| index("sig"));
+    let _attached = hub.run(|| programs.attach_inject(sig)).unwrap();
+    let worker = PacketSocket::open(&far, "peer", ETHERTYPE_IPV4);
+    let frame = to("10.9.0.1");
+    worker.send(&frame);
+    let mut returned = None;
+    wait_until("the packet comes back", PATIENCE, || {
+        returned = worker.receive();
+        returned.is_some()
+    });
+    let returned = returned.unwrap_or_default();
+    assert_eq!(returned[IP + 8], 63);
+    assert_eq!(returned[IP + 12..], frame[IP + 12..]);
+    let counters = programs.counters().unwrap();
+    assert_eq!(counters.stat(Stat::InjectRedirected), 1);
+}
+
+#[test]
+fn a_packet_that_would_go_back_to_its_remote_is_dropped() {
+    if !root_or_skip() {
+        return;
+    }
+    let host = Host::new();
+    let mut frame = to("10.9.0.1");
+    frame[6..12].copy_from_slice(&BACK_TO_SENDER);
+    let outcome = host.run("loop", &frame, Stat::InjectDropped);
     assert_eq!(outcome.action, TC_ACT_SHOT);
     let counters = host.programs.counters().unwrap();
     assert_eq!(counters.dropped(DropReason::RoutingLoop), 1);

@@ -1,20 +1,18 @@
 //! The border router on devices: packets over veth pairs, handled where they come in or spread over CPUs.
 #![cfg(feature = "xdp")]
 
-#[path = "xsk_support/packet.rs"]
-mod packet;
 mod support;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use packet::PacketSocket;
 use sig::kernel::bpf::{RouterOptions, RouterPrograms, XdpMode};
 use sig_common::router::Reason;
 use sig_common::router::maps::Traffic;
 use sig_common::wire::ethernet;
 use support::netns::{Netns, root_or_skip, veth, wait_until};
 use support::router::{Bed, FAR, OTHER, Packet, Path, Segment, Sent, from_link, index_of, model};
+use support::wire::PacketSocket;
 
 /// What the sockets at the far ends of the wires listen to.
 const ETHERTYPE: u16 = ethernet::ETHERTYPE_IPV4;
@@ -74,8 +72,8 @@ fn packets_are_forwarded_between_devices_on_one_cpu_or_several_and_flows_stay_in
         })
         .unwrap();
     let (sender, receiver) = (
-        PacketSocket::open(&left, "far"),
-        PacketSocket::open(&right, "far"),
+        PacketSocket::open(&left, "far", ETHERTYPE),
+        PacketSocket::open(&right, "far", ETHERTYPE),
     );
     let cpus: Vec<u32> = (0..std::thread::available_parallelism().unwrap().get() as u32).collect();
     bed.programs.set_cpus(&cpus).unwrap();

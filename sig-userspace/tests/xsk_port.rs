@@ -158,7 +158,7 @@ fn a_hundred_thousand_frames_come_back_in_order_and_unchanged_and_no_chunk_is_lo
     let pool = opened.pool.clone();
     let mut worker = Worker::all(opened).remove(0);
     let free_at_rest = worker.free.len() + pool.len();
-    let wire = PacketSocket::open(&far, "g0");
+    let wire = PacketSocket::open(&far, "g0", xsk_support::ETHERTYPE);
 
     let (mut sent, mut seen) = (0u32, 0u32);
     let mut echo = |worker: &mut Worker, burst: u32| {
@@ -223,8 +223,8 @@ fn received_packets_leave_room_for_headers_and_leave_on_another_port_in_another_
         let mut worker = Worker::all(opened).remove(0);
         let (near, inner) = (worker.role(Role::Lan), worker.role(Role::Inner));
         let (left, right) = (
-            PacketSocket::open(&lan, "g0"),
-            PacketSocket::open(&wan, "s0"),
+            PacketSocket::open(&lan, "g0", xsk_support::ETHERTYPE),
+            PacketSocket::open(&wan, "s0", xsk_support::ETHERTYPE),
         );
 
         let header: Vec<u8> = frame(0, 0, 200);
@@ -295,7 +295,7 @@ fn two_workers_share_single_queues_and_split_the_others() {
     steer(&program, &opened);
     let wires: Vec<_> = far
         .iter()
-        .map(|far| PacketSocket::open(far, "far"))
+        .map(|far| PacketSocket::open(far, "far", xsk_support::ETHERTYPE))
         .collect();
     let workers = Worker::all(opened);
 
@@ -387,7 +387,7 @@ fn every_queue_has_its_own_socket_and_its_own_traffic() {
         program.attach(&gateway, "d0");
         // Frames go to the socket of their queue only, so one of the two slots gets each.
         steer(&program, &opened);
-        let wire = PacketSocket::open(&far, "g0");
+        let wire = PacketSocket::open(&far, "g0", xsk_support::ETHERTYPE);
         let mut workers = Worker::all(opened);
         for (index, worker) in workers.iter_mut().enumerate() {
             assert_eq!(worker.ports.len(), 1);
@@ -418,7 +418,7 @@ fn a_burst_that_fills_the_ring_leaves_in_order_and_the_rest_waits() {
     let (gateway, far) = one_wire(1);
     let opened = gateway.run(|| plan(1, vec![spec(Role::Lan, "d0", 1, None)]).open());
     let mut worker = Worker::all(opened.expect("the port opens")).remove(0);
-    let wire = PacketSocket::open(&far, "g0");
+    let wire = PacketSocket::open(&far, "g0", xsk_support::ETHERTYPE);
     let mut frames = Vec::new();
     for number in 0..700 {
         let mut chunk = worker.free.take().expect("a chunk is free");
@@ -475,7 +475,7 @@ fn while_the_interface_is_down_service_says_so_and_frames_wait() {
     assert_eq!(code, Some(libc::ENETDOWN));
     assert!(worker.ports[0].port.is_transmitting());
     gateway.ip("link set d0 up");
-    let wire = PacketSocket::open(&far, "g0");
+    let wire = PacketSocket::open(&far, "g0", xsk_support::ETHERTYPE);
     until("the frame", || {
         worker.service();
         wire.receive().is_some_and(|packet| packet == bytes)
@@ -491,7 +491,7 @@ fn a_receiver_sleeps_in_poll_until_a_frame_comes() {
     program.attach(&gateway, "d0");
     steer(&program, &opened);
     let mut worker = Worker::all(opened).remove(0);
-    let wire = PacketSocket::open(&far, "g0");
+    let wire = PacketSocket::open(&far, "g0", xsk_support::ETHERTYPE);
     let mut poll = libc::pollfd {
         fd: worker.ports[0].port.fd().expect("a socket"),
         events: libc::POLLIN,

@@ -98,7 +98,7 @@ impl Site {
         accepted.extend(routes);
         let source = (isd_as(3 - number), there.ip().into());
         tables.add_remote(0, source, lpm(&accepted), per_worker(workers));
-        let session = tables.add_session(vec![path], None);
+        let session = tables.add_session(source, vec![path], None);
         let mut routing = Routing::default();
         let rule = Rule {
             condition: Arc::new(Condition::ALWAYS),

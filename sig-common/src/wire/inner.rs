@@ -5,6 +5,10 @@ use core::net::IpAddr;
 use super::ipv6::UpperLayer;
 use super::{Error, ipv4, ipv6};
 
+/// Source MAC address of a decapsulated packet on its way through the tunnel device which must not
+/// come back into the tunnel, for there its way leads to the remote that sent it. No device has it.
+pub const BACK_TO_SENDER: [u8; 6] = [0x02, 0, 0, 0, 0, 0];
+
 /// What the data plane needs to know of an IPv4 or IPv6 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InnerPacket {

@@ -15,7 +15,10 @@ use std::{
 
 use ipnet::IpNet;
 use rand::{SeedableRng, rngs::StdRng};
-use sig_common::{addr::HostAddr, wire::underlay::Local};
+use sig_common::{
+    addr::{HostAddr, IsdAs},
+    wire::underlay::Local,
+};
 
 use super::{
     config::Config,
@@ -214,7 +217,11 @@ impl Planner {
             let state = &mut self.sessions[place];
             let names = state.usable();
             let spread = (!names.is_empty()).then(|| state.flows.spread(at, &names));
-            tables.add_session(usable, spread.filter(|_| names.len() > 1));
+            // A session without a gateway has no paths either.
+            let remote = gateway.map_or((IsdAs(0), HostAddr::SVC_NONE), |gateway| {
+                (gateway.isd_as, HostAddr::from(gateway.host))
+            });
+            tables.add_session(remote, usable, spread.filter(|_| names.len() > 1));
             state.settle();
         }
         self.plan = plan;

@@ -6,12 +6,17 @@ use sig_common::{
     addr::{HostAddr, IsdAs},
     reason::DropReason,
     wire::{
-        inner::{InnerPacket, decrement_ttl},
+        inner::{BACK_TO_SENDER, InnerPacket, decrement_ttl},
         underlay::{self, Parsed},
     },
 };
 
-use super::{context::Context, inner, police::Police, tables::Tables};
+use super::{
+    context::Context,
+    inner,
+    police::{self, Police},
+    tables::Tables,
+};
 use crate::{
     framing::{FrameRef, Limits, LimitsError, Piece, Reassembler, StreamKey},
     port::umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
@@ -284,19 +289,24 @@ fn finish(
     let bytes = packet.bytes_mut(context.area);
     let summary = InnerPacket::parse(bytes).map_err(|_| DropReason::InvalidPacket)?;
     let tables = context.tables;
-    let place = police.admit(tables, slot, bytes, &summary)?;
+    let delivery = police.admit(tables, slot, bytes, &summary)?;
     if congestion {
         inner::mark_congestion(bytes, &summary)?;
     }
     let (start, len) = (packet.headroom() - inner::ETHERNET_LEN, packet.len());
     packet.place(start, inner::ETHERNET_LEN + len);
-    let hop = place
-        .and_then(|place| tables.lan.hop(place))
-        .filter(|hop| hop.takes(&summary) && usize::from(hop.port) < context.to_lan.len());
+    let hop = match delivery {
+        police::Delivery::Lan(place) => tables.lan.hop(place),
+        police::Delivery::Kernel | police::Delivery::KernelButNotBack => None,
+    }
+    .filter(|hop| hop.takes(&summary) && usize::from(hop.port) < context.to_lan.len());
     let frame = packet.bytes_mut(context.area);
     let Some(hop) = hop else {
         // The kernel is the next router: it takes its one from the TTL.
         inner::write_ethernet(frame, &tables.inner_macs, &summary);
+        if delivery == police::Delivery::KernelButNotBack {
+            frame[6..12].copy_from_slice(&BACK_TO_SENDER);
+        }
         return Ok(None);
     };
     let lives_on = decrement_ttl(&mut frame[inner::ETHERNET_LEN..]);

@@ -51,9 +51,19 @@ pub(crate) fn none_may_cross(prefix: &IpNet) -> bool {
     }
 }
 
-/// The place of the next hop in [`Tables::lan`], without one if the kernel finds it, or why the
-/// packet is not delivered.
-type Verdict = Result<Option<u32>, DropReason>;
+/// Where a packet is delivered, or why it is not.
+type Verdict = Result<Delivery, DropReason>;
+
+/// Where a packet is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// To the next hop at this place of [`Tables::lan`].
+    Lan(u32),
+    /// Where the kernel knows, be it the tunnel again.
+    Kernel,
+    /// Where the kernel knows, but not into the tunnel: there it would go back to where it came from.
+    KernelButNotBack,
+}
 
 /// Decides whether packets from remotes are delivered, and where.
 #[derive(Default)]
@@ -95,36 +105,36 @@ impl Police {
 /// Routers on the way report errors from addresses of their own, which nobody announces. Their word is needed
 /// to find the path's MTU, and believed about packets that went from here to the remote.
 #[cold]
-fn decide_error(tables: &Tables, remote: u16, packet: &[u8], inner: &InnerPacket) -> Verdict {
+fn decide_error(tables: &Tables, slot: u16, packet: &[u8], inner: &InnerPacket) -> Verdict {
     let is_ours = icmp::quoted(packet, inner).is_some_and(|(source, destination)| {
-        let accepted = tables.remotes.get(usize::from(remote));
+        let accepted = tables.remotes.get(usize::from(slot));
         source == inner.destination
             && accepted.is_some_and(|remote| remote.accepted.get(destination).is_some())
     });
     if !is_ours {
         return Err(DropReason::InnerSource);
     }
-    deliver(tables, inner.destination)
+    deliver(tables, slot, inner.destination)
 }
 
-fn decide(tables: &Tables, remote: u16, source: IpAddr, destination: IpAddr) -> Verdict {
+fn decide(tables: &Tables, slot: u16, source: IpAddr, destination: IpAddr) -> Verdict {
     if !may_cross(source) || !may_cross(destination) {
         return Err(DropReason::AddressScope);
     }
     let remote = tables
         .remotes
-        .get(usize::from(remote))
+        .get(usize::from(slot))
         .ok_or(DropReason::UnknownRemote)?;
     // A remote may send from a wide prefix, but not in the name of narrower ones that are at home here.
     let is_home = matches!(tables.routing.way(source), Some(Way::Home));
     if is_home || remote.accepted.get(source).is_none() {
         return Err(DropReason::InnerSource);
     }
-    deliver(tables, destination)
+    deliver(tables, slot, destination)
 }
 
-/// Where packets to a destination are delivered, if it is one of ours.
-fn deliver(tables: &Tables, destination: IpAddr) -> Verdict {
+/// Where packets of remote number `slot` to a destination are delivered, if it is one of ours.
+fn deliver(tables: &Tables, slot: u16, destination: IpAddr) -> Verdict {
     let served = match &tables.served {
         Some(served) => served.get(destination).is_some(),
         None => matches!(tables.routing.way(destination), None | Some(Way::Home)),
@@ -132,7 +142,11 @@ fn deliver(tables: &Tables, destination: IpAddr) -> Verdict {
     if !served {
         return Err(DropReason::InnerDestination);
     }
-    Ok(tables.lan.find(destination))
+    Ok(match tables.lan.find(destination) {
+        Some(place) => Delivery::Lan(place),
+        None if tables.leads_to(slot, destination) => Delivery::KernelButNotBack,
+        None => Delivery::Kernel,
+    })
 }
 
 #[cfg(test)]
@@ -254,7 +268,7 @@ mod tests {
     #[test]
     fn a_wide_prefix_gives_no_right_to_send_in_our_name() {
         let udp = |source| verdict(&ip(source, "10.1.0.9", 17, &[0; 8]));
-        assert_eq!(udp("10.2.0.1"), Ok(None));
+        assert_eq!(udp("10.2.0.1"), Ok(Delivery::Kernel));
         assert_eq!(udp("10.1.0.1"), REFUSED);
         assert_eq!(udp("172.16.0.1"), REFUSED);
     }
@@ -268,7 +282,7 @@ mod tests {
             let sent = ip(ours, theirs, 17, &[0; 100]);
             for kind in 0..=255 {
                 let expected = if kinds.contains(&kind) {
-                    Ok(None)
+                    Ok(Delivery::Kernel)
                 } else {
                     REFUSED
                 };
@@ -277,7 +291,7 @@ mod tests {
             // However much of the packet the router quotes, but not less than its header.
             let header = if ours.contains('.') { 20 } else { 40 };
             for len in 0..=sent.len() {
-                let expected = if len >= header { Ok(None) } else { REFUSED };
+                let expected = if len >= header { Ok(Delivery::Kernel) } else { REFUSED };
                 let found = verdict(&error(kinds[0], ours, &sent[..len]));
                 assert_eq!(found, expected, "{len} bytes quoted");
             }
@@ -291,7 +305,7 @@ mod tests {
             ("fd00:1::9", "fd00:1::8", "fd00:2::9", "2001:db8::9", 1),
         ] {
             let sent = |from: &str, to: &str| ip(from, to, 17, &[0; 8]);
-            assert_eq!(verdict(&error(kind, ours, &sent(ours, theirs))), Ok(None));
+            assert_eq!(verdict(&error(kind, ours, &sent(ours, theirs))), Ok(Delivery::Kernel));
             for (to, quote) in [
                 // To another host than the packet's sender, about packets to and of others, to others.
                 (ours, sent(other, theirs)),
@@ -346,16 +360,16 @@ mod tests {
             ip(ours, theirs, if options == 0 { last } else { 60 }, &payload)
         };
         let about = |quote: Vec<u8>| verdict(&error(2, ours, &quote));
-        assert_eq!(about(quote(1, 17, &[0; 8])), Ok(None));
+        assert_eq!(about(quote(1, 17, &[0; 8])), Ok(Delivery::Kernel));
         assert_eq!(
             about(quote(2, 58, &message(128, &[]))),
-            Ok(None),
+            Ok(Delivery::Kernel),
             "an echo request"
         );
         assert_eq!(about(quote(2, 58, &message(1, &[]))), REFUSED);
         assert_eq!(
             about(quote(1, 44, &[17, 0, 0, 1, 0, 0, 0, 1, 0, 0])),
-            Ok(None)
+            Ok(Delivery::Kernel)
         );
         assert_eq!(about(quote(40, 17, &[0; 8])), REFUSED, "too many to follow");
         let whole = quote(1, 58, &message(1, &[]));

@@ -44,6 +44,8 @@ pub struct Tables {
     pub routing: Arc<Routing>,
     /// Sessions with remote gateways.
     pub sessions: Vec<Session>,
+    /// By the place of a session, that of its remote in `remotes`; [`NOBODY`] if it is not there.
+    session_remotes: Vec<u16>,
     /// Paths of all sessions, those of one session side by side.
     pub paths: Vec<Path>,
     /// Remote gateways.
@@ -265,6 +267,7 @@ impl Tables {
             lan: Arc::default(),
             routing: Arc::default(),
             sessions: Vec::new(),
+            session_remotes: Vec::new(),
             paths: Vec::new(),
             remotes: Vec::new(),
             remote_slots: Vec::new(),
@@ -296,9 +299,16 @@ impl Tables {
         });
     }
 
-    /// Adds a session and returns its place. The numbers in `spread` are below that of the paths; without
+    /// Adds a session with the remote gateway `remote` and returns its place. The numbers in `spread` are below that of the paths; without
     /// it, all flows take the first path. There is room for 65536 sessions, and as many paths.
-    pub fn add_session(&mut self, paths: Vec<Path>, spread: Option<Spread>) -> u16 {
+    pub fn add_session(
+        &mut self,
+        remote: (IsdAs, HostAddr),
+        paths: Vec<Path>,
+        spread: Option<Spread>,
+    ) -> u16 {
+        let slot = self.admitted.get(&remote).copied();
+        self.session_remotes.push(slot.unwrap_or(NOBODY));
         let place = self.sessions.len() as u16;
         let first = self.paths.len() as u16;
         self.sessions.push(match (paths.len(), spread) {
@@ -308,6 +318,20 @@ impl Tables {
         });
         self.paths.extend(paths);
         place
+    }
+
+    /// Whether packets to `destination` that go into the tunnel go to remote number `slot`, whatever
+    /// their class.
+    pub(super) fn leads_to(&self, slot: u16, destination: IpAddr) -> bool {
+        let is_with = |session: u16| self.session_remotes.get(usize::from(session)) == Some(&slot);
+        match self.routing.way(destination) {
+            Some(Way::Session(session)) => is_with(session),
+            Some(Way::Rules(site)) => {
+                let rules = &self.routing.sites[usize::from(site)];
+                rules.iter().filter_map(|rule| rule.session).all(is_with)
+            }
+            Some(Way::Closed | Way::Home) | None => false,
+        }
     }
 
     /// The place in [`Tables::remotes`] of the remote with this [`Remote::id`].

@@ -1,5 +1,6 @@
 //! Two workers, each the other's remote, over packets in memory.
 
+mod hub;
 mod lan;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -102,7 +103,7 @@ fn gateway(number: u8, path_mtu: usize) -> Gateway {
     .expect("a usable path");
     let source = (isd_as(other), remote.ip().into());
     tables.add_remote(0, source, lpm(other), Arc::new([Default::default()]));
-    let session = tables.add_session(vec![path], None);
+    let session = tables.add_session(source, vec![path], None);
     let mut routing = Routing::default();
     routing.add_site(&prefixes(other), vec![always(session)]);
     tables.routing = Arc::new(routing);

@@ -1,10 +1,9 @@
 //! A tiny XDP program and the far end of the wire for the AF_XDP tests.
 
 mod bpf;
-mod packet;
 
+pub(crate) use crate::support::wire::PacketSocket;
 pub(crate) use bpf::Redirect;
-pub(crate) use packet::PacketSocket;
 
 /// EtherType for local experiments (IEEE 802): nothing else on the wire carries it.
 pub(crate) const ETHERTYPE: u16 = 0x88b5;

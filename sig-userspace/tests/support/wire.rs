@@ -1,22 +1,25 @@
+//! The far end of a wire.
+#![allow(dead_code, reason = "not every test binary uses this module")]
+
 use std::{
     ffi::CString,
     io, mem,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-use super::ETHERTYPE;
-use crate::support::netns::Netns;
+use super::netns::Netns;
 
 /// An `AF_PACKET` socket on an interface: the far end of the wire.
 pub(crate) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    pub(crate) fn open(namespace: &Netns, interface: &str) -> Self {
+    /// Opens one that sees frames with this EtherType.
+    pub(crate) fn open(namespace: &Netns, interface: &str, ethertype: u16) -> Self {
         namespace.run(|| {
             let name = CString::new(interface).expect("a name without zero bytes");
             // SAFETY: plain system calls; the address lives across the call.
             unsafe {
-                let protocol = ETHERTYPE.to_be();
+                let protocol = ethertype.to_be();
                 let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, i32::from(protocol));
                 assert!(fd >= 0, "{}", io::Error::last_os_error());
                 let fd = OwnedFd::from_raw_fd(fd);
