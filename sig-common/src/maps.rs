@@ -8,6 +8,7 @@
 use core::net::IpAddr;
 
 use crate::addr::{HostAddr, IsdAs};
+use crate::wire::underlay::Local;
 
 /// Port number that stands for the inner port in [`STEERING`].
 ///
@@ -16,8 +17,12 @@ use crate::addr::{HostAddr, IsdAs};
 /// device has the index 0.
 pub const INNER_PORT: u32 = 0;
 
-/// Our endpoint per underlay interface: `u32` interface index to [`Local`](crate::wire::underlay::Local).
+/// Our endpoint per underlay interface: `u32` interface index to [`UnderlayPort`].
 pub const LOCAL: &str = "LOCAL";
+/// Who else but internal hosts may send frames on the underlay: longest prefix of an [`Ip`] to `u32`, any value.
+pub const SOURCES: &str = "SOURCES";
+/// Per CPU, the underlay source that was refused last: an [`Ip`], all zero before the first one.
+pub const REFUSED: &str = "REFUSED";
 /// Remote gateways whose frames are admitted: [`RemoteKey`] to [`RemoteValue`].
 pub const REMOTES: &str = "REMOTES";
 /// Sockets per receive queue: [`QueueKey`] to [`Sockets`].
@@ -39,6 +44,8 @@ pub const STATS: &str = "STATS";
 pub const MAX_PORTS: u32 = 64;
 /// Entries of [`REMOTES`].
 pub const MAX_REMOTES: u32 = 65536;
+/// Entries of [`SOURCES`].
+pub const MAX_SOURCES: u32 = 16384;
 /// Entries of [`STEERING`].
 pub const MAX_QUEUES: u32 = 1024;
 /// Entries of [`XSKS`].
@@ -79,6 +86,12 @@ impl Ip {
             HostAddr::V6(a) => Some(Self(a)),
             HostAddr::Svc(_) => None,
         }
+    }
+}
+
+impl From<Ip> for IpAddr {
+    fn from(ip: Ip) -> Self {
+        IpAddr::from(ip.0).to_canonical()
     }
 }
 
@@ -142,6 +155,15 @@ pub struct Sockets {
 }
 
 impl Sockets {
+    /// One of these sockets alone, another one for the next queue.
+    #[must_use]
+    pub const fn only(&self, queue: u32) -> Self {
+        match self.pick(queue) {
+            Some(first) => Self { first, count: 1 },
+            None => *self,
+        }
+    }
+
     /// Index of the socket for a hash; `None` without sockets.
     #[inline(always)]
     #[must_use]
@@ -153,17 +175,25 @@ impl Sockets {
     }
 }
 
+/// An underlay interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct UnderlayPort {
+    /// Our endpoint.
+    pub local: Local,
+    /// MAC address of the device. Frames to any other are not for this host.
+    pub mac: [u8; 6],
+    /// [`UnderlayPort::CHECK_SOURCE`] or 0.
+    pub flags: u16,
+}
+
+impl UnderlayPort {
+    /// Frames are taken only from internal hosts and from what [`SOURCES`] holds.
+    pub const CHECK_SOURCE: u16 = 1;
+}
+
 /// A LAN interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    /// One of these sockets alone, another one for the next queue.
-    #[must_use]
-    pub const fn only(&self, queue: u32) -> Self {
-        match self.pick(queue) {
-            Some(first) => Self { first, count: 1 },
-            None => *self,
-        }
-    }
-
 #[repr(C)]
 pub struct LanPort {
     /// MAC address of the device.
@@ -288,7 +318,7 @@ mod pod {
             )+
         };
     }
-    pod!(Ip RemoteKey RemoteValue QueueKey Sockets LanPort LanRoute);
+    pod!(Ip RemoteKey RemoteValue QueueKey Sockets UnderlayPort LanPort LanRoute);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
@@ -298,6 +328,7 @@ const _: () = {
     assert!(size_of::<RemoteValue>() == 4);
     assert!(size_of::<QueueKey>() == 4 + 4);
     assert!(size_of::<Sockets>() == 4 + 4);
+    assert!(size_of::<UnderlayPort>() == size_of::<Local>() + 6 + 2);
     assert!(size_of::<LanPort>() == 6 + 2 + 4);
     assert!(size_of::<LanRoute>() == 4);
 };

@@ -77,6 +77,8 @@ reasons! {
     // Admission.
     UnknownRemote, "unknown_remote",
         "A SIG frame came from a gateway that is not configured as a remote.";
+    UnderlaySource, "underlay_source",
+        "A SIG frame of a remote was sent by a host that is no border router of this AS.";
 
     // Frames and reassembly.
     IndexOutOfRange, "index_out_of_range",

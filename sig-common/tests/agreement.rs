@@ -13,7 +13,15 @@ prop_compose! {
         vector in prop::sample::select(vec![V1, V1, V1, V2, V2, V3, V4, V5]),
         ipv6 in any::<bool>(),
         port in prop::sample::select(vec![30056u16, 30056, 30041, 30256]),
-        tags in 0usize..3,
+        tags in prop::sample::select(vec![
+            vec![],
+            vec![],
+            vec![(TPID_8021Q, 0x6000)],
+            vec![(TPID_8021Q, 5)],
+            vec![(TPID_8021AD, 0)],
+            vec![(TPID_8021Q, 0), (TPID_8021Q, 0)],
+            vec![(TPID_8021AD, 5), (TPID_8021Q, 5)],
+        ]),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         len in prop::option::weighted(0.2, any::<prop::sample::Index>()),
         padding in 0usize..8,
@@ -23,8 +31,8 @@ prop_compose! {
         // The underlay mostly has the family of the addresses.
         let ipv6 = if matching { vector == V2 } else { ipv6 };
         let mut underlay = Underlay::to(if ipv6 { "fd00::2" } else { "10.0.0.2" }, port);
-        for (i, tag) in underlay.tags.iter_mut().take(tags).enumerate() {
-            *tag = Some(Tag { tpid: [TPID_8021AD, TPID_8021Q][i], tci: 5 });
+        for (place, (tpid, tci)) in underlay.tags.iter_mut().zip(tags) {
+            *place = Some(Tag { tpid, tci });
         }
         let mut packet = underlay.wrap(&scion);
         for (at, value) in changes {

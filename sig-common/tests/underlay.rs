@@ -94,31 +94,21 @@ fn scion_path(segments: [u8; 3]) -> Vec<u8> {
 }
 
 #[test]
-fn a_frame_is_taken_under_vlan_tags_and_its_offsets_follow() {
-    let (inner, outer) = (
-        Tag {
-            tpid: TPID_8021Q,
-            tci: 7,
-        },
-        Tag {
-            tpid: TPID_8021AD,
-            tci: 0x6123,
-        },
-    );
-    for (tags, shift) in [
-        ([None, None], 0),
-        ([Some(inner), None], 4),
-        ([Some(outer), Some(inner)], 8),
-        ([Some(inner), Some(inner)], 8),
-    ] {
+fn a_frame_is_taken_under_a_priority_tag_and_its_offsets_follow() {
+    let tag = Tag {
+        tpid: TPID_8021Q,
+        tci: 0xe000,
+    };
+    for (tag, shift) in [(None, 0), (Some(tag), 4)] {
         let underlay = Underlay {
-            tags,
+            tags: [tag, None],
             tos: 0xb9,
             ..Underlay::to("10.0.0.2", DATA_PORT)
         };
         let packet = underlay.wrap(&changed(|p| p[..2].copy_from_slice(&[0x0b, 0x90])));
         let parsed = parse(&packet[..], &local()).unwrap().unwrap();
         assert_eq!((parsed.outer_tos, parsed.traffic_class), (0xb9, 0xb9));
+        assert_eq!(parsed.underlay_source, HostAddr::V4([10, 0, 0, 99]));
         let at = |offset: u16| usize::from(offset) - shift;
         assert_eq!(at(parsed.ip), 14);
         assert_eq!(at(parsed.scion), SCION);
@@ -130,18 +120,20 @@ fn a_frame_is_taken_under_vlan_tags_and_its_offsets_follow() {
 }
 
 #[test]
-fn three_vlan_tags_are_left() {
-    let tag = Some(Tag {
-        tpid: TPID_8021Q,
-        tci: 1,
-    });
-    let underlay = Underlay {
-        tags: [tag, tag],
-        ..Underlay::to("10.0.0.2", DATA_PORT)
-    };
-    let mut packet = underlay.wrap(&hex(V1));
-    packet.splice(12..12, [0x81, 0x00, 0, 1]);
-    assert_eq!(parse(&packet[..], &local()), Ok(None));
+fn what_is_in_a_vlan_is_left() {
+    let tag = |tpid, tci| Some(Tag { tpid, tci });
+    for tags in [
+        [tag(TPID_8021Q, 7), None],
+        [tag(TPID_8021AD, 0x6123), None],
+        [tag(TPID_8021AD, 0x6123), tag(TPID_8021Q, 7)],
+        [tag(TPID_8021Q, 0), tag(TPID_8021Q, 0)],
+    ] {
+        let underlay = Underlay {
+            tags,
+            ..Underlay::to("10.0.0.2", DATA_PORT)
+        };
+        assert_eq!(parse(&underlay.wrap(&hex(V1))[..], &local()), Ok(None));
+    }
 }
 
 #[test]

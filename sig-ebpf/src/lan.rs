@@ -8,7 +8,7 @@ use sig_common::{
 
 use crate::{
     Verdict,
-    maps::{LAN_V4, LAN_V6, PORTS},
+    maps::{AlignedKey, LAN_V4, LAN_V6, PORTS},
     packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP, Packet},
 };
 
@@ -31,7 +31,7 @@ pub fn from_lan(packet: &Packet, ifindex: u32) -> Option<Verdict> {
     }
     let route = match destination {
         Destination::V4(address) => LAN_V4.get(Key::new(32, address)),
-        Destination::V6(address) => LAN_V6.get(&AlignedKey::new(address).key),
+        Destination::V6(address) => LAN_V6.get(AlignedKey::new(address).key()),
     };
     if *route? != LanRoute::TUNNEL {
         return None;
@@ -57,23 +57,6 @@ pub fn from_kernel(packet: &Packet) -> Option<Verdict> {
 #[inline(always)]
 fn worker_hash(packet: &Packet) -> u32 {
     flow_hash(packet, IP).rotate_left(16)
-}
-
-/// A key of [`LAN_V6`] whose address lies at a multiple of eight: the verifier forbids stores of words elsewhere on the stack.
-#[repr(C, align(8))]
-struct AlignedKey {
-    _before: u32,
-    key: Key<[u8; 16]>,
-}
-
-impl AlignedKey {
-    #[inline(always)]
-    fn new(address: [u8; 16]) -> Self {
-        Self {
-            _before: 0,
-            key: Key::new(128, address),
-        }
-    }
 }
 
 enum Destination {

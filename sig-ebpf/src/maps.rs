@@ -2,26 +2,31 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{HashMap, LpmTrie, PerCpuArray, XskMap},
+    maps::{HashMap, LpmTrie, PerCpuArray, XskMap, lpm_trie::Key},
 };
 use sig_common::{
     maps::{
-        LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_REMOTES, MAX_SOCKETS, QueueKey,
-        RemoteKey, RemoteValue, Sockets, Stat,
+        Ip, LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_REMOTES, MAX_SOCKETS,
+        MAX_SOURCES, QueueKey, RemoteKey, RemoteValue, Sockets, Stat, UnderlayPort,
     },
     reason::DropReason,
-    wire::underlay::Local,
 };
 
 /// Memory of a map is taken per entry, not for the maximum.
 const NO_PREALLOC: u32 = aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 
 #[map]
-pub static LOCAL: HashMap<u32, Local> = HashMap::with_max_entries(MAX_PORTS, 0);
+pub static LOCAL: HashMap<u32, UnderlayPort> = HashMap::with_max_entries(MAX_PORTS, 0);
 
 #[map]
 pub static REMOTES: HashMap<RemoteKey, RemoteValue> =
     HashMap::with_max_entries(MAX_REMOTES, NO_PREALLOC);
+
+#[map]
+pub static SOURCES: LpmTrie<[u8; 16], u32> = LpmTrie::with_max_entries(MAX_SOURCES, 0);
+
+#[map]
+static REFUSED: PerCpuArray<Ip> = PerCpuArray::with_max_entries(1, 0);
 
 #[map]
 pub static STEERING: HashMap<QueueKey, Sockets> = HashMap::with_max_entries(MAX_QUEUES, 0);
@@ -43,6 +48,39 @@ static DROPS: PerCpuArray<u64> = PerCpuArray::with_max_entries(DropReason::COUNT
 
 #[map]
 static STATS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Stat::COUNT as u32, 0);
+
+/// A key of 16 bytes that lie at a multiple of eight: the verifier forbids stores of words elsewhere on the stack.
+#[repr(C, align(8))]
+pub struct AlignedKey {
+    _before: u32,
+    key: Key<[u8; 16]>,
+}
+
+impl AlignedKey {
+    /// The key to look an address up.
+    #[inline(always)]
+    pub fn new(address: [u8; 16]) -> Self {
+        Self {
+            _before: 0,
+            key: Key::new(128, address),
+        }
+    }
+
+    /// As maps take it.
+    #[inline(always)]
+    pub fn key(&self) -> &Key<[u8; 16]> {
+        &self.key
+    }
+}
+
+/// Keeps a refused underlay source, for operators to see.
+#[inline(always)]
+pub fn keep_refused(source: Ip) {
+    if let Some(kept) = REFUSED.get_ptr_mut(0) {
+        // SAFETY: as in `add_one`; an address that is read while it is written would be shown wrong, no more.
+        unsafe { *kept = source };
+    }
+}
 
 /// Counts a drop by its reason.
 #[inline(always)]

@@ -26,6 +26,8 @@ const STATS: Stats = Stats {
 
 /// The data port of the gateway under test, which V1 and V2 are sent to.
 const PORT: u16 = 30056;
+/// The MAC address that frames of the tests are sent to.
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const LOCAL: IsdAs = IsdAs::new(1, 0xff00_0000_0111);
 const REMOTE: IsdAs = IsdAs::new(1, 0xff00_0000_0110);
 
@@ -37,7 +39,7 @@ fn ip(text: &str) -> IpAddr {
 fn gateway(host: &str, end_host_port: bool) -> Bench {
     let mut bench = Bench::new(LO, 1);
     let local = Local::new(LOCAL, ip(host), PORT, end_host_port);
-    bench.programs.set_local(LO, &local).unwrap();
+    bench.programs.set_underlay_port(LO, &local, MAC).unwrap();
     bench
         .programs
         .set_remotes([(REMOTE, ip("10.0.0.1"), 0), (REMOTE, ip("fd00::1"), 1)])
@@ -92,18 +94,9 @@ fn frames_of_known_remotes_go_to_a_worker() {
             Fixture::new("a frame for us", v4(&hex(V1)), Expect::Worker),
             Fixture::new("with padding behind the IP packet", padded, Expect::Worker),
             Fixture::new(
-                "with a VLAN tag",
+                "with a priority and no VLAN",
                 Underlay {
-                    tags: [tag(TPID_8021Q, 0x2005), None],
-                    ..to.clone()
-                }
-                .wrap(&hex(V1)),
-                Expect::Worker,
-            ),
-            Fixture::new(
-                "with QinQ tags",
-                Underlay {
-                    tags: [tag(TPID_8021AD, 7), tag(TPID_8021Q, 5)],
+                    tags: [tag(TPID_8021Q, 0x6000), None],
                     ..to.clone()
                 }
                 .wrap(&hex(V1)),
@@ -147,12 +140,35 @@ fn what_is_not_a_frame_for_us_is_left_to_the_kernel() {
     let mut arp = vec![0; 60];
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
     let frame = v4(&hex(V1));
+    let tagged = |first: (u16, u16), second: Option<(u16, u16)>| {
+        let tag = |(tpid, tci)| Tag { tpid, tci };
+        let tags = [Some(tag(first)), second.map(tag)];
+        let to = Underlay::to("10.0.0.2", PORT);
+        Underlay { tags, ..to }.wrap(&hex(V1))
+    };
     let bench = gateway("10.0.0.2", false);
     check(
         &bench.programs,
         Program::Underlay,
         STATS,
         &[
+            pass("to the MAC address of another host", changed(5, 3)),
+            pass("to the broadcast MAC address", {
+                let mut frame = v4(&hex(V1));
+                frame[..6].fill(0xff);
+                frame
+            }),
+            pass("to a multicast MAC address", changed(0, 3)),
+            pass("in a VLAN", tagged((TPID_8021Q, 0x2005), None)),
+            pass("in a service VLAN", tagged((TPID_8021AD, 7), None)),
+            pass(
+                "in a VLAN of a service VLAN",
+                tagged((TPID_8021AD, 7), Some((TPID_8021Q, 5))),
+            ),
+            pass(
+                "in a VLAN under a priority tag",
+                tagged((TPID_8021Q, 0), Some((TPID_8021Q, 5))),
+            ),
             pass("ARP", arp),
             pass("an Ethernet header alone", frame[..14].to_vec()),
             pass("cut off in the IP header", frame[..30].to_vec()),
@@ -203,6 +219,145 @@ fn frames_of_strangers_are_dropped() {
     bench.programs.set_remotes([]).unwrap();
     let fixtures = [stranger("a former remote", hex(V1))];
     check(&bench.programs, Program::Underlay, STATS, &fixtures);
+}
+
+/// A frame of `source` on the underlay.
+fn brought_by(source: &str, scion: &[u8]) -> Vec<u8> {
+    Underlay {
+        source: ip(source),
+        ..Underlay::to("10.0.0.2", PORT)
+    }
+    .wrap(scion)
+}
+
+/// V1 without a path, from a host of this AS.
+fn v1_within_the_as() -> Vec<u8> {
+    let mut scion = v1_with(scion::SOURCE_AS_END, 0x11);
+    scion[scion::PATH_TYPE] = 0;
+    scion.drain(scion::SOURCE_HOST_END + 1..scion::L4);
+    scion[scion::HEADER_WORDS] = 9;
+    scion
+}
+
+#[test]
+fn only_border_routers_bring_frames_of_remotes() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bench = gateway("10.0.0.2", true);
+    let net = |text: &str| text.parse::<ipnet::IpNet>().unwrap();
+    let worker = |that: &str, frame| Fixture::new(that, frame, Expect::Worker);
+    let refused =
+        |that: &str, frame| Fixture::new(that, frame, Expect::Drop(DropReason::UnderlaySource));
+    bench
+        .programs
+        .set_sources(Some([net("10.0.0.99/32"), net("10.0.7.0/24")]))
+        .unwrap();
+    check(
+        &bench.programs,
+        Program::Underlay,
+        STATS,
+        &[
+            worker("from a border router", v4(&hex(V1))),
+            worker("from a prefix", brought_by("10.0.7.200", &hex(V1))),
+            refused("from another host", brought_by("10.0.0.66", &hex(V1))),
+            refused("from beside the prefix", brought_by("10.0.8.0", &hex(V1))),
+            refused(
+                "from the sender's own address",
+                brought_by("10.0.0.1", &hex(V1)),
+            ),
+            refused("from another host, at the end host port", {
+                let mut frame = brought_by("10.0.0.66", &hex(V1));
+                frame[UDP + 2..UDP + 4].copy_from_slice(&30041u16.to_be_bytes());
+                frame
+            }),
+        ],
+    );
+    assert_eq!(bench.programs.refused_sources().unwrap(), [ip("10.0.0.66")]);
+
+    let router = [net("10.0.0.99/32")];
+    bench.programs.set_sources(Some(router)).unwrap();
+    let fixtures = [refused(
+        "a former prefix",
+        brought_by("10.0.7.200", &hex(V1)),
+    )];
+    check(&bench.programs, Program::Underlay, STATS, &fixtures);
+    bench.programs.set_sources(None::<[_; 0]>).unwrap();
+    let fixtures = [worker(
+        "when anybody may",
+        brought_by("10.0.0.66", &hex(V1)),
+    )];
+    check(&bench.programs, Program::Underlay, STATS, &fixtures);
+
+    let mut bench = gateway("fd00::2", false);
+    let frame = || Underlay::to("fd00::2", PORT).wrap(&hex(V2));
+    bench
+        .programs
+        .set_sources(Some([net("fd00::98/128")]))
+        .unwrap();
+    let fixtures = [refused("from another IPv6 host", frame())];
+    check(&bench.programs, Program::Underlay, STATS, &fixtures);
+    bench
+        .programs
+        .set_sources(Some([net("fd00::99/128")]))
+        .unwrap();
+    let fixtures = [worker("from an IPv6 border router", frame())];
+    check(&bench.programs, Program::Underlay, STATS, &fixtures);
+}
+
+#[test]
+fn within_the_as_a_frame_comes_from_the_host_that_it_names() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bench = gateway("10.0.0.2", false);
+    let remotes = [(LOCAL, ip("10.0.0.1"), 0), (REMOTE, ip("10.0.0.1"), 1)];
+    bench.programs.set_remotes(remotes).unwrap();
+    bench.programs.set_sources(Some([])).unwrap();
+    let refused =
+        |that: &str, frame| Fixture::new(that, frame, Expect::Drop(DropReason::UnderlaySource));
+    let mut of_another_as = v1_within_the_as();
+    of_another_as[scion::SOURCE_AS_END] = 0x10;
+    check(
+        &bench.programs,
+        Program::Underlay,
+        STATS,
+        &[
+            Fixture::new(
+                "from the host itself",
+                brought_by("10.0.0.1", &v1_within_the_as()),
+                Expect::Worker,
+            ),
+            refused(
+                "from another host",
+                brought_by("10.0.0.66", &v1_within_the_as()),
+            ),
+            refused(
+                "with no path, but of another AS",
+                brought_by("10.0.0.1", &of_another_as),
+            ),
+            refused("with a path", brought_by("10.0.0.1", &hex(V1))),
+        ],
+    );
+}
+
+#[test]
+fn a_changed_mac_address_is_followed() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bench = gateway("10.0.0.2", false);
+    bench.programs.set_sources(Some([])).unwrap();
+    let mut frame = brought_by("10.0.0.1", &hex(V1));
+    frame[5] = 7;
+    let before = [Fixture::new("to another", frame.clone(), Expect::Pass)];
+    check(&bench.programs, Program::Underlay, STATS, &before);
+    let mac = [2, 0, 0, 0, 0, 7];
+    bench.programs.set_underlay_mac(LO, mac).unwrap();
+    // Sources are checked as before.
+    let refused = Expect::Drop(DropReason::UnderlaySource);
+    let after = [Fixture::new("to the new one", frame, refused)];
+    check(&bench.programs, Program::Underlay, STATS, &after);
 }
 
 #[test]
@@ -412,7 +567,7 @@ async fn with_debug_logging_each_drop_is_told_with_its_reason() {
     log::set_max_level(log::LevelFilter::Debug);
     let mut programs = Programs::load(Logging::Debug).unwrap();
     let local = Local::new(LOCAL, ip("10.0.0.2"), PORT, false);
-    programs.set_local(LO, &local).unwrap();
+    programs.set_underlay_port(LO, &local, MAC).unwrap();
     tokio::spawn(programs.forward_logs().unwrap());
     programs.test_run(Program::Underlay, &v4(&hex(V1))).unwrap();
     let told = format!("DEBUG dropped, reason {}", DropReason::UnknownRemote as u8);

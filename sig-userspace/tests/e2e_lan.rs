@@ -127,6 +127,40 @@ fn the_helper_carries_everything_where_the_configuration_says_so() {
     }
 }
 
+/// Packets that the kernel of a gateway forwarded, netfilter's FORWARD chain included.
+fn forwarded(site: &Site) -> u64 {
+    let output = site
+        .gateway
+        .command("cat")
+        .arg("/proc/net/snmp")
+        .output()
+        .expect("cat is installed");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: "));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let mut columns = names.split(' ').zip(values.split(' '));
+    let column = columns.find(|(name, _)| *name == "ForwDatagrams");
+    column.and_then(|(_, n)| n.parse().ok()).expect("a number")
+}
+
+#[test]
+fn the_kernel_forwards_everything_where_the_configuration_says_so() {
+    let bed = Bed::running(&Options {
+        dataplane: "lan_transmit = \"kernel\"".into(),
+        ..Options::default()
+    });
+    let sites = [&bed.network.a, &bed.network.b];
+    let before = sites.map(forwarded);
+    for family in Family::ALL {
+        assert_pings(&bed.network, family, 20, 1000);
+    }
+    for (site, before) in sites.into_iter().zip(before) {
+        let (now, status) = (forwarded(site), status(site));
+        assert!(now >= before + 20, "{before} {now} {status:#?}");
+        assert!(status.lan.helped[0].contains("lan_transmit"), "{status:#?}");
+    }
+}
+
 #[test]
 fn changing_between_the_two_ways_loses_no_packet() {
     let bed = Bed::running(&Options::default());

@@ -2,7 +2,7 @@
 //!
 //! The same source runs in the XDP program `sig_underlay` and in the engine. It never panics and
 //! makes no assumption about the packet: every load is bounds-checked ([`Load`]), every variable
-//! offset is bounded by a constant (VLAN tags, header length fields of one byte), there are no
+//! offset is bounded by a constant (a priority tag, header length fields of one byte), there are no
 //! loops, as the BPF verifier demands.
 //!
 //! A verdict has three values: `Ok(Some(_))` = a SIG frame for us, `Ok(None)` = not ours, leave it to
@@ -137,6 +137,8 @@ pub struct Parsed {
     pub traffic_class: u8,
     /// SCION path type, a defined one.
     pub path_type: u8,
+    /// Source of the outer IP header, never a service: who sent the packet on the underlay.
+    pub underlay_source: HostAddr,
     /// Source ISD-AS.
     pub source_isd_as: IsdAs,
     /// Source host, never a service.
@@ -158,6 +160,16 @@ impl Parsed {
         frame + sig_frame::HEADER_LEN..frame + self.frame_len as usize
     }
 
+    /// Whether the frame needed no border router: it has an empty path, and comes from the very host of
+    /// the AS of `local` that it names as its source.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_from_internal_host(&self, local: &Local) -> bool {
+        self.path_type == path::EMPTY
+            && self.source_isd_as == local.isd_as()
+            && self.underlay_source == self.source
+    }
+
     /// Whether the UDP/SCION checksum is correct. `packet` is the frame this was parsed from.
     #[inline]
     #[must_use]
@@ -173,16 +185,16 @@ impl Parsed {
 
 /// Looks at an Ethernet frame.
 ///
-/// Ours is what is not an outer IP fragment, is sent to our host address and to our data port (or
-/// to port 30041, if that is looked at), is SCION version 0 with our ISD-AS, host and data port as
-/// destination, and carries UDP. Left to the operating system is everything else; of what arrives
-/// at the data port that is: outer fragments, SCMP, and sound packets for other SCION addresses or
-/// ports. Malformed packets to the data port are errors; at port 30041, which other programs use
+/// Ours is what is in no VLAN, is not an outer IP fragment, is sent to our host address and to our
+/// data port (or to port 30041, if that is looked at), is SCION version 0 with our ISD-AS, host and
+/// data port as destination, and carries UDP. Left to the operating system is everything else; of
+/// what arrives at the data port that is: outer fragments, SCMP, and sound packets for other SCION
+/// addresses or ports. A tag with VLAN id 0 holds a priority and no VLAN (IEEE 802.1Q section 6.9.3). Malformed packets to the data port are errors; at port 30041, which other programs use
 /// too, they are left to the operating system.
 ///
 /// Outer lengths must be consistent with the packet; padding behind the outer IP packet is
-/// ignored. The checksums are not verified: see [`Parsed::checksum_is_valid`]. Nor is the source
-/// looked up.
+/// ignored. The checksums are not verified: see [`Parsed::checksum_is_valid`]. Neither the sources
+/// nor the MAC addresses are looked at.
 ///
 /// # Errors
 /// The reason, when the packet is ours but bad.
@@ -204,6 +216,7 @@ struct Outer {
     ip_end: usize,
     udp_len: usize,
     tos: u8,
+    source: HostAddr,
     at_endhost_port: bool,
 }
 
@@ -212,21 +225,23 @@ fn parse_outer<L: Load + ?Sized>(packet: &L, local: &Local) -> Option<Outer> {
     let [e0, e1] = packet.bytes(12)?;
     let mut ethertype = be16(e0, e1);
     let mut ip = ethernet::HEADER_LEN;
-    if ethernet::is_tag(ethertype) {
-        let [_, _, e0, e1] = packet.bytes(ip)?;
+    if ethertype == ethernet::TPID_8021Q {
+        let [t0, t1, e0, e1] = packet.bytes(ip)?;
+        let tag = ethernet::Tag {
+            tpid: ethertype,
+            tci: be16(t0, t1),
+        };
+        if tag.id() != 0 {
+            return None;
+        }
         ethertype = be16(e0, e1);
         ip += ethernet::TAG_LEN;
-        if ethernet::is_tag(ethertype) {
-            let [_, _, e0, e1] = packet.bytes(ip)?;
-            ethertype = be16(e0, e1);
-            ip += ethernet::TAG_LEN;
-        }
     }
-    let (udp, ip_end, tos) = match ethertype {
+    let (udp, ip_end, tos, source) = match ethertype {
         ethernet::ETHERTYPE_IPV4 => {
             let header = packet.bytes::<{ ipv4::HEADER_LEN }>(ip)?;
             let header_len = usize::from(header[0] & 0x0f) * 4;
-            let [.., d0, d1, d2, d3] = header;
+            let [.., s0, s1, s2, s3, d0, d1, d2, d3] = header;
             if header[0] >> 4 != 4
                 || header_len < ipv4::HEADER_LEN
                 || ipv4::is_fragment(be16(header[6], header[7]))
@@ -236,7 +251,8 @@ fn parse_outer<L: Load + ?Sized>(packet: &L, local: &Local) -> Option<Outer> {
                 return None;
             }
             let total_len = usize::from(be16(header[2], header[3]));
-            (ip + header_len, ip + total_len, header[1])
+            let source = HostAddr::V4([s0, s1, s2, s3]);
+            (ip + header_len, ip + total_len, header[1], source)
         }
         ethernet::ETHERTYPE_IPV6 => {
             let header = packet.bytes::<8>(ip)?;
@@ -246,10 +262,11 @@ fn parse_outer<L: Load + ?Sized>(packet: &L, local: &Local) -> Option<Outer> {
             if !local.is_ipv6(packet.bytes(ip + 24)?) {
                 return None;
             }
+            let source = HostAddr::V6(packet.bytes(ip + 8)?);
             let payload = ip + ipv6::HEADER_LEN;
             let payload_len = usize::from(be16(header[4], header[5]));
             let class = header[0] << 4 | header[1] >> 4;
-            (payload, payload + payload_len, class)
+            (payload, payload + payload_len, class, source)
         }
         _ => return None,
     };
@@ -265,6 +282,7 @@ fn parse_outer<L: Load + ?Sized>(packet: &L, local: &Local) -> Option<Outer> {
         ip_end,
         udp_len: usize::from(header.length),
         tos,
+        source,
         at_endhost_port,
     })
 }
@@ -399,6 +417,7 @@ fn parse_scion<L: Load + ?Sized>(
         outer_tos: outer.tos,
         traffic_class: header.traffic_class,
         path_type: header.path_type,
+        underlay_source: outer.source,
         source_isd_as,
         source,
         source_port: udp.source_port,

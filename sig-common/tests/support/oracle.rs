@@ -28,31 +28,43 @@ fn offset(packet: &[u8], part: &[u8]) -> u16 {
 /// The parser once more, by the views. `None` is all that is not a frame for us.
 fn by_views(packet: &[u8], local: &Local) -> Option<Parsed> {
     let ethernet = ethernet::View::new_checked(packet).ok()?;
-    let ip = ethernet.payload();
-    let (outer_tos, destination, protocol, payload): (_, IpAddr, _, _) = match ethernet.ethertype()
+    let is_priority = |tag: &ethernet::Tag| tag.tpid == ethernet::TPID_8021Q && tag.id() == 0;
+    if ethernet
+        .tags()
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .any(|(i, tag)| i > 0 || !is_priority(&tag))
     {
-        ethernet::ETHERTYPE_IPV4 => {
-            let view = ipv4::View::new_checked(ip)
-                .ok()
-                .filter(|v| !v.is_fragment())?;
-            (
-                view.tos(),
-                view.destination().into(),
-                view.protocol(),
-                view.payload(),
-            )
-        }
-        ethernet::ETHERTYPE_IPV6 => {
-            let view = ipv6::View::new_checked(ip).ok()?;
-            (
-                view.traffic_class(),
-                view.destination().into(),
-                view.next_header(),
-                view.payload(),
-            )
-        }
-        _ => return None,
-    };
+        return None;
+    }
+    let ip = ethernet.payload();
+    let (outer_tos, underlay_source, destination, protocol, payload): (_, _, IpAddr, _, _) =
+        match ethernet.ethertype() {
+            ethernet::ETHERTYPE_IPV4 => {
+                let view = ipv4::View::new_checked(ip)
+                    .ok()
+                    .filter(|v| !v.is_fragment())?;
+                (
+                    view.tos(),
+                    HostAddr::V4(view.source()),
+                    view.destination().into(),
+                    view.protocol(),
+                    view.payload(),
+                )
+            }
+            ethernet::ETHERTYPE_IPV6 => {
+                let view = ipv6::View::new_checked(ip).ok()?;
+                (
+                    view.traffic_class(),
+                    HostAddr::V6(view.source()),
+                    view.destination().into(),
+                    view.next_header(),
+                    view.payload(),
+                )
+            }
+            _ => return None,
+        };
     if protocol != PROTO_UDP || local.host().ip() != Some(destination) {
         return None;
     }
@@ -88,6 +100,7 @@ fn by_views(packet: &[u8], local: &Local) -> Option<Parsed> {
         outer_tos,
         traffic_class: scion.common().traffic_class,
         path_type: scion.common().path_type,
+        underlay_source,
         source_isd_as: addresses.source_isd_as,
         source: addresses.source,
         source_port: udp.header().source_port,

@@ -10,7 +10,7 @@ use sig_common::reason::DropReason;
 use super::Failure;
 use super::socket::{Choice, ask};
 use super::table::Table;
-use crate::observe::status::{Lan, Port, Remote, Status, Worker};
+use crate::observe::status::{Lan, Port, Remote, Status, Underlay, Worker};
 
 /// A gateway that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -76,6 +76,7 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     }
     write_ports(&status.ports, out)?;
     write_workers(&status.workers, out)?;
+    write_underlay(&status.underlay, out)?;
     write_lan(&status.lan, out)?;
     if let Some(known) = &status.control {
         control::write(status, known, out)?;
@@ -161,6 +162,23 @@ fn write_workers(workers: &[Worker], out: &mut dyn Write) -> io::Result<()> {
         ]);
     }
     table.write(out)
+}
+
+fn write_underlay(underlay: &Underlay, out: &mut dyn Write) -> io::Result<()> {
+    if underlay.unchecked.is_none() && underlay.refused.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nFrom the underlay")?;
+    if let Some(why) = &underlay.unchecked {
+        writeln!(out, "  frames of remotes are taken from any address: {why}")?;
+    }
+    for address in &underlay.refused {
+        writeln!(
+            out,
+            "  frames from {address} were refused: if it is a border router of this AS, add it to underlay_sources in [dataplane]"
+        )?;
+    }
+    Ok(())
 }
 
 fn write_lan(lan: &Lan, out: &mut dyn Write) -> io::Result<()> {

@@ -11,6 +11,7 @@ mod guard;
 mod interfaces;
 mod lan;
 mod ports;
+mod sources;
 mod status;
 mod surroundings;
 
@@ -25,18 +26,22 @@ use std::{
 use ipnet::IpNet;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{Gateway, PlannedPath, StartError, Surroundings, config::Config, plan::Plan};
+use super::{
+    Gateway, PlannedPath, StartError, Surroundings,
+    config::{Config, LanTransmit},
+    plan::Plan,
+};
 use crate::{
     dataplane::icmp::Sources,
     kernel::{
         self,
         bpf::{Attachment, Logging, Programs, TcAttachment},
+        facts,
         inner_pair::{InnerPair, InnerPairConfig},
         lan::LanHops,
         neighbours::{NextHops, Snapshot, Timing},
         netlink::Netlink,
         netns,
-        facts,
         routes::Routes,
         watch::Watch,
     },
@@ -114,6 +119,7 @@ struct Shared {
     of_worker: Vec<Range<usize>>,
     next_hops: NextHops,
     hops: watch::Receiver<Snapshot>,
+    sources: sources::Sources,
     lan: lan::Transmit,
     lan_hops: Option<LanHops>,
     routes: Routes,
@@ -125,7 +131,8 @@ struct Shared {
 /// Programs on devices; they leave when this is dropped.
 struct Attached {
     _xdp: Vec<Attachment>,
-    _inject: TcAttachment,
+    /// `None`: packets from the tunnel go up the kernel's stack.
+    _inject: Option<TcAttachment>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -183,6 +190,7 @@ impl Host {
 
         fill_maps(&mut programs, &interfaces, &gateway, &ports)?;
         let attached = attach(&mut programs, &config, &interfaces, &pair, &mut ports.facts)?;
+        steer(&mut programs, &ports)?;
         let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
         let next_hops = NextHops::new(&netlink, &watch, &interfaces.underlay.name, NEIGHBOURS);
         let mut tasks = JoinSet::new();
@@ -190,7 +198,6 @@ impl Host {
             tasks.spawn(async move {
                 if let Err(error) = forward.await {
                     tracing::warn!("messages of the BPF programs are no longer shown: {error}");
-        steer(&mut programs, &ports)?;
                 }
             });
         }
@@ -203,6 +210,7 @@ impl Host {
             of_worker: ports.of_worker,
             hops: next_hops.subscribe(),
             next_hops,
+            sources: sources::Sources::new(config.dataplane.underlay_sources.clone()),
             lan,
             lan_hops,
             routes,
@@ -226,6 +234,7 @@ impl Host {
                 fail.clone(),
             ));
         }
+        tasks.spawn(sources::watch_refused(shared.clone()));
         tasks.spawn(watch_workers(shared.clone(), fail));
         Ok(Host {
             shared,
@@ -348,13 +357,21 @@ fn fill_maps(
     gateway: &Gateway,
     ports: &ports::Ports,
 ) -> Result<(), Error> {
-    programs.set_local(interfaces.underlay.ifindex, &gateway.planner().local())?;
+    let underlay = &interfaces.underlay;
+    let local = gateway.planner().local();
+    programs.set_underlay_port(underlay.ifindex, &local, interfaces::mac(underlay)?)?;
     for link in &interfaces.lan {
         programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true, link.mtu)?;
     }
     for (slot, socket) in &ports.sockets {
         programs.set_socket(*slot, std::os::fd::AsFd::as_fd(socket))?;
     }
+    Ok(())
+}
+
+/// Lets packets to the workers, once it is known how the programs are attached.
+fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
+    let has_race = facts::has_generic_receive_race();
     for (port, queue, sockets) in &ports.steering {
         let facts = ports.facts.iter().find(|facts| facts.ifindex == *port);
         let one_only = has_race && facts.is_some_and(|facts| !facts.is_inner() && !facts.native);
@@ -381,12 +398,6 @@ fn attach(
     config: &Config,
     interfaces: &Interfaces,
     pair: &InnerPair,
-    Ok(())
-}
-
-/// Lets packets to the workers, once it is known how the programs are attached.
-fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
-    let has_race = facts::has_generic_receive_race();
     facts: &mut [ports::PortFacts],
 ) -> Result<Attached, Error> {
     let mode = interfaces::xdp_mode(config.dataplane.mode);
@@ -415,7 +426,12 @@ fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
         facts.native = attachment.mode() == kernel::bpf::XdpMode::Native;
         xdp.push(attachment);
     }
-    let inject = programs.attach_inject(pair.host().ifindex)?;
+    let inject = match config.dataplane.lan_transmit {
+        LanTransmit::Auto | LanTransmit::Helper => {
+            Some(programs.attach_inject(pair.host().ifindex)?)
+        }
+        LanTransmit::Kernel => None,
+    };
     Ok(Attached {
         _xdp: xdp,
         _inject: inject,

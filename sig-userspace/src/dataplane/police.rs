@@ -291,7 +291,11 @@ mod tests {
             // However much of the packet the router quotes, but not less than its header.
             let header = if ours.contains('.') { 20 } else { 40 };
             for len in 0..=sent.len() {
-                let expected = if len >= header { Ok(Delivery::Kernel) } else { REFUSED };
+                let expected = if len >= header {
+                    Ok(Delivery::Kernel)
+                } else {
+                    REFUSED
+                };
                 let found = verdict(&error(kinds[0], ours, &sent[..len]));
                 assert_eq!(found, expected, "{len} bytes quoted");
             }
@@ -305,7 +309,10 @@ mod tests {
             ("fd00:1::9", "fd00:1::8", "fd00:2::9", "2001:db8::9", 1),
         ] {
             let sent = |from: &str, to: &str| ip(from, to, 17, &[0; 8]);
-            assert_eq!(verdict(&error(kind, ours, &sent(ours, theirs))), Ok(Delivery::Kernel));
+            assert_eq!(
+                verdict(&error(kind, ours, &sent(ours, theirs))),
+                Ok(Delivery::Kernel)
+            );
             for (to, quote) in [
                 // To another host than the packet's sender, about packets to and of others, to others.
                 (ours, sent(other, theirs)),

@@ -28,7 +28,7 @@ use aya_log::EbpfLogger;
 use ipnet::IpNet;
 use sig_common::{
     addr::IsdAs,
-    maps::{Ip, LanPort, LanRoute, QueueKey, RemoteKey, Sockets},
+    maps::{Ip, LanPort, LanRoute, QueueKey, RemoteKey, Sockets, UnderlayPort},
     wire::underlay::Local,
 };
 use tokio::io::{Interest, unix::AsyncFd};
@@ -134,12 +134,59 @@ impl Programs {
         self.object.test_run(program, frame)
     }
 
-    /// Sets our endpoint on the underlay device `ifindex`.
+    /// Sets our endpoint on the underlay device `ifindex`, which has the address `mac`. Frames to any other MAC
+    /// address are left to the kernel. Sources are checked as on the other underlay devices.
     ///
     /// # Errors
     /// Too many devices.
-    pub fn set_local(&mut self, ifindex: u32, local: &Local) -> Result<(), Error> {
-        self.maps.set_local(ifindex, local)
+    pub fn set_underlay_port(
+        &mut self,
+        ifindex: u32,
+        local: &Local,
+        mac: [u8; 6],
+    ) -> Result<(), Error> {
+        let flags = self.maps.underlay_flags();
+        let port = UnderlayPort {
+            local: *local,
+            mac,
+            flags,
+        };
+        self.maps.set_underlay_port(ifindex, port)
+    }
+
+    /// The underlay device `ifindex` has another MAC address now. Nothing happens if it is none.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn set_underlay_mac(&mut self, ifindex: u32, mac: [u8; 6]) -> Result<(), Error> {
+        match self.maps.underlay_port(ifindex) {
+            Some(port) => self
+                .maps
+                .set_underlay_port(ifindex, UnderlayPort { mac, ..port }),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes these the underlay addresses that may bring frames of remotes, beside internal hosts that send frames
+    /// of their own; `None`: whoever likes. Only differences are written.
+    ///
+    /// # Errors
+    /// Too many prefixes. What was written before the error stays.
+    pub fn set_sources(
+        &mut self,
+        sources: Option<impl IntoIterator<Item = IpNet>>,
+    ) -> Result<(), Error> {
+        let sources: Option<BTreeMap<_, _>> =
+            sources.map(|nets| nets.into_iter().map(|net| (net.trunc(), 1)).collect());
+        self.maps.set_sources(sources.as_ref())
+    }
+
+    /// Underlay addresses whose frames were refused, the last one of each CPU; each once.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn refused_sources(&self) -> Result<Vec<IpAddr>, Error> {
+        self.maps.refused_sources()
     }
 
     /// Sets the device `ifindex` to be a LAN port with the address `mac`. With `check_mac`, only frames to this

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, Lan,
     Path, Port, PortRole, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site,
-    SiteClass, Sockets, Status, Traffic, Verdict, WatchedPath, Worker, XdpAttachment,
+    SiteClass, Sockets, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
 };
 
 pub(crate) const NEAR: &str = "aa00000000000000111111111111111111111111111111111111111111111111";
@@ -24,6 +24,7 @@ pub(crate) fn idle() -> Status {
         uptime_ms: 61_500,
         workers: vec![],
         ports: vec![],
+        underlay: Underlay::default(),
         lan: Lan {
             neighbours: 0,
             helped: vec!["everything: no interface in `[dataplane] lan`".to_owned()],
@@ -63,6 +64,10 @@ pub(crate) fn busy() -> Status {
             rx_packets: 10,
             tx_packets: 5,
         }],
+        underlay: Underlay {
+            unchecked: None,
+            refused: vec!["10.10.0.66".parse().unwrap()],
+        },
         lan: Lan {
             neighbours: 3,
             helped: vec![],

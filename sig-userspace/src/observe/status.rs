@@ -3,7 +3,7 @@
 //! The gateway answers each connection to its status socket with one [`Status`] in JSON and closes
 //! it. Counters count from the start of the process.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 #[cfg(feature = "control")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +30,9 @@ pub struct Status {
     pub workers: Vec<Worker>,
     /// The interfaces with AF_XDP sockets.
     pub ports: Vec<Port>,
+    /// Who may bring frames on the underlay.
+    #[serde(default)]
+    pub underlay: Underlay,
     /// How packets from remotes reach the hosts.
     pub lan: Lan,
     /// The sessions with remote gateways.
@@ -75,6 +78,15 @@ pub struct Worker {
     pub packets_via_helper: u64,
     /// Times it slept because there was nothing to do.
     pub sleeps: u64,
+}
+
+/// Who may bring frames on the underlay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Underlay {
+    /// Why frames of remotes are taken from any underlay address; `None`: the border routers are known.
+    pub unchecked: Option<String>,
+    /// Underlay addresses whose frames were refused for it, the last one of each CPU.
+    pub refused: Vec<IpAddr>,
 }
 
 /// How packets from remotes reach the hosts.

@@ -16,9 +16,12 @@ use sig_common::{
 use tokio::sync::mpsc;
 
 use super::{Counters, Via, counters::add};
-use crate::scion::{
-    packet::{Content, Endpoint, Packet},
-    reverse,
+use crate::{
+    control::config::UnderlaySources,
+    scion::{
+        packet::{Content, Endpoint, Host, Packet},
+        reverse,
+    },
 };
 
 /// Packets from the end host port that wait for the reader of a socket; more are dropped.
@@ -35,9 +38,16 @@ pub struct Local {
     /// The border router at each interface of the AS: its underlay address, where packets that leave by
     /// that interface are sent.
     pub interfaces: ArcSwap<HashMap<u64, SocketAddr>>,
+    /// Who else may bring packets on the underlay; see [`Local::may_bring`]. Anybody, unless it is set.
+    pub sources: ArcSwap<UnderlaySources>,
     /// What happened at the sockets.
     pub counters: Counters,
     mailboxes: Mutex<HashMap<(IpAddr, u16), Mailbox>>,
+}
+
+/// Whether a program of this host relayed a packet from the end host port, which hides where it came from.
+fn is_relayed(from: SocketAddr, at: SocketAddr) -> bool {
+    from.port() == ENDHOST_PORT && (from.ip() == at.ip() || from.ip().is_loopback())
 }
 
 /// Where packets for a socket go that do not arrive at its own port.
@@ -58,6 +68,7 @@ impl Local {
             isd_as,
             ports,
             interfaces: ArcSwap::default(),
+            sources: ArcSwap::from_pointee(UnderlaySources::Any),
             counters: Counters::default(),
             mailboxes: Mutex::default(),
         })
@@ -94,10 +105,7 @@ impl Local {
         at: SocketAddr,
     ) -> Option<Via> {
         let (path_type, raw) = reverse::reply_path(&packet.path).ok()?;
-        // A program that relays from the end host port hides the border router.
-        let relayed =
-            from.port() == ENDHOST_PORT && (from.ip() == at.ip() || from.ip().is_loopback());
-        let next_hop = if !relayed {
+        let next_hop = if !is_relayed(from, at) {
             from
         } else if let Some(interface) = reverse::arrived_by(&packet.path) {
             *self.interfaces.load().get(&u64::from(interface))?
@@ -113,6 +121,36 @@ impl Local {
             raw: raw.into(),
             next_hop,
         })
+    }
+
+    /// Whether a packet of `source` that `at` received from the underlay address `from` can have come that way:
+    /// from a border router of the AS, or, without a path, from the very host of the AS that it names. What a
+    /// program of this host relays from the end host port may have come from anywhere. `true` as long as no
+    /// border router is known.
+    #[must_use]
+    pub fn may_bring(
+        &self,
+        source: Host,
+        has_path: bool,
+        from: SocketAddr,
+        at: SocketAddr,
+    ) -> bool {
+        let sources = self.sources.load();
+        let more = match &**sources {
+            UnderlaySources::Any => return true,
+            UnderlaySources::Routers => &[][..],
+            UnderlaySources::RoutersAnd(prefixes) => prefixes,
+        };
+        let ip = from.ip().to_canonical();
+        let is_internal = !has_path && source == (self.isd_as, HostAddr::from(ip));
+        let routers = self.interfaces.load();
+        is_internal
+            || is_relayed(from, at)
+            || routers.is_empty()
+            || routers
+                .values()
+                .any(|router| router.ip().to_canonical() == ip)
+            || more.iter().any(|prefix| prefix.contains(&ip))
     }
 
     /// Whether a packet is for the host with this address.
@@ -151,5 +189,49 @@ impl Local {
         self.mailboxes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_from_border_routers_or_within_the_as_from_their_sender() {
+        let own = IsdAs::new(1, 1);
+        let local = Local::new(own, 0..=0);
+        let at = SocketAddr::from(([10, 0, 0, 2], 30256));
+        let host = |isd_as, last| (isd_as, HostAddr::V4([10, 0, 0, last]));
+        let may = |source, has_path, last, port| {
+            let from = SocketAddr::from(([10, 0, 0, last], port));
+            local.may_bring(source, has_path, from, at)
+        };
+        let far = host(IsdAs::new(1, 2), 9);
+        assert!(may(far, true, 66, 4000), "nothing is set");
+        local.sources.store(Arc::new(UnderlaySources::Routers));
+        assert!(may(far, true, 66, 4000), "no border router is known");
+        let router = SocketAddr::from(([10, 0, 0, 1], 30042));
+        local
+            .interfaces
+            .store(Arc::new(HashMap::from([(1, router)])));
+        assert!(may(far, true, 1, 30042), "the border router");
+        assert!(!may(far, true, 66, 30042), "another host");
+        assert!(
+            !may(far, false, 9, 30042),
+            "a host of another AS without a path"
+        );
+        assert!(may(host(own, 9), false, 9, 4000), "a host of the AS");
+        assert!(
+            !may(host(own, 9), true, 9, 4000),
+            "a host of the AS with a path"
+        );
+        assert!(!may(host(own, 9), false, 66, 4000), "in its name");
+        assert!(may(far, true, 2, ENDHOST_PORT), "relayed by this host");
+        let prefixes = vec!["10.0.0.64/30".parse().expect("a prefix")];
+        local
+            .sources
+            .store(Arc::new(UnderlaySources::RoutersAnd(prefixes)));
+        assert!(may(far, true, 66, 30042), "a configured prefix");
+        assert!(!may(far, true, 70, 30042), "beside it");
     }
 }

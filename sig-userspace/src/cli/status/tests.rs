@@ -52,6 +52,9 @@ Workers
   worker  CPU  received  sent  straight to the LAN  via helper  sleeps
        0    2        30    20                    7           2       4
 
+From the underlay
+  frames from 10.10.0.66 were refused: if it is a border router of this AS, add it to underlay_sources in [dataplane]
+
 To the LAN
   straight to 3 known neighbours, else via the helper and the kernel's tables
 

@@ -80,6 +80,7 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
         "dataplane",
         &[
             "underlay",
+            "underlay_sources",
             "lan",
             "workers",
             "lan_transmit",

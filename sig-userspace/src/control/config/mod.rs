@@ -26,7 +26,7 @@ pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use crate::problem::{Errors, Problem};
 pub use model::{
     Config, Control, Dataplane, DefaultRoute, EndhostPort, Gateway, LanTransmit, Limits, Path,
-    PeerLimits, Pin, Remote, RpcProtocols, Tunnel, Wish,
+    PeerLimits, Pin, Remote, RpcProtocols, Tunnel, UnderlaySources, Wish,
 };
 
 use crate::document::{self, common, toml::Section};

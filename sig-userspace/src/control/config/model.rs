@@ -178,6 +178,8 @@ pub struct Tunnel {
 pub struct Dataplane {
     /// Interface on the SCION side; `None`: the one that carries the address of `data_addr`.
     pub underlay: Option<String>,
+    /// Which underlay addresses may bring frames of remotes. Default `routers`.
+    pub underlay_sources: UnderlaySources,
     /// Interfaces on the IP side. May be empty: then only the kernel's routes feed the tunnel.
     pub lan: Vec<String>,
     /// How decapsulated packets reach the hosts. Default `auto`.
@@ -209,6 +211,17 @@ pub struct Dataplane {
     pub limits: Limits,
 }
 
+/// Which underlay addresses may bring frames of remotes, beside internal hosts that send frames of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnderlaySources {
+    /// Border routers of the AS: those that the daemon names, and next hops of paths.
+    Routers,
+    /// Border routers, and addresses in these prefixes. Canonical.
+    RoutersAnd(Vec<IpNet>),
+    /// Anybody.
+    Any,
+}
+
 /// How decapsulated packets reach the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LanTransmit {
@@ -216,6 +229,8 @@ pub enum LanTransmit {
     Auto,
     /// Through the tunnel device and the BPF program behind it, which asks the kernel.
     Helper,
+    /// Through the tunnel device and up the kernel's stack, netfilter included.
+    Kernel,
 }
 
 /// How much something is wanted.

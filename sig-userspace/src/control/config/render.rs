@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::model::{
     Config, Control, Dataplane, DefaultRoute, EndhostPort, LanTransmit, Path, Pin, Remote,
-    RpcProtocols, Wish,
+    RpcProtocols, UnderlaySources, Wish,
 };
 use super::{LogFormat, Observe, XdpMode};
 use crate::notation::{show_duration, to_hex};
@@ -122,12 +122,18 @@ fn write_dataplane(file: &mut File, dataplane: &Dataplane) {
     };
     file.section("[dataplane]");
     file.text("underlay", dataplane.underlay.as_deref().unwrap_or("auto"));
+    match &dataplane.underlay_sources {
+        UnderlaySources::Routers => file.text("underlay_sources", "routers"),
+        UnderlaySources::Any => file.text("underlay_sources", "any"),
+        UnderlaySources::RoutersAnd(prefixes) => file.list("underlay_sources", prefixes),
+    }
     file.list("lan", &dataplane.lan);
     file.text(
         "lan_transmit",
         match dataplane.lan_transmit {
             LanTransmit::Auto => "auto",
             LanTransmit::Helper => "helper",
+            LanTransmit::Kernel => "kernel",
         },
     );
     file.set("workers", i64::from(dataplane.workers));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Dataplane, Gateway, LanTransmit, Limits, Pin, Tunnel, Wish};
+use super::model::{Dataplane, Gateway, LanTransmit, Limits, Pin, Tunnel, UnderlaySources, Wish};
 use sig_common::addr::IsdAs;
 
 use super::{DEFAULT_DATA_PORT, XdpMode};
@@ -198,13 +198,36 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
         }
         item.parse("\"eth0\"", values::interface).map(Some)
     });
+    let underlay_sources = or(
+        &section,
+        "underlay_sources",
+        UnderlaySources::Routers,
+        |item| {
+            if item.is_word("routers") {
+                return Some(UnderlaySources::Routers);
+            }
+            if item.is_word("any") {
+                return Some(UnderlaySources::Any);
+            }
+            list(
+                item,
+                "[\"10.0.0.1/32\"], or \"routers\" or \"any\"",
+                |element| element.parse("\"10.0.0.1/32\"", values::prefix),
+            )
+            .map(UnderlaySources::RoutersAnd)
+        },
+    );
     let lan = or(&section, "lan", Vec::new(), |item| {
         list(item, "[\"eth1\"]", |element| {
             element.parse("\"eth1\"", values::interface)
         })
     });
     let lan_transmit = or(&section, "lan_transmit", LanTransmit::Auto, |item| {
-        item.choice(&[("auto", LanTransmit::Auto), ("helper", LanTransmit::Helper)])
+        item.choice(&[
+            ("auto", LanTransmit::Auto),
+            ("helper", LanTransmit::Helper),
+            ("kernel", LanTransmit::Kernel),
+        ])
     });
     let workers = or(&section, "workers", 1, |item| item.number(1..=64));
     let mode = or(&section, "mode", XdpMode::Auto, |item| {
@@ -252,6 +275,7 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
     Some(Placed {
         value: Dataplane {
             underlay: underlay?,
+            underlay_sources: underlay_sources?,
             lan: lan?,
             lan_transmit: lan_transmit?,
             workers: workers?,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::XdpMode;
-use super::model::{Dataplane, Gateway, Pin, Tunnel, Wish};
+use super::model::{Dataplane, Gateway, LanTransmit, Pin, Tunnel, Wish};
 use super::remote::RemoteAt;
 use crate::document::toml::{Place, Placed, Section};
 
@@ -88,6 +88,12 @@ fn engine(root: &Section<'_>, dataplane: &Dataplane) {
     if dataplane.mode == XdpMode::Generic && dataplane.zero_copy == Wish::Require {
         place(root, "dataplane", "zero_copy").error(
             "there is no zero copy with mode = \"generic\"; write zero_copy = \"auto\" or another mode",
+        );
+    }
+    if dataplane.lan_transmit == LanTransmit::Kernel && !dataplane.lan.is_empty() {
+        place(root, "dataplane", "lan_transmit").warn(
+            "netfilter sees packets from remotes, but not those that XDP takes from the `lan` interfaces; \
+             a firewall with connection tracking, or NAT, needs both: write lan = []",
         );
     }
     if dataplane.reorder_frames > 0 && dataplane.reorder_wait.is_zero() {

@@ -11,6 +11,7 @@ mod prefixes;
 mod tasks;
 
 use std::{
+    collections::HashMap,
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -118,6 +119,7 @@ impl Discovery {
         let (config, control) = addresses::complete(config, control, &daemon, &local_as).await?;
         let mut host = Host::start(config.clone()).await?;
 
+        host.handle().set_routers(routers(&local_as.interfaces))?;
         let (first, last) = local_as.ports;
         let local = Local::new(
             local_as.isd_as,
@@ -130,6 +132,8 @@ impl Discovery {
         local
             .interfaces
             .store(Arc::new(local_as.interfaces.clone()));
+        let sources = config.dataplane.underlay_sources.clone();
+        local.sources.store(Arc::new(sources));
         let socket = |what, address: SocketAddr, port| {
             ScionSocket::bind(&local, address.ip(), port).map_err(|source| Error::Socket {
                 what,
@@ -206,7 +210,10 @@ impl Discovery {
         let mut tasks = JoinSet::new();
         tasks.spawn(core.run());
         tasks.spawn(self::tasks::answer_probes(probe_server));
-        tasks.spawn(self::tasks::follow_interfaces(shared.clone()));
+        tasks.spawn(self::tasks::follow_interfaces(
+            shared.clone(),
+            host.handle(),
+        ));
         Ok(Discovery {
             shared,
             host,
@@ -258,6 +265,11 @@ impl Discovery {
         self.tasks.shutdown().await;
         Ok(self.host.stop().await?)
     }
+}
+
+/// The underlay addresses of the border routers at these interfaces of the AS.
+fn routers(interfaces: &HashMap<u64, SocketAddr>) -> impl Iterator<Item = IpAddr> {
+    interfaces.values().map(SocketAddr::ip)
 }
 
 fn settings(config: &Config, control: &Control) -> Settings {

@@ -325,11 +325,14 @@ pub(super) async fn answer_probes(socket: ScionSocket) {
 }
 
 /// Keeps the addresses of the border routers up to date.
-pub(super) async fn follow_interfaces(shared: Arc<Shared>) {
+pub(super) async fn follow_interfaces(shared: Arc<Shared>, host: HostHandle) {
     loop {
         tokio::time::sleep(INTERFACES_INTERVAL).await;
         // Without an answer the old ones stay.
         if let Ok(interfaces) = shared.daemon.interfaces().await {
+            if let Err(error) = host.set_routers(super::routers(&interfaces)) {
+                tracing::error!("the border routers are not taken over: {error}");
+            }
             shared.local.interfaces.store(Arc::new(interfaces));
         }
     }

@@ -79,6 +79,7 @@ impl HostHandle {
         }
 
         let hops = plan.next_hops();
+        filled = filled.and(shared.sources.set_next_hops(&hops, &shared.programs));
         let remotes = {
             let mut gateway = lock(&shared.gateway);
             gateway.apply(plan);
@@ -96,6 +97,17 @@ impl HostHandle {
         }
         outside.is_complete = filled.is_ok();
         filled
+    }
+
+    /// Tells which border routers the AS has: they may bring frames of remotes. None: whoever likes may.
+    ///
+    /// # Errors
+    ///
+    /// If the maps of the BPF programs do not take them.
+    pub fn set_routers(&self, routers: impl IntoIterator<Item = IpAddr>) -> Result<(), Error> {
+        let routers = routers.into_iter().collect();
+        let shared = &*self.shared;
+        shared.sources.set_routers(routers, &shared.programs)
     }
 
     /// The state now.

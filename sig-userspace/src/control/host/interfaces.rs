@@ -56,8 +56,8 @@ impl Interfaces {
             source,
         })?;
         for link in interfaces.all() {
+            let name = &link.name;
             mac(link)?;
-            link::check_mtu(link).map_err(Error::Interface)?;
             let is_generic = config.dataplane.mode == XdpMode::Generic;
             let refused = |why: Unsuited| Error::Interface(format!("interface {name} {why}"));
             suited::check_aggregate(link, &links, is_generic).map_err(refused)?;
@@ -68,6 +68,7 @@ impl Interfaces {
                 }
                 checked => checked.map_err(refused)?,
             }
+            link::check_mtu(link).map_err(Error::Interface)?;
             if !link.up {
                 return Err(Error::Interface(format!(
                     "interface {name} is down: `ip link set dev {name} up`",
@@ -150,10 +151,15 @@ pub(super) async fn follow(
         }
         let is_lan = port.is_some_and(|port| port.is_lan());
         let changed = now.mac != last.mac || now.mtu != last.mtu;
-        if let (true, Some(mac)) = (is_lan && changed, now.mac) {
+        if let (true, Some(mac)) = (changed, now.mac) {
             tracing::info!(interface = name, "MAC address or MTU changed");
             let mut programs = lock(&shared.programs);
-            if let Err(error) = programs.set_lan_port(at_start.ifindex, mac, true, now.mtu) {
+            let told = if is_lan {
+                programs.set_lan_port(at_start.ifindex, mac, true, now.mtu)
+            } else {
+                programs.set_underlay_mac(at_start.ifindex, mac)
+            };
+            if let Err(error) = told {
                 fail.send_replace(Some(error.to_string()));
                 return;
             }

@@ -47,9 +47,16 @@ pub(super) fn start(
 
 /// The interfaces to transmit on, and what is left to the kernel and why.
 fn ports(config: &Config, facts: &[PortFacts]) -> (Vec<LanPort>, Vec<String>) {
-    if config.dataplane.lan_transmit == LanTransmit::Helper {
-        let text = "everything: `[dataplane] lan_transmit = \"helper\"`".into();
-        return (Vec::new(), vec![text]);
+    match config.dataplane.lan_transmit {
+        LanTransmit::Auto => {}
+        LanTransmit::Helper => {
+            let text = "everything: `[dataplane] lan_transmit = \"helper\"`".into();
+            return (Vec::new(), vec![text]);
+        }
+        LanTransmit::Kernel => {
+            let text = "everything, up its stack: `[dataplane] lan_transmit = \"kernel\"`".into();
+            return (Vec::new(), vec![text]);
+        }
     }
     if config.dataplane.lan.is_empty() {
         let text = "everything: no interface in `[dataplane] lan`".into();

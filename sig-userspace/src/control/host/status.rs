@@ -16,7 +16,7 @@ use crate::{
     kernel::neighbours::Snapshot,
     observe::status::{
         Control, Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Probing, Queue, Remote,
-        Status, Verdict, Worker, XdpAttachment,
+        Status, Underlay, Verdict, Worker, XdpAttachment,
     },
     port::xdp::{Monitor, Role, Statistics},
 };
@@ -41,7 +41,10 @@ pub(super) fn of(shared: &Shared) -> Status {
         (Some(report.control), report.probing)
     });
     let hops = shared.hops.borrow().clone();
-    let kernel_counters = lock(&shared.programs).counters();
+    let (kernel_counters, refused) = {
+        let programs = lock(&shared.programs);
+        (programs.counters(), programs.refused_sources())
+    };
     let gateway = lock(&shared.gateway);
     let config = gateway.planner().config();
     let served = gateway.planner().current().served.clone();
@@ -85,6 +88,10 @@ pub(super) fn of(shared: &Shared) -> Status {
             .iter()
             .map(|facts| port(facts, &shared.sockets))
             .collect(),
+        underlay: Underlay {
+            unchecked: shared.sources.unchecked(),
+            refused: refused.unwrap_or_default(),
+        },
         lan: lan(shared),
         remotes: remotes(&gateway, &hops, &probing),
         control,

@@ -1,6 +1,6 @@
 //! The maps of a gateway's programs.
 
-use std::{collections::BTreeMap, os::fd::RawFd};
+use std::{collections::BTreeMap, net::IpAddr, os::fd::RawFd};
 
 use aya::{
     Pod,
@@ -8,9 +8,10 @@ use aya::{
 };
 use ipnet::IpNet;
 use sig_common::{
-    maps::{self, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat},
+    maps::{
+        self, Ip, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat, UnderlayPort,
+    },
     reason::DropReason,
-    wire::underlay::Local,
 };
 
 use super::{errors, object::Object};
@@ -49,7 +50,9 @@ impl Counters {
 
 /// The maps, and what is in those that are written as differences.
 pub(super) struct Maps {
-    local: HashMap<MapData, u32, Local>,
+    local: HashMap<MapData, u32, UnderlayPort>,
+    sources: LpmTrie<MapData, [u8; 16], u32>,
+    refused: PerCpuArray<MapData, Ip>,
     ports: HashMap<MapData, u32, LanPort>,
     remotes: HashMap<MapData, RemoteKey, RemoteValue>,
     steering: HashMap<MapData, QueueKey, Sockets>,
@@ -58,6 +61,9 @@ pub(super) struct Maps {
     lan_v6: LpmTrie<MapData, [u8; 16], LanRoute>,
     drops: PerCpuArray<MapData, u64>,
     stats: PerCpuArray<MapData, u64>,
+    underlay_now: BTreeMap<u32, UnderlayPort>,
+    underlay_flags: u16,
+    sources_now: BTreeMap<IpNet, u32>,
     remotes_now: BTreeMap<RemoteKey, u32>,
     lan_routes_now: BTreeMap<IpNet, u32>,
 }
@@ -66,6 +72,8 @@ impl Maps {
     pub(super) fn take(object: &mut Object) -> Result<Self, Error> {
         Ok(Self {
             local: object.map(maps::LOCAL)?,
+            sources: object.map(maps::SOURCES)?,
+            refused: object.map(maps::REFUSED)?,
             ports: object.map(maps::PORTS)?,
             remotes: object.map(maps::REMOTES)?,
             steering: object.map(maps::STEERING)?,
@@ -74,15 +82,94 @@ impl Maps {
             lan_v6: object.map(maps::LAN_V6)?,
             drops: object.map(maps::DROPS)?,
             stats: object.map(maps::STATS)?,
+            underlay_now: BTreeMap::new(),
+            underlay_flags: 0,
+            sources_now: BTreeMap::new(),
             remotes_now: BTreeMap::new(),
             lan_routes_now: BTreeMap::new(),
         })
     }
 
-    pub(super) fn set_local(&mut self, ifindex: u32, local: &Local) -> Result<(), Error> {
-        put(&mut self.local, ifindex, *local, || {
+    pub(super) fn set_underlay_port(
+        &mut self,
+        ifindex: u32,
+        port: UnderlayPort,
+    ) -> Result<(), Error> {
+        put(&mut self.local, ifindex, port, || {
             "set the underlay endpoint".into()
-        })
+        })?;
+        self.underlay_now.insert(ifindex, port);
+        Ok(())
+    }
+
+    /// Whether sources are checked is part of each port: it begins when all of them are there, and ends before any goes.
+    pub(super) fn set_sources(
+        &mut self,
+        wanted: Option<&BTreeMap<IpNet, u32>>,
+    ) -> Result<(), Error> {
+        if wanted.is_none() {
+            self.check_sources(false)?;
+        }
+        let map = &mut self.sources;
+        let none = BTreeMap::new();
+        synchronize(
+            &mut self.sources_now,
+            wanted.unwrap_or(&none),
+            |net, value| {
+                let mapped = if net.addr().is_ipv4() { 96 } else { 0 };
+                let Ip(address) = Ip::from(net.network());
+                let key = Key::new(mapped + u32::from(net.prefix_len()), address);
+                match value {
+                    Some(value) => map.insert(&key, value, 0),
+                    None => map.remove(&key),
+                }
+                .map_err(|e| errors::of_map(format!("set the underlay source {net}"), e))
+            },
+        )?;
+        if wanted.is_some() {
+            self.check_sources(true)?;
+        }
+        Ok(())
+    }
+
+    fn check_sources(&mut self, check: bool) -> Result<(), Error> {
+        let flags = if check { UnderlayPort::CHECK_SOURCE } else { 0 };
+        self.underlay_flags = flags;
+        let ports: Vec<_> = self
+            .underlay_now
+            .iter()
+            .map(|(i, port)| (*i, *port))
+            .collect();
+        for (ifindex, port) in ports {
+            if port.flags != flags {
+                self.set_underlay_port(ifindex, UnderlayPort { flags, ..port })?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn refused_sources(&self) -> Result<Vec<IpAddr>, Error> {
+        let values = self
+            .refused
+            .get(&0, 0)
+            .map_err(|e| errors::of_map("read refused underlay sources".into(), e))?;
+        let mut sources: Vec<IpAddr> = values
+            .iter()
+            .filter(|ip| **ip != Ip([0; 16]))
+            .map(|ip| IpAddr::from(*ip))
+            .collect();
+        sources.sort_unstable();
+        sources.dedup();
+        Ok(sources)
+    }
+
+    /// Those of all underlay ports.
+    pub(super) fn underlay_flags(&self) -> u16 {
+        self.underlay_flags
+    }
+
+    pub(super) fn underlay_port(&self, ifindex: u32) -> Option<UnderlayPort> {
+        self.underlay_now.get(&ifindex).copied()
     }
 
     pub(super) fn set_lan_port(&mut self, ifindex: u32, port: LanPort) -> Result<(), Error> {

@@ -58,12 +58,17 @@ pub(super) fn text(
         Transmit::Helper => "lan_transmit = \"helper\"\n",
     };
     let [a, b, c, d] = REMOTE;
+    // The generator's frames come from the remote's address, without a border router between.
+    let sources = match direction {
+        Direction::Encapsulate => String::new(),
+        Direction::Decapsulate => format!("underlay_sources = [\"{a}.{b}.{c}.{d}/32\"]\n"),
+    };
     format!(
         "[gateway]\nid = \"lab\"\nisd_as = \"{OWN_AS}\"\ndata_addr = \"{address}:{DATA_PORT}\"\n\
          prefixes = [{own}]\nstatus_socket = \"{socket}\"\n\n\
          [tunnel]\nname = \"sig\"\n\n\
          [dataplane]\nunderlay = \"{underlay}\"\nlan = [\"{lan}\"]\nworkers = {workers}\npin = {pin:?}\n\
-         {transmit}\n\
+         {transmit}{sources}\n\
          [[remote]]\nisd_as = \"{REMOTE_AS}\"\ngateway = \"{a}.{b}.{c}.{d}:{DATA_PORT}\"\n\
          prefixes = [{remote}]\n\n\
          [[remote.path]]\nraw = \"00002000 {PATH}\"\nnext_hop = \"{router}\"\nmtu = {PATH_MTU}\n",

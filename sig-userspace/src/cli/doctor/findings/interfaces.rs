@@ -402,6 +402,9 @@ fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
         (LanTransmit::Helper, _) => {
             "packets from remotes leave by the kernel's tables (`lan_transmit = \"helper\"`)"
         }
+        (LanTransmit::Kernel, _) => {
+            "packets from remotes go up the kernel's stack, netfilter included (`lan_transmit = \"kernel\"`)"
+        }
         (LanTransmit::Auto, XdpMode::Generic) => {
             "packets from remotes leave by the kernel's tables (generic mode)"
         }

@@ -21,6 +21,7 @@ fn the_small_file_with_every_default_filled_in() {
         config.dataplane,
         Dataplane {
             underlay: None,
+            underlay_sources: UnderlaySources::Routers,
             lan: vec![],
             lan_transmit: LanTransmit::Auto,
             workers: 1,

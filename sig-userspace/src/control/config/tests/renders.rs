@@ -41,6 +41,7 @@ src_ipv4 = "10.1.0.1"
 src_ipv6 = "fd00::1"
 [dataplane]
 underlay = "eth7"
+underlay_sources = ["10.0.0.0/24", "fd00::1/128"]
 lan = ["eth8", "eth9"]
 workers = 2
 lan_transmit = "helper"

@@ -1,0 +1,157 @@
+//! Which underlay addresses may bring frames of remotes.
+
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+
+use super::{Error, Shared, lock};
+use crate::{control::config::UnderlaySources, kernel::bpf::Programs};
+
+/// How often refused addresses are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Refused addresses that are logged; `sig status` shows the latest.
+const MOST_LOGGED: usize = 32;
+
+/// What is known of the border routers.
+pub(super) struct Sources {
+    wish: UnderlaySources,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Those of the AS; `None` if nobody lists them.
+    routers: Option<BTreeSet<IpAddr>>,
+    next_hops: BTreeSet<IpAddr>,
+}
+
+impl Sources {
+    pub(super) fn new(wish: UnderlaySources) -> Self {
+        Sources {
+            wish,
+            known: Mutex::default(),
+        }
+    }
+
+    /// All border routers of the AS, as far as the SCION daemon names any.
+    pub(super) fn set_routers(
+        &self,
+        routers: BTreeSet<IpAddr>,
+        programs: &Mutex<Programs>,
+    ) -> Result<(), Error> {
+        let mut known = lock(&self.known);
+        if known.routers.as_ref() == Some(&routers) {
+            return Ok(());
+        }
+        known.routers = Some(routers);
+        self.tell(&known, programs)
+    }
+
+    /// Where the paths of the plan go first.
+    pub(super) fn set_next_hops(
+        &self,
+        next_hops: &[IpAddr],
+        programs: &Mutex<Programs>,
+    ) -> Result<(), Error> {
+        let mut known = lock(&self.known);
+        known.next_hops = next_hops.iter().copied().collect();
+        self.tell(&known, programs)
+    }
+
+    fn tell(&self, known: &Known, programs: &Mutex<Programs>) -> Result<(), Error> {
+        Ok(lock(programs).set_sources(known.allowed(&self.wish))?)
+    }
+
+    /// Why any address may bring frames, if that is so.
+    pub(super) fn unchecked(&self) -> Option<String> {
+        if self.wish == UnderlaySources::Any {
+            return Some("`[dataplane] underlay_sources = \"any\"`".into());
+        }
+        let known = lock(&self.known);
+        let nobody_knows = known.routers.as_ref().is_some_and(BTreeSet::is_empty);
+        nobody_knows.then(|| "the SCION daemon names no border routers".into())
+    }
+}
+
+impl Known {
+    /// Who may bring frames; `None`: anybody.
+    fn allowed(&self, wish: &UnderlaySources) -> Option<BTreeSet<IpNet>> {
+        let more = match wish {
+            UnderlaySources::Any => return None,
+            UnderlaySources::Routers => &[][..],
+            UnderlaySources::RoutersAnd(prefixes) => prefixes,
+        };
+        // Frames may come by any router of the AS, not only by those that ours leave by.
+        if self.routers.as_ref().is_some_and(BTreeSet::is_empty) {
+            return None;
+        }
+        let routers = self.routers.iter().flatten().chain(&self.next_hops);
+        let routers = routers.map(|address| IpNet::from(address.to_canonical()));
+        Some(routers.chain(more.iter().copied()).collect())
+    }
+}
+
+/// Logs addresses whose frames are refused, each once.
+pub(super) async fn watch_refused(shared: Arc<Shared>) {
+    let mut logged = BTreeSet::new();
+    while logged.len() < MOST_LOGGED {
+        tokio::time::sleep(LOOK).await;
+        // The status says what the kernel does not let us read.
+        let refused = lock(&shared.programs).refused_sources();
+        for address in refused.unwrap_or_default() {
+            if logged.insert(address) {
+                tracing::warn!(
+                    %address,
+                    "frames of a remote are refused because of the host that brings them: if it is a border router \
+                     of this AS, add it to `[dataplane] underlay_sources`"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(routers: Option<&[&str]>, next_hops: &[&str]) -> Known {
+        let set = |addresses: &[&str]| addresses.iter().map(|a| a.parse().unwrap()).collect();
+        Known {
+            routers: routers.map(set),
+            next_hops: set(next_hops),
+        }
+    }
+
+    fn nets(texts: &[&str]) -> Option<BTreeSet<IpNet>> {
+        Some(texts.iter().map(|text| text.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn any_border_router_of_the_as_may_bring_frames() {
+        let known = known(Some(&["10.0.0.1", "fd00::1"]), &["10.0.0.1"]);
+        let allowed = known.allowed(&UnderlaySources::Routers);
+        assert_eq!(allowed, nets(&["10.0.0.1/32", "fd00::1/128"]));
+    }
+
+    #[test]
+    fn where_nobody_lists_them_next_hops_and_the_configured_prefixes_may() {
+        let known = known(None, &["10.0.0.1"]);
+        let more = vec!["10.0.1.0/24".parse().unwrap()];
+        assert_eq!(
+            known.allowed(&UnderlaySources::RoutersAnd(more)),
+            nets(&["10.0.0.1/32", "10.0.1.0/24"])
+        );
+        assert_eq!(known.allowed(&UnderlaySources::Any), None);
+    }
+
+    #[test]
+    fn anybody_may_if_a_daemon_names_no_router() {
+        let known = known(Some(&[]), &["10.0.0.1"]);
+        assert_eq!(known.allowed(&UnderlaySources::Routers), None);
+    }
+}
