@@ -144,7 +144,7 @@ impl Site {
         let text = format!(
             "[gateway]\nid = \"gateway-{letter}\"\nisd_as = \"{isd_as}\"\ndata_addr = \"{data}\"\n\
              prefixes = [\"{v4}\", \"{v6}\"]\nstatus_socket = \"{socket}\"\n\n\
-             [tunnel]\nname = \"sig\"\nmtu = {tunnel_mtu}\nsrc_ipv4 = \"{own_v4}\"\nsrc_ipv6 = \"{own_v6}\"\n\n\
+             [tunnel]\nname = \"sig\"\nmtu = {tunnel_mtu}\n\n\
              [dataplane]\nunderlay = \"underlay\"\nlan = [\"lan\"]\n{dataplane}\n\n\
              [[remote]]\nisd_as = \"{remote_isd_as}\"\ngateway = \"{remote_data}\"\n\
              prefixes = [\"{remote_v4}\", \"{remote_v6}\"]\n\n\
@@ -159,8 +159,6 @@ impl Site {
                 .join(format!("gateway-{}.sock", letter(self.number)))
                 .display(),
             tunnel_mtu = options.tunnel_mtu,
-            own_v4 = self.gateway_ip(Family::V4),
-            own_v6 = self.gateway_ip(Family::V6),
             dataplane = options.dataplane,
             remote_isd_as = remote.isd_as(),
             remote_data = remote.data_addr(),
