@@ -39,7 +39,7 @@ const DEFAULT_EXPIRY: u8 = 63;
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 
 /// What a file says.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// ASes and links.
     pub network: Network,

@@ -33,25 +33,41 @@ impl fmt::Display for Problem {
 
 /// Everything that is wrong with a file, in the order of its lines. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Errors(Vec<Problem>);
+pub struct Errors {
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
 
 impl Errors {
     /// What is wrong; at least one problem.
     pub(crate) fn new(problems: Vec<Problem>) -> Self {
         debug_assert!(!problems.is_empty());
-        Self(problems)
+        Self {
+            problems,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The same, with what works in the same file but deserves a look.
+    pub(crate) fn with_warnings(self, warnings: Vec<Problem>) -> Self {
+        Self { warnings, ..self }
     }
 
     /// The single problems, in the order of their lines.
     pub fn problems(&self) -> &[Problem] {
-        &self.0
+        &self.problems
+    }
+
+    /// What deserves a look beside the problems.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
     }
 }
 
 impl fmt::Display for Errors {
     /// One line per problem.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.0.iter().enumerate() {
+        for (i, problem) in self.problems.iter().enumerate() {
             if i > 0 {
                 f.write_str("\n")?;
             }
@@ -83,6 +99,11 @@ impl<'a> Report<'a> {
             errors: RefCell::default(),
             warnings: RefCell::default(),
         }
+    }
+
+    /// Name of the file.
+    pub(crate) fn file(&self) -> &str {
+        self.file
     }
 
     /// Line of byte `at`, counted from 1.

@@ -102,6 +102,103 @@ fn a_bad_configuration_exits_with_2_and_names_the_line() {
 }
 
 #[test]
+fn a_missing_policy_file_is_told_at_the_key_that_names_it() {
+    let sample = sig(&["config", "sample"]);
+    let sample = text(&sample.stdout)
+        .replace("#traffic_policy_file = ", "traffic_policy_file = ")
+        .replace("/etc/scion/", "/nowhere/");
+    let line = |key: &str| {
+        1 + sample
+            .lines()
+            .position(|l| l.starts_with(key))
+            .expect("the key")
+    };
+    let file = File::with("no-policies", sample.as_bytes());
+    let check = sig(&["config", "check", &file.0]);
+    assert_eq!(check.status.code(), Some(2));
+    let problem = |key: &str, name: &str, sample: &str| {
+        format!(
+            "{}:{}: gateway.{key}: \"/nowhere/{name}\" cannot be read: No such file or directory (os \
+             error 2); write another name, or start with \"sig config sample {sample} > FILE\"\n",
+            file.0,
+            line(key)
+        )
+    };
+    assert_eq!(
+        text(&check.stderr),
+        [
+            problem("traffic_policy_file", "traffic.policy", "traffic-policy"),
+            problem(
+                "ip_routing_policy_file",
+                "ip-routing.policy",
+                "routing-policy"
+            ),
+        ]
+        .concat()
+    );
+}
+
+#[test]
+fn the_samples_of_all_files_fit_each_other() {
+    let print = |what: &str| sig(&["config", "sample", what]).stdout;
+    let traffic = File::with("sample-traffic", &print("traffic-policy"));
+    let routing = File::with("sample-routing", &print("routing-policy"));
+    let file = File::with("samples", sample_with(&traffic, &routing).as_bytes());
+    let check = sig(&["config", "check", &file.0]);
+    let verdict = format!("{}: ok, 1 remote AS, 2 routing rules\n", file.0);
+    assert_eq!(
+        (text(&check.stdout), text(&check.stderr)),
+        (verdict.as_str(), "")
+    );
+}
+
+#[test]
+fn a_duplicate_key_is_named_and_warnings_come_with_errors() {
+    let file = File::with("twice", b"[gateway]\nid = \"a\"\nid = \"b\"\n");
+    let check = sig(&["config", "check", &file.0]);
+    assert_eq!(check.status.code(), Some(2));
+    assert_eq!(
+        text(&check.stderr),
+        format!(
+            "{}:3: not TOML: duplicate key \"id\"; remove one of the two\n",
+            file.0
+        )
+    );
+
+    let both = b"[features]\nexperimental_scmp_authentication = true\n[gateway]\nidd = \"a\"\n";
+    let file = File::with("both", both);
+    let check = sig(&["config", "check", &file.0]);
+    let shown = text(&check.stderr);
+    assert!(
+        shown.starts_with("warning: ") && shown.contains("did you mean \"id\"?"),
+        "{shown}"
+    );
+
+    let check = sig(&["config", "check", "--json", &file.0]);
+    assert_eq!((check.status.code(), text(&check.stderr)), (Some(2), ""));
+    let shown: serde_json::Value = serde_json::from_slice(&check.stdout).expect("JSON");
+    assert_eq!(
+        (&shown["ok"], &shown["errors"][0]["line"]),
+        (&false.into(), &4.into())
+    );
+    assert_eq!(shown["warnings"][0]["line"], 2);
+}
+
+#[test]
+fn json_has_one_spelling_and_the_old_one() {
+    let version = sig(&["version", "--json"]);
+    let expected = format!("{{\"version\":\"{}\"}}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(text(&version.stdout), expected);
+    let capture = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/data/data-aggregated-v4.pcap"
+    );
+    let json = sig(&["dissect", "--json", capture]).stdout;
+    assert!(json.starts_with(b"{"));
+    assert_eq!(json, sig(&["dissect", "--format", "json", capture]).stdout);
+}
+
+#[test]
 fn warnings_do_not_change_the_exit_code() {
     let traffic = File::with("lonely-traffic", b"{}");
     let config = format!(
@@ -343,9 +440,44 @@ fn paths_are_made_for_remotes_in_the_configuration() {
          gateway = \"10.11.0.2\"\nprefixes = [\"10.2.0.0/24\"]\n[[remote.path]]\n\
          raw = \"{raw}\"\nnext_hop = \"10.10.0.1:30042\"\nmtu = 1400\n"
     );
-    let config = File::with("static", config.as_bytes());
-    let check = sig(&["config", "check", &config.0]);
+    // The network of these tests has a timestamp of 2023.
+    let expired = File::with("expired", config.as_bytes());
+    let check = sig(&["config", "check", &expired.0]);
+    assert_eq!((check.status.code(), text(&check.stdout)), (Some(2), ""));
+    assert_eq!(
+        text(&check.stderr),
+        format!(
+            "{}:10: remote[0].path[0].raw: the path expired at 2023-11-15T04:13:20Z: routers drop its \
+             packets; write one that is valid, as \"sig path make\" makes it\n",
+            expired.0
+        )
+    );
+
+    let untimed = NETWORK.replace("timestamp = 1700000000", "");
+    let network = File::with("untimed", untimed.as_bytes());
+    let make = sig(&[&["path", "make", &network.0], &ends[..]].concat());
+    let fresh = text(&make.stdout).lines().last().unwrap_or_default().trim();
+    let valid = File::with("static", config.replace(raw, fresh).as_bytes());
+    let check = sig(&["config", "check", &valid.0]);
     assert_eq!((check.status.code(), text(&check.stderr)), (Some(0), ""));
+
+    // Paths that live for six minutes expire soon.
+    let brief = untimed.replacen("[[as]]", "expiry = 0\n[[as]]", 1);
+    let network = File::with("brief", brief.as_bytes());
+    let make = sig(&[&["path", "make", &network.0], &ends[..]].concat());
+    let brief = text(&make.stdout).lines().last().unwrap_or_default().trim();
+    let soon = File::with("soon", config.replace(raw, brief).as_bytes());
+    let check = sig(&["config", "check", &soon.0]);
+    assert_eq!(check.status.code(), Some(0));
+    let warning = format!(
+        "warning: {}:10: remote[0].path[0].raw: the path expires soon, at ",
+        soon.0
+    );
+    assert!(
+        text(&check.stderr).starts_with(&warning),
+        "{}",
+        text(&check.stderr)
+    );
 }
 
 #[test]
@@ -396,10 +528,12 @@ fn paths_are_shown_with_who_made_their_hop_fields() {
             let words: Vec<&str> = line.split_whitespace().collect();
             words.join(" ")
         });
-        rows.filter(|row| row.contains("2023-11-15T04:13:20Z") && !row.starts_with("expires"))
+        rows.filter(|row| row.contains("2023-11-15T04:13:20Z") && !row.starts_with("EXPIRED"))
             .collect()
     };
     let start = |row: &String| row.split(' ').take(4).collect::<Vec<_>>().join(" ");
+    let show = sig(&["path", "show", raw]);
+    assert!(text(&show.stdout).ends_with("\nEXPIRED 2023-11-15T04:13:20Z\n"));
     let plain = rows(&[raw]);
     assert_eq!(
         plain.iter().map(start).collect::<Vec<_>>(),

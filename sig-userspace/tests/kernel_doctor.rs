@@ -28,7 +28,7 @@ isd_as = "1-ff00:0:111"
 gateway = "10.11.0.2:30056"
 prefixes = ["192.168.11.0/24"]
 [[remote.path]]
-raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
+raw = "00002000 01001234ffffffff 003f00000001010203040506 003f000200000708090a0b0c"
 next_hop = "10.10.0.1:30042"
 mtu = 1472
 "#;
@@ -132,7 +132,7 @@ fn doctor_without_configuration_describes_every_interface() {
         ),
         "{text}"
     );
-    assert!(text.contains("0 to mend"), "{text}");
+    assert!(text.contains("0 to fix"), "{text}");
 }
 
 #[test]

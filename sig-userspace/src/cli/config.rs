@@ -1,7 +1,10 @@
 //! `sig config`: check a configuration file, print a sample.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
 
 use super::Failure;
 use crate::{
@@ -28,37 +31,123 @@ enum Command {
     Check {
         /// The configuration file.
         file: PathBuf,
+        /// The verdict as a JSON object on the standard output, with errors and warnings.
+        #[arg(long)]
+        json: bool,
     },
-    /// Print a commented configuration with every key.
+    /// Print a commented configuration with every key, or a policy file to start from.
     ///
     /// A start for your own: sig config sample > gateway.toml
-    Sample,
+    Sample {
+        /// Which file.
+        #[arg(value_enum, default_value_t = Sample::Gateway)]
+        what: Sample,
+    },
 }
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Sample {
+    /// The configuration file of the gateway.
+    Gateway,
+    /// Remote ASes and their prefixes: the file of traffic_policy_file.
+    TrafficPolicy,
+    /// Prefixes advertised and accepted: the file of ip_routing_policy_file.
+    RoutingPolicy,
+}
+
+impl Sample {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Gateway => config::SAMPLE,
+            Self::TrafficPolicy => TRAFFIC_POLICY_SAMPLE,
+            Self::RoutingPolicy => ROUTING_POLICY_SAMPLE,
+        }
+    }
+}
+
+/// The commented sample of a routing policy, for the AS and prefix of the sample configuration.
+const ROUTING_POLICY_SAMPLE: &str = "\
+# Which prefixes are advertised to whom, and accepted from whom (docs/policies.md).
+# action     from            to              prefixes
+advertise    1-ff00:0:110    1-ff00:0:111    192.168.10.0/24
+accept       1-ff00:0:111    1-ff00:0:110    192.168.11.0/24
+";
+
+/// A traffic policy with one remote AS. JSON has no comments.
+const TRAFFIC_POLICY_SAMPLE: &str = r#"{
+  "ASes": {
+    "1-ff00:0:111": { "Nets": [] }
+  },
+  "ConfigVersion": 1
+}
+"#;
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
-        Command::Sample => out.write_all(config::SAMPLE.as_bytes())?,
-        Command::Check { file } => {
-            let refused = |errors: Errors| Failure::Refused(errors.to_string());
-            let config = config::load(file).map_err(refused)?;
-            let policies = match &config.control {
-                Some(control) => Some(Policies::load(control, &config.gateway).map_err(refused)?),
-                None => None,
-            };
-            let (policies, more) = policies.unzip();
-            let warnings: Vec<Problem> = config
-                .warnings()
-                .iter()
-                .cloned()
-                .chain(more.into_iter().flatten())
-                .collect();
-            for warning in &warnings {
-                eprintln!("warning: {warning}");
+        Command::Sample { what } => out.write_all(what.text().as_bytes())?,
+        Command::Check { file, json } => {
+            let checked = check(file);
+            if *json {
+                write_json(file, &checked, out)?;
+                // The document has said what is wrong.
+                return checked
+                    .map(drop)
+                    .map_err(|_| Failure::Refused(String::new()));
             }
-            let verdict = verdict(&config, policies.as_ref(), warnings.len());
+            let (verdict, warnings) = match checked {
+                Ok(checked) => checked,
+                Err(errors) => {
+                    show_warnings(errors.warnings());
+                    return Err(Failure::Refused(errors.to_string()));
+                }
+            };
+            show_warnings(&warnings);
             writeln!(out, "{}: {verdict}", file.display())?;
         }
     }
+    Ok(())
+}
+
+/// The verdict on a file and its policy files, and what deserves a look.
+fn check(file: &Path) -> Result<(String, Vec<Problem>), Errors> {
+    let config = config::load_at(file, Some(SystemTime::now()))?;
+    let policies = match &config.control {
+        Some(control) => Some(Policies::load(control, &config.gateway)?),
+        None => None,
+    };
+    let (policies, more) = policies.unzip();
+    let own = config.warnings().iter().cloned();
+    let warnings: Vec<Problem> = own.chain(more.into_iter().flatten()).collect();
+    let verdict = verdict(&config, policies.as_ref(), warnings.len());
+    Ok((verdict, warnings))
+}
+
+fn show_warnings(warnings: &[Problem]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+fn write_json(
+    file: &Path,
+    checked: &Result<(String, Vec<Problem>), Errors>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let list = |problems: &[Problem]| -> Vec<Value> {
+        let one = |p: &Problem| json!({ "file": p.file, "line": p.line, "key": p.key, "message": p.message });
+        problems.iter().map(one).collect()
+    };
+    let (errors, warnings) = match checked {
+        Ok((_, warnings)) => (Vec::new(), list(warnings)),
+        Err(errors) => (list(errors.problems()), list(errors.warnings())),
+    };
+    let document = json!({
+        "file": file.display().to_string(),
+        "ok": checked.is_ok(),
+        "errors": errors,
+        "warnings": warnings,
+    });
+    writeln!(out, "{document}")?;
     Ok(())
 }
 

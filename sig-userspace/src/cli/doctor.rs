@@ -5,10 +5,10 @@ mod findings;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::Failure;
+use super::notation::{Format, Notation};
 use crate::control::config;
 use crate::kernel::facts;
 use findings::{Finding, Level, findings};
@@ -19,18 +19,8 @@ pub(super) struct Args {
     /// Check what this configuration needs instead of the host in general
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Notation of the answer
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
-}
-
-/// Notation of the answer.
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    /// Lines for people
-    Human,
-    /// One JSON object
-    Json,
+    #[command(flatten)]
+    notation: Notation,
 }
 
 /// The answer in JSON.
@@ -60,7 +50,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let findings = findings(&facts, config.as_ref());
     let ok = findings.iter().all(|finding| finding.level != Level::Bad);
-    match args.format {
+    match args.notation.format() {
         Format::Human => print_lines(out, &findings)?,
         Format::Json => {
             serde_json::to_writer_pretty(
@@ -106,7 +96,7 @@ fn print_lines(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     };
     writeln!(
         out,
-        "{} fine, {} to look at, {} to mend",
+        "{} fine, {} to look at, {} to fix",
         count(Level::Good),
         count(Level::Warning),
         count(Level::Bad),
@@ -127,7 +117,7 @@ mod tests {
         let mut out = Vec::new();
         print_lines(&mut out, &findings).unwrap();
         let expected = "kernel\n  ✓ Linux 6.18\nprivileges\n  ✗ CAP_NET_ADMIN is missing\n    → run it as root\n  \
-                        ! little memory may be locked\n    → raise it\n1 fine, 1 to look at, 1 to mend\n";
+                        ! little memory may be locked\n    → raise it\n1 fine, 1 to look at, 1 to fix\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

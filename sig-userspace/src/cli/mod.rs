@@ -3,6 +3,7 @@
 mod config;
 mod dissect;
 mod doctor;
+mod notation;
 mod path;
 mod reload;
 mod router;
@@ -15,6 +16,7 @@ mod version;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -51,7 +53,7 @@ enum Command {
 
 /// Why a command did not succeed; shown on the standard error output.
 enum Failure {
-    /// Wrong usage or configuration: exit code 2. The text is shown as it is.
+    /// Wrong usage or configuration: exit code 2. The text, if there is any, is shown as it is.
     Refused(String),
     /// Failed while running: exit code 1. Shown behind the program's name.
     Failed(String),
@@ -111,7 +113,9 @@ pub fn main() -> ExitCode {
     match result.and(flushed) {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(Failure::Refused(message)) => {
-            eprintln!("{message}");
+            if !message.is_empty() {
+                eprintln!("{message}");
+            }
             ExitCode::from(2)
         }
         Err(Failure::Failed(message)) => {
@@ -119,6 +123,12 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Seconds since 1970.
+fn unix_now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Failure;
-use super::socket::{Choice, ask};
+use super::socket::{Choice, Kind, ask, expect};
 
 /// Files are read, names resolved, routes and tables changed within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,12 +24,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    show(&args.gateway.socket()?, out)
+    show(&args.gateway.socket()?, Kind::Gateway, out)
 }
 
 /// Has the process at `socket` reload, and shows what it tells.
-pub(super) fn show(socket: &Path, out: &mut dyn Write) -> Result<(), Failure> {
-    let text = reload(socket).map_err(Failure::Failed)?;
+pub(super) fn show(socket: &Path, kind: Kind, out: &mut dyn Write) -> Result<(), Failure> {
+    expect(socket, kind, "reload").map_err(Failure::Failed)?;
+    let text = reload(socket, kind).map_err(Failure::Failed)?;
     out.write_all(text.as_bytes())?;
     if !text.is_empty() && !text.ends_with('\n') {
         writeln!(out)?;
@@ -37,9 +38,9 @@ pub(super) fn show(socket: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn reload(socket: &Path) -> Result<String, String> {
+fn reload(socket: &Path, kind: Kind) -> Result<String, String> {
     for _ in 0..ATTEMPTS {
-        let answer = ask(socket, "reload\n", PATIENCE)?;
+        let answer = ask(socket, "reload\n", PATIENCE, kind)?;
         let answer = String::from_utf8_lossy(&answer);
         match answer.split_once('\n') {
             Some(("ok", "")) => return Ok("nothing changed".to_owned()),
@@ -77,7 +78,7 @@ mod tests {
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         });
-        let result = reload(&socket);
+        let result = reload(&socket, Kind::Gateway);
         gateway.join().unwrap();
         result
     }

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio::task::JoinSet;
+
 use super::{
     Failure,
     signals::{self, Signals, Wish},
@@ -12,9 +14,10 @@ use super::{
 use crate::{
     control::{
         config::{self, Config},
+        configured,
         discovery::{self, Discovery, Policies},
         host::{Host, HostHandle},
-        operator::Running,
+        operator::{Remotes, Running},
     },
     observe::{
         http::{Server, Service},
@@ -63,7 +66,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The gateway, whichever way it finds its remotes.
 enum Gateway {
-    Configured(Host, Box<Config>),
+    Configured {
+        host: Host,
+        config: Box<Config>,
+        remotes: configured::Handle,
+        /// Ends with it.
+        following: JoinSet<()>,
+    },
     Finding(Discovery),
 }
 
@@ -73,44 +82,63 @@ impl Gateway {
             Some(policies) => Discovery::start(config, policies).await.map(Self::Finding),
             None => {
                 let host = Host::start(config.clone()).await?;
-                Ok(Self::Configured(host, Box::new(config)))
+                let (remotes, following) = configured::follow(host.handle(), &config);
+                let following = JoinSet::from_iter([following]);
+                Ok(Self::Configured {
+                    host,
+                    config: Box::new(config),
+                    remotes,
+                    following,
+                })
             }
         }
     }
 
     fn host(&self) -> HostHandle {
         match self {
-            Self::Configured(host, _) => host.handle(),
+            Self::Configured { host, .. } => host.handle(),
             Self::Finding(discovery) => discovery.host(),
         }
     }
 
     fn running(&self, file: &Path, read: Config, log: LogControl) -> Running {
-        let (handle, in_force) = match self {
-            Self::Configured(_, config) => (None, &**config),
-            Self::Finding(discovery) => (Some(discovery.handle()), discovery.config()),
+        let (remotes, in_force) = match self {
+            Self::Configured {
+                config, remotes, ..
+            } => (Remotes::Configured(remotes.clone()), &**config),
+            Self::Finding(discovery) => (Remotes::Found(discovery.handle()), discovery.config()),
         };
         let configs = (read, in_force.clone());
-        Running::new(self.host(), handle, file.to_owned(), configs, log)
+        Running::new(self.host(), remotes, file.to_owned(), configs, log)
     }
 
     async fn ready(&self) {
         match self {
-            Self::Configured(host, _) => host.ready().await,
+            Self::Configured { host, .. } => host.ready().await,
             Self::Finding(discovery) => discovery.ready().await,
         }
     }
 
     async fn failed(&self) -> String {
         match self {
-            Self::Configured(host, _) => host.failed().await,
+            Self::Configured { host, .. } => host.failed().await,
             Self::Finding(discovery) => discovery.failed().await,
         }
     }
 
     async fn stop(self) -> Result<(), discovery::Error> {
         match self {
-            Self::Configured(host, _) => Ok(host.stop().await?),
+            Self::Configured {
+                host,
+                remotes,
+                mut following,
+                ..
+            } => {
+                // The workers end with the last handle.
+                following.shutdown().await;
+                drop(remotes);
+                Ok(host.stop().await?)
+            }
             Self::Finding(discovery) => discovery.stop().await,
         }
     }

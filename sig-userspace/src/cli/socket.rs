@@ -7,9 +7,68 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Failure;
-use crate::control::config;
+use crate::{control::config, observe::status as gateway, router::status as router};
 
-/// Where gateways put their sockets unless configured otherwise.
+/// What listens on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Gateway,
+    Router,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Gateway, Self::Router];
+
+    /// The word of the status documents.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => gateway::Status::KIND,
+            Self::Router => router::Status::KIND,
+        }
+    }
+
+    /// The command that starts one, and of which there are others for it.
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Gateway => "sig",
+            Self::Router => "sig router",
+        }
+    }
+}
+
+/// Sockets that are asked what they are have to answer within this time.
+const QUICK: Duration = Duration::from_secs(2);
+
+/// What listens there; `None` if it does not tell.
+fn kind(socket: &Path) -> Option<Kind> {
+    #[derive(serde::Deserialize)]
+    struct Document {
+        kind: String,
+    }
+    let document = ask(socket, "status\n", QUICK, Kind::Gateway).ok()?;
+    let document: Document = serde_json::from_slice(&document).ok()?;
+    let mut kinds = Kind::ALL.into_iter();
+    kinds.find(|kind| kind.name() == document.kind)
+}
+
+/// Refuses a socket of the other kind. `command` is what was called, such as `status`.
+///
+/// # Errors
+///
+/// What to call instead.
+pub(super) fn expect(socket: &Path, wanted: Kind, command: &str) -> Result<(), String> {
+    match kind(socket) {
+        Some(found) if found != wanted => Err(format!(
+            "{}: this is a {}; use \"{} {command}\"",
+            socket.display(),
+            found.name(),
+            found.command()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Where gateways and routers put their sockets unless configured otherwise.
 pub(super) const FOLDER: &str = "/run/sig";
 
 /// Which gateway.
@@ -32,45 +91,67 @@ impl Choice {
                 let config = config::load(file).map_err(|e| Failure::Refused(e.to_string()))?;
                 Ok(config.gateway.status_socket)
             }
-            (None, None) => only_socket(Path::new(FOLDER)).map_err(Failure::Failed),
+            (None, None) => only_socket(Path::new(FOLDER), Kind::Gateway).map_err(Failure::Failed),
         }
     }
 }
 
-/// The socket in `folder`, if there is exactly one.
-pub(super) fn only_socket(folder: &Path) -> Result<PathBuf, String> {
+/// The socket in `folder`, if there is exactly one of what is wanted.
+pub(super) fn only_socket(folder: &Path, wanted: Kind) -> Result<PathBuf, String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut sockets: Vec<PathBuf> = entries
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|e| e == "sock"))
         .collect();
     sockets.sort();
+    let mut others = 0;
+    sockets.retain(|socket| {
+        let is_other = kind(socket).is_some_and(|kind| kind != wanted);
+        others += usize::from(is_other);
+        !is_other
+    });
+    let (name, command) = (wanted.name(), wanted.command());
     match &sockets[..] {
         [socket] => Ok(socket.clone()),
-        [] => Err(format!(
-            "no gateway is running: there is no socket in {}; start one with \"sig run \
-             --config FILE\", or name its socket with --socket or its configuration with --config",
-            folder.display()
-        )),
+        [] => {
+            let found = match (others, wanted) {
+                (0, _) => "there is no socket",
+                (_, Kind::Gateway) => "there are only sockets of routers (\"sig router status\")",
+                (_, Kind::Router) => "there are only sockets of gateways (\"sig status\")",
+            };
+            Err(format!(
+                "no {name} is running: {found} in {}; start one with \"{command} run \
+                 --config FILE\", or name its socket with --socket or its configuration with --config",
+                folder.display()
+            ))
+        }
         several => {
             let names: Vec<_> = several.iter().map(|s| s.display().to_string()).collect();
             Err(format!(
-                "several gateways are here; choose one with --socket: {}",
+                "several {name}s are here; choose one with --socket: {}",
                 names.join(", ")
             ))
         }
     }
 }
 
-/// The answer of the gateway to a line, or to none. It has to come within `patience`.
-pub(super) fn ask(socket: &Path, line: &str, patience: Duration) -> Result<Vec<u8>, String> {
+/// The answer of the gateway or router to a line, or to none. It has to come within `patience`.
+pub(super) fn ask(
+    socket: &Path,
+    line: &str,
+    patience: Duration,
+    asked: Kind,
+) -> Result<Vec<u8>, String> {
     let shown = socket.display();
+    let (name, command) = (asked.name(), asked.command());
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!("{shown}: no gateway is listening; start it with \"sig run --config FILE\"")
+            format!(
+                "{shown}: no {name} is listening; start it with \"{command} run --config FILE\""
+            )
         }
         io::ErrorKind::PermissionDenied => {
-            format!("{shown}: permission denied; run as the user of the gateway or as root")
+            format!("{shown}: permission denied; run as the user of the {name} or as root")
         }
         _ => format!("{shown}: {error}"),
     })?;
@@ -89,7 +170,7 @@ pub(super) fn ask(socket: &Path, line: &str, patience: Duration) -> Result<Vec<u
         })
         .map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
-                "{shown}: the gateway did not answer within {} s; look into its log",
+                "{shown}: the {name} did not answer within {} s; look into its log",
                 patience.as_secs()
             ),
             _ => format!("{shown}: {error}"),
@@ -136,13 +217,16 @@ pub(super) mod tests {
             stream.write_all(b"the answer").unwrap();
             line
         });
-        assert_eq!(ask(&socket, "the line\n", PATIENCE).unwrap(), b"the answer");
+        assert_eq!(
+            ask(&socket, "the line\n", PATIENCE, Kind::Gateway).unwrap(),
+            b"the answer"
+        );
         assert_eq!(gateway.join().unwrap(), "the line\n");
-        assert_eq!(only_socket(&folder.0), Ok(socket.clone()));
+        assert_eq!(only_socket(&folder.0, Kind::Gateway), Ok(socket.clone()));
 
         // The gateway is gone, its socket is not.
         assert_eq!(
-            ask(&socket, "", PATIENCE).unwrap_err(),
+            ask(&socket, "", PATIENCE, Kind::Gateway).unwrap_err(),
             format!(
                 "{}: no gateway is listening; start it with \"sig run --config FILE\"",
                 socket.display()
@@ -159,7 +243,10 @@ pub(super) mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(b"{}").unwrap();
         });
-        assert_eq!(ask(&socket, "reload\n", PATIENCE).unwrap(), b"{}");
+        assert_eq!(
+            ask(&socket, "reload\n", PATIENCE, Kind::Gateway).unwrap(),
+            b"{}"
+        );
         gateway.join().unwrap();
     }
 
@@ -168,7 +255,7 @@ pub(super) mod tests {
         let folder = Folder::new("choice");
         let shown = folder.0.display();
         assert_eq!(
-            only_socket(&folder.0).unwrap_err(),
+            only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(
                 "no gateway is running: there is no socket in {shown}; start one with \"sig run \
                  --config FILE\", or name its socket with --socket or its configuration with \
@@ -179,11 +266,75 @@ pub(super) mod tests {
             std::fs::write(folder.0.join(name), "").unwrap();
         }
         assert_eq!(
-            only_socket(&folder.0).unwrap_err(),
+            only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(
                 "several gateways are here; choose one with --socket: {shown}/a.sock, \
                  {shown}/b.sock"
             )
         );
+    }
+
+    /// A socket that tells its status until it is asked no more.
+    fn listen(folder: &Folder, name: &str, status: &'static str) -> PathBuf {
+        let socket = folder.0.join(name);
+        let listener = UnixListener::bind(&socket).unwrap();
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                stream.read_to_string(&mut line).unwrap();
+                assert_eq!(line, "status\n");
+                stream.write_all(status.as_bytes()).unwrap();
+            }
+        });
+        socket
+    }
+
+    #[test]
+    fn gateways_and_routers_are_told_apart() {
+        let folder = Folder::new("kinds");
+        let shown = folder.0.display();
+        let router = listen(
+            &folder,
+            "br.sock",
+            "{\"kind\":\"router\",\"version\":\"0.1.0\"}",
+        );
+        assert_eq!(only_socket(&folder.0, Kind::Router), Ok(router.clone()));
+        assert_eq!(
+            only_socket(&folder.0, Kind::Gateway).unwrap_err(),
+            format!(
+                "no gateway is running: there are only sockets of routers (\"sig router status\") in {shown}; \
+                 start one with \"sig run --config FILE\", or name its socket with --socket or its configuration \
+                 with --config"
+            )
+        );
+        let gateway = listen(&folder, "sig.sock", "{\"kind\":\"gateway\"}");
+        assert_eq!(only_socket(&folder.0, Kind::Gateway), Ok(gateway.clone()));
+        assert_eq!(only_socket(&folder.0, Kind::Router), Ok(router.clone()));
+        // One of an older version may be either.
+        let older = listen(&folder, "old.sock", "{\"version\":\"0.0.1\"}");
+        assert_eq!(
+            only_socket(&folder.0, Kind::Gateway).unwrap_err(),
+            format!(
+                "several gateways are here; choose one with --socket: {shown}/old.sock, {shown}/sig.sock"
+            )
+        );
+        assert_eq!(
+            expect(&router, Kind::Gateway, "reload").unwrap_err(),
+            format!(
+                "{}: this is a router; use \"sig router reload\"",
+                router.display()
+            )
+        );
+        assert_eq!(
+            expect(&gateway, Kind::Router, "status").unwrap_err(),
+            format!(
+                "{}: this is a gateway; use \"sig status\"",
+                gateway.display()
+            )
+        );
+        assert_eq!(expect(&gateway, Kind::Gateway, "status"), Ok(()));
+        assert_eq!(expect(&older, Kind::Gateway, "status"), Ok(()));
     }
 }

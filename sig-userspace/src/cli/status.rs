@@ -8,8 +8,10 @@ use std::time::Duration;
 use sig_common::reason::DropReason;
 
 use super::Failure;
-use super::socket::{Choice, ask};
+use super::notation::{Format, Notation};
+use super::socket::{Choice, Kind, ask, expect};
 use super::table::Table;
+use crate::notation::rfc3339;
 use crate::observe::status::{Lan, Port, Remote, Status, Underlay, Worker};
 
 /// A gateway that does not answer within this time is stuck.
@@ -18,30 +20,24 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Show what a running gateway does: workers, interfaces, remotes, paths, counters, drops, and what it found out.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Notation: tables for people, or the JSON document of the gateway.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    #[command(flatten)]
+    notation: Notation,
     #[command(flatten)]
     gateway: Choice,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
-    Human,
-    Json,
-}
-
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let socket = args.gateway.socket()?;
+    expect(&socket, Kind::Gateway, "status").map_err(Failure::Failed)?;
     // No line: gateways of every version answer that with the status.
-    let document = ask(&socket, "", PATIENCE).map_err(Failure::Failed)?;
+    let document = ask(&socket, "", PATIENCE, Kind::Gateway).map_err(Failure::Failed)?;
     let strange = |error: serde_json::Error| {
         let socket = socket.display();
         Failure::Failed(format!(
             "{socket}: the answer is not the status of a gateway of this version: {error}"
         ))
     };
-    match args.format {
+    match args.notation.format() {
         Format::Human => {
             let status = serde_json::from_slice(&document).map_err(strange)?;
             write_human(&status, out)?;
@@ -185,8 +181,13 @@ fn write_lan(lan: &Lan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nTo the LAN")?;
     writeln!(
         out,
-        "  straight to {} known neighbours, else via the helper and the kernel's tables",
-        lan.neighbours
+        "  straight to {} known {}, else via the helper and the kernel's tables",
+        lan.neighbours,
+        if lan.neighbours == 1 {
+            "neighbour"
+        } else {
+            "neighbours"
+        },
     )?;
     for text in &lan.helped {
         writeln!(out, "  via the helper: {text}")?;
@@ -242,6 +243,7 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         "next hop",
         "MAC",
         ">MTU",
+        "expires",
         ">packets sent",
         ">frames sent",
         ">bytes sent",
@@ -251,7 +253,12 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     let mut problems = Vec::new();
     for remote in remotes {
         for path in &remote.paths {
-            if let (Some(problem), Some(_)) = (&path.problem, &path.next_hop_mac) {
+            if path.expired {
+                problems.push(format!(
+                    "{} path {} has expired: write a newer one and run \"sig reload\"",
+                    remote.isd_as, path.name
+                ));
+            } else if let (Some(problem), Some(_)) = (&path.problem, &path.next_hop_mac) {
                 problems.push(format!("{} path {}: {problem}", remote.isd_as, path.name));
             }
             if path.next_hop_mac.is_none() && !unresolved.contains(&path.next_hop.ip()) {
@@ -265,11 +272,16 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
                     .clone()
                     .unwrap_or_else(|| "unresolved".to_owned()),
                 path.mtu.to_string(),
+                match path.expires_at {
+                    _ if path.expired => "expired".to_owned(),
+                    Some(at) => rfc3339(at),
+                    None => "never".to_owned(),
+                },
                 path.packets_sent.to_string(),
                 path.frames_sent.to_string(),
                 path.bytes_sent.to_string(),
                 if path.streams.is_empty() {
-                    "none yet: opened by the first packet".to_owned()
+                    "none".to_owned()
                 } else {
                     join(&path.streams)
                 },
@@ -368,7 +380,7 @@ fn write_drops(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         ]);
     }
     if table.is_empty() {
-        return writeln!(out, "  none: nothing to do");
+        return writeln!(out, "  none");
     }
     table.write(out)
 }

@@ -29,6 +29,7 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{
     Gateway, PlannedPath, StartError, Surroundings,
     config::{Config, LanTransmit},
+    configured::Configured,
     plan::Plan,
 };
 use crate::{
@@ -222,7 +223,9 @@ impl Host {
             control: Mutex::new(None),
         });
         let handle = HostHandle::new(&shared);
-        handle.apply(Plan::from_config(&config)).await?;
+        let now = std::time::SystemTime::now();
+        let plan = Configured::new(&config, now).plan(now);
+        handle.apply(plan).await?;
         let (fail, failed) = watch::channel(None);
         tasks.spawn(surroundings::follow(shared.clone(), surroundings));
         for link in interfaces.all() {

@@ -4,6 +4,7 @@
 //! machine and keeps it in step with the kernel's links, routes and neighbours.
 
 pub mod config;
+pub mod configured;
 #[cfg(feature = "xdp")]
 pub mod discovery;
 #[cfg(feature = "control")]

@@ -7,12 +7,13 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::SystemTime,
 };
 
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
-use super::config::Config;
+use super::config::{Config, Remote};
 use crate::{policy::class::Condition, scion};
 
 /// The plan. Indexes into its lists are valid within one plan only; keys name a thing across plans.
@@ -75,6 +76,8 @@ pub struct SessionPath {
     pub mtu: u16,
     /// Source port of the frames, in the underlay and in UDP/SCION.
     pub source_port: u16,
+    /// Its hop fields are no longer valid: nothing is sent on it.
+    pub expired: bool,
 }
 
 /// Prefixes with the same destination and the same rules.
@@ -101,14 +104,24 @@ pub struct Rule {
 }
 
 impl Plan {
-    /// What the `[[remote]]` sections of a configuration say; nobody is known where there are none.
+    /// What the `[[remote]]` sections of a configuration say, whether or not their paths have expired;
+    /// nobody is known where there are none.
     #[must_use]
     pub fn from_config(config: &Config) -> Self {
+        let keys = (0..).map(SessionKey);
+        Self::of_remotes(&config.gateway.prefixes, keys.zip(&config.remotes))
+    }
+
+    /// The plan of configured remotes with the names of their sessions.
+    pub(super) fn of_remotes<'a>(
+        served: &[IpNet],
+        remotes: impl Iterator<Item = (SessionKey, &'a Remote)>,
+    ) -> Self {
         let mut plan = Plan {
-            served: Some(config.gateway.prefixes.clone()),
+            served: Some(served.to_vec()),
             ..Plan::default()
         };
-        for (number, remote) in config.remotes.iter().enumerate() {
+        for (number, (key, remote)) in remotes.enumerate() {
             plan.gateways.push(Gateway {
                 isd_as: remote.isd_as,
                 host: remote.gateway.ip(),
@@ -119,9 +132,10 @@ impl Plan {
                 path: scion::Path::configured(&path.raw, path.next_hop, path.mtu),
                 mtu: path.mtu,
                 source_port: path.source_port,
+                expired: false,
             };
             plan.sessions.push(Session {
-                key: SessionKey(number as u64),
+                key,
                 gateway: number,
                 data_addr: remote.gateway,
                 number: remote.session,
@@ -139,6 +153,24 @@ impl Plan {
             });
         }
         plan
+    }
+
+    /// This plan at the time `now`: paths that have expired are not used, and prefixes to which no other path
+    /// leads are not exported.
+    #[must_use]
+    pub fn at(mut self, now: SystemTime) -> Self {
+        for path in self.sessions.iter_mut().flat_map(|s| &mut s.paths) {
+            path.expired = path.path.is_expired(now);
+        }
+        let sessions = &self.sessions;
+        let leads_on = |rule: &Rule| {
+            let session = rule.session.and_then(|place| sessions.get(place));
+            session.is_some_and(|session| session.paths.iter().any(|path| !path.expired))
+        };
+        for site in &mut self.sites {
+            site.exported &= site.rules.iter().any(leads_on);
+        }
+        self
     }
 
     /// This plan, but sessions that are in `newer` as well use their paths of there.
@@ -185,6 +217,7 @@ mod tests {
             path: scion::Path::configured(&[*hop], ([10, 0, 0, *hop], 30042).into(), 1400),
             mtu: 1400,
             source_port: 30056,
+            expired: false,
         };
         Session {
             key: SessionKey(key),

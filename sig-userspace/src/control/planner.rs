@@ -204,6 +204,7 @@ impl Planner {
                 let made = match gateway {
                     None => Err("the plan has no gateway for it".into()),
                     Some(_) if !room => Err("there are too many paths".into()),
+                    Some(_) if path.expired => Err("it has expired".into()),
                     Some(gateway) => {
                         let neighbour = surroundings.neighbours.get(&path.path.next_hop.ip());
                         self.path(now, (place, number), gateway, session, path, neighbour)

@@ -29,7 +29,14 @@ pub(crate) fn parse<'a>(
     for error in &syntax {
         let at = error.span().map_or(0, |span| span.start);
         let message = printable(error.message());
-        report.error(at, "", format!("not TOML: {message}"));
+        let key = error.span().and_then(|span| text.get(span));
+        let which = match key {
+            Some(key) if message == "duplicate key" => {
+                format!(" \"{}\"; remove one of the two", excerpt(key.trim()))
+            }
+            _ => String::new(),
+        };
+        report.error(at, "", format!("not TOML: {message}{which}"));
     }
     // What the parser made up to go on would only add noise.
     syntax.is_empty().then_some(document)
@@ -63,6 +70,11 @@ impl Place<'_> {
     /// Line of the file, counted from 1.
     pub(crate) fn line(&self) -> usize {
         self.report.line(self.at)
+    }
+
+    /// Name of the file.
+    pub(crate) fn file(&self) -> &str {
+        self.report.file()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Error;
 use super::ethtool::{Ethtool, Offload};
@@ -16,6 +17,8 @@ use super::sysctl::{self, Family};
 /// Everything `sig doctor` looks at, in the network namespace of the calling thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// The time, seconds since 1970
+    pub time: u64,
     /// Kernel version and features
     pub kernel: Kernel,
     /// What this process may do
@@ -116,6 +119,13 @@ pub struct Interface {
     pub ipv6_forwarding: Option<i64>,
 }
 
+/// The oldest kernel that is supported. On 6.1 the rings of AF_XDP sockets could not be mapped (igb).
+pub const OLDEST_KERNEL: (u32, u32) = (6, 6);
+/// From here on gateways have been run, on [`TESTED_KERNELS`].
+pub const FIRST_TESTED_KERNEL: (u32, u32) = (6, 12);
+/// Kernels on which gateways have been run.
+pub const TESTED_KERNELS: &str = "6.12, 6.18 and 7.3";
+
 /// Capabilities that matter, by number and name.
 pub const CAP_NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
 /// Raw and AF_XDP sockets.
@@ -124,14 +134,23 @@ pub const CAP_NET_RAW: (u32, &str) = (13, "CAP_NET_RAW");
 pub const CAP_IPC_LOCK: (u32, &str) = (14, "CAP_IPC_LOCK");
 /// Network namespaces.
 pub const CAP_SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
+/// BPF programs that read packets.
+pub const CAP_PERFMON: (u32, &str) = (38, "CAP_PERFMON");
 /// BPF programs and maps.
 pub const CAP_BPF: (u32, &str) = (39, "CAP_BPF");
 
 impl Privileges {
-    /// Whether a capability is in effect. CAP_SYS_ADMIN includes CAP_BPF.
+    /// What this process may do.
+    #[must_use]
+    pub fn read() -> Self {
+        privileges()
+    }
+
+    /// Whether a capability is in effect. CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON.
     pub fn has(&self, capability: (u32, &str)) -> bool {
         let bit = |number: u32| self.capabilities & (1u64 << number) != 0;
-        bit(capability.0) || (capability == CAP_BPF && bit(CAP_SYS_ADMIN.0))
+        let is_included = [CAP_BPF, CAP_PERFMON].contains(&capability);
+        bit(capability.0) || (is_included && bit(CAP_SYS_ADMIN.0))
     }
 }
 
@@ -147,7 +166,9 @@ pub async fn gather(next_hops: &[IpAddr]) -> Result<Facts, Error> {
     for next_hop in next_hops {
         routes.push((*next_hop, lookup(&netlink, *next_hop).await));
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Facts {
+        time: now.unwrap_or_default().as_secs(),
         kernel: kernel(),
         privileges: privileges(),
         cpus: cpus(),

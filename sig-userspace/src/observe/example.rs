@@ -16,6 +16,7 @@ pub(crate) const FORBIDDEN: &str =
 /// A gateway without any remote, that has just started.
 pub(crate) fn idle() -> Status {
     Status {
+        kind: Status::KIND.to_owned(),
         version: "0.1.0".to_owned(),
         id: "west".to_owned(),
         isd_as: "1-ff00:0:110".to_owned(),
@@ -84,6 +85,8 @@ pub(crate) fn busy() -> Status {
                 fingerprint: NEAR.to_owned(),
                 next_hop: "10.10.0.1:30042".parse().unwrap(),
                 problem: None,
+                expires_at: Some(1_700_021_600),
+                expired: false,
                 next_hop_mac: None,
                 mtu: 1472,
                 streams: vec![77],

@@ -42,10 +42,13 @@ impl Process {
             command: std::env::args_os()
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
-            in_docker: fs::exists("/.dockerenv").unwrap_or(false),
-            cpu_seconds: of_stat(14)
-                .zip(of_stat(15))
-                .map(|(user, system)| user + system),
+            // A machine image made from a container has the file too, but no overlay as its root.
+            in_docker: fs::exists("/.dockerenv").unwrap_or(false)
+                && has_overlay_root(&text("/proc/self/mounts")),
+            cpu_seconds: stat_field(&stat, 14)
+                .zip(stat_field(&stat, 15))
+                .zip(ticks)
+                .map(|((user, system), ticks)| (user + system) as f64 / ticks),
             start_time: of_stat(22)
                 .zip(boot_time(&text("/proc/stat")))
                 .map(|(since_boot, boot)| boot + since_boot),
@@ -60,6 +63,11 @@ impl Process {
                 .find_map(|line| number(line.strip_prefix("Max open files")?)),
         }
     }
+}
+
+fn has_overlay_root(mounts: &str) -> bool {
+    let mut mounts = mounts.lines().map(|line| line.split(' '));
+    mounts.any(|mut fields| fields.nth(1) == Some("/") && fields.next() == Some("overlay"))
 }
 
 /// The unit of times in `/proc`.

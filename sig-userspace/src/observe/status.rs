@@ -14,6 +14,9 @@ use serde_json::Value;
 /// State of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
+    /// What answers: `gateway`.
+    #[serde(default = "gateway")]
+    pub kind: String,
     /// Version of the program.
     pub version: String,
     /// Name of the gateway, `[gateway] id`.
@@ -52,7 +55,15 @@ pub struct Status {
     pub drops: Vec<Drop>,
 }
 
+/// [`Status::kind`], also of documents that do not have it yet.
+fn gateway() -> String {
+    Status::KIND.to_owned()
+}
+
 impl Status {
+    /// What [`Status::kind`] is.
+    pub const KIND: &str = "gateway";
+
     /// Everything dropped, for any reason and at any place.
     pub fn dropped(&self) -> u64 {
         self.drops
@@ -286,6 +297,12 @@ pub struct Path {
     pub next_hop_mac: Option<String>,
     /// Why the path cannot be used; `None` if it can.
     pub problem: Option<String>,
+    /// When it expires, seconds since 1970; `None` if it never does.
+    #[serde(default)]
+    pub expires_at: Option<u64>,
+    /// It has expired: nothing is sent on it.
+    #[serde(default)]
+    pub expired: bool,
     /// Largest SCION packet in bytes.
     pub mtu: u16,
     /// Stream numbers in use on it, one per worker.

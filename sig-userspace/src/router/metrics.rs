@@ -223,6 +223,7 @@ mod tests {
             ],
         };
         Status {
+            kind: Status::KIND.to_owned(),
             version: "1.2.3".to_owned(),
             id: "br-1".to_owned(),
             isd_as: "1-ff00:0:110".to_owned(),

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// A running router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// What answers: `router`.
+    #[serde(default = "router")]
+    pub kind: String,
     /// Version of the program.
     pub version: String,
     /// Name of the router in the topology.
@@ -31,6 +34,16 @@ pub struct Status {
     pub siblings: Vec<Sibling>,
     /// Instances of services that packets are delivered to.
     pub services: Vec<Service>,
+}
+
+/// [`Status::kind`], also of documents that do not have it yet.
+fn router() -> String {
+    Status::KIND.to_owned()
+}
+
+impl Status {
+    /// What [`Status::kind`] is.
+    pub const KIND: &str = "router";
 }
 
 /// The fast path.

@@ -12,5 +12,6 @@ mod template;
 
 pub use authorship::segment_ids;
 pub use mac::{HopKey, MacInput};
+pub(crate) use path::expires_at;
 pub use path::{Fingerprint, Interface, Path};
 pub use template::{Endpoints, FrameFields, NextHop, Template, TemplateError};

@@ -4,11 +4,16 @@ use std::{
     fmt,
     net::SocketAddr,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use sha2::{Digest as _, Sha256};
-use sig_common::addr::IsdAs;
+use sig_common::{
+    addr::IsdAs,
+    wire::scion::path::{HopField, InfoField, ScionPath},
+};
+
+use super::network::Validity;
 
 /// Names the sequence of interfaces that a path goes through: SHA-256 over ISD-AS and interface number
 /// (8 bytes each, network byte order) of all interfaces in order, as the reference computes it. Refreshed
@@ -63,23 +68,33 @@ pub struct Path {
     pub announced_latency: Option<Duration>,
     /// Discovery services of the destination AS that the path's metadata names.
     pub discovery: Arc<[SocketAddr]>,
-    /// See [`Fingerprint`]. Of a path without known interfaces: over next hop and path header.
+    /// See [`Fingerprint`]. Of a path without known interfaces: over next hop and the interface numbers of
+    /// its hop fields, which from one AS lead only one way.
     pub fingerprint: Fingerprint,
 }
 
 impl Path {
-    /// A path of which nothing but what frames need is known.
+    /// A path of which nothing but its header is known.
     #[must_use]
     pub fn configured(raw: &[u8], next_hop: SocketAddr, mtu: u16) -> Self {
+        let header = ScionPath::new_checked(raw).ok();
         let mut hash = Sha256::new();
         hash.update(next_hop.to_string().as_bytes());
-        hash.update(raw);
+        match &header {
+            Some(header) => hops(header).for_each(|(info, hop)| {
+                hash.update([info.construction_direction.into(), info.peering.into()]);
+                hash.update(hop.ingress.to_be_bytes());
+                hash.update(hop.egress.to_be_bytes());
+            }),
+            None => hash.update(raw),
+        }
+        let expiry = header.and_then(|header| expires_at(&header));
         Path {
             raw: raw.into(),
             next_hop,
             interfaces: Arc::default(),
             mtu,
-            expiry: None,
+            expiry: expiry.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
             announced_latency: None,
             discovery: Arc::default(),
             fingerprint: Fingerprint(hash.finalize().into()),
@@ -114,6 +129,25 @@ impl Path {
     pub fn crosses(&self, interface: Interface) -> bool {
         self.interfaces.contains(&interface)
     }
+}
+
+/// The hop fields of a path, each with the info field of its segment.
+fn hops(path: &ScionPath<'_>) -> impl Iterator<Item = (InfoField, HopField)> {
+    let infos = path.infos().zip(path.meta().segments);
+    let infos = infos.flat_map(|(info, hops)| std::iter::repeat_n(info, hops.into()));
+    infos.zip(path.hops())
+}
+
+/// When the first hop field of a path expires, seconds since 1970.
+pub(crate) fn expires_at(path: &ScionPath<'_>) -> Option<u64> {
+    let expiries = hops(path).map(|(info, hop)| {
+        Validity {
+            timestamp: info.timestamp,
+            expiry: hop.expiry,
+        }
+        .expires_at()
+    });
+    expiries.min()
 }
 
 /// The form of the reference: `Hops: [1-ff00:0:110 1>1 1-ff00:0:112] MTU: 1472 NextHop: 172.20.4.3:30042`.

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::Failure;
+use super::notation::{Format, Notation};
 use crate::control::config::DEFAULT_DATA_PORT;
 use assemble::{Assembler, Became};
 use capture::{Capture, Ended};
@@ -39,9 +40,8 @@ pub(super) struct Args {
     /// The capture file, pcap or pcapng; "-" reads the standard input.
     #[arg(value_name = "FILE.pcap")]
     file: PathBuf,
-    /// Notation of the frames.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    #[command(flatten)]
+    notation: Notation,
     /// Write every inner packet that could be completed to this file, in order of completion, as
     /// raw-IP pcap (link type 101) with the time of the frame that completed it.
     #[arg(long, value_name = "OUT.pcap")]
@@ -50,18 +50,12 @@ pub(super) struct Args {
     #[arg(long = "port", value_name = "PORT", default_values_t = [DEFAULT_DATA_PORT],
           value_parser = clap::value_parser!(u16).range(1..))]
     ports: Vec<u16>,
-    /// Summarise all other SCION packets too (human notation only).
+    /// Summarise all other SCION packets too (without --json).
     #[arg(long)]
     all: bool,
     /// Put frames together even if their UDP/SCION checksum is wrong.
     #[arg(long)]
     ignore_checksums: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Human,
-    Json,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -75,7 +69,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         None => None,
     };
     let mut assembler = Assembler::new(inner).map_err(Failure::Failed)?;
-    let mut report = Report::new(args.format, args.all, &args.ports, out);
+    let mut report = Report::new(args.notation.format(), args.all, &args.ports, out);
     let ended = loop {
         let packet = match capture.next() {
             Ok(packet) => packet,

@@ -6,10 +6,12 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::control::config::{Config, Pin, Wish, XdpMode};
+use crate::control::config::{Config, EXPIRES_SOON, Pin, Wish, XdpMode};
 use crate::kernel::facts::{
-    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Facts, Feature,
+    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN,
+    FIRST_TESTED_KERNEL, Facts, Feature, OLDEST_KERNEL, TESTED_KERNELS,
 };
+use crate::notation::rfc3339;
 use crate::port::xdp::{PacketBuffers, RingSizes};
 
 /// How much a finding matters.
@@ -65,10 +67,6 @@ impl Finding {
     }
 }
 
-/// Oldest kernel with all that the gateway cannot do without: XDP links, shared UMEM, need-wakeup.
-const OLDEST_KERNEL: (u32, u32) = (5, 10);
-/// First kernel with tcx, by which `sig_inject` is attached without a queueing discipline.
-const TCX_KERNEL: (u32, u32) = (6, 6);
 /// First kernel that forwards IPv6 per interface (`force_forwarding`).
 const FORCE_FORWARDING_KERNEL: (u32, u32) = (6, 17);
 
@@ -93,6 +91,7 @@ pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
             }
         }
         Some(config) => {
+            paths(&mut out, config, facts.time);
             interfaces::tunnel(&mut out, facts, config);
             interfaces::configured(&mut out, facts, config);
         }
@@ -104,25 +103,23 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     const AREA: &str = "kernel";
     let kernel = &facts.kernel;
     let release = &kernel.release;
+    let oldest = format!("{}.{}", OLDEST_KERNEL.0, OLDEST_KERNEL.1);
     out.push(match kernel.version {
         Some(version) if version < OLDEST_KERNEL => Finding::bad(
             AREA,
-            format!("Linux {release} is too old"),
-            "boot Linux 5.10 or newer",
+            format!("Linux {release} is too old: {oldest} is the oldest that is supported"),
+            "boot a newer kernel; Debian 12 has one in bookworm-backports",
         ),
-        Some(version) if version < TCX_KERNEL => Finding::warning(
+        Some(version) if version < FIRST_TESTED_KERNEL => Finding::warning(
             AREA,
-            format!("Linux {release}: no tcx, so sig_inject is attached as a clsact filter"),
-            "nothing must be done; Linux 6.6 or newer is better",
+            format!("Linux {release} should work, but was not tested: {TESTED_KERNELS} were"),
+            "try it, or boot one of these",
         ),
-        Some(_) => Finding::good(
-            AREA,
-            format!("Linux {release}: XDP links, need-wakeup and tcx"),
-        ),
+        Some(_) => Finding::good(AREA, format!("Linux {release}")),
         None => Finding::warning(
             AREA,
             format!("cannot read a version from {release:?}"),
-            "make sure that it is Linux 5.10 or newer",
+            format!("make sure that it is Linux {oldest} or newer"),
         ),
     });
     let shares = config.is_some_and(|config| {
@@ -177,6 +174,7 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     for (capability, what) in [
         (CAP_NET_ADMIN, "interfaces, routes and XDP programs"),
         (CAP_BPF, "BPF programs and maps"),
+        (CAP_PERFMON, "BPF programs that read packets"),
         (CAP_NET_RAW, "AF_XDP sockets"),
         (
             CAP_SYS_ADMIN,
@@ -327,6 +325,31 @@ fn cpus(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     } else {
         Finding::good(AREA, format!("{text} by {workers} worker(s)"))
     });
+}
+
+/// Whether configured paths can still be used; `now` is in seconds since 1970.
+fn paths(out: &mut Vec<Finding>, config: &Config, now: u64) {
+    for remote in &config.remotes {
+        for path in &remote.paths {
+            let Some(expires_at) = path.expires_at() else {
+                continue;
+            };
+            let area = format!("path \"{}\" to {}", path.name, remote.isd_as);
+            let at = rfc3339(expires_at);
+            let remedy = "write a newer one, as \"sig path make\" makes it, and run \"sig reload\"";
+            out.push(match expires_at.checked_sub(now) {
+                None | Some(0) => Finding::bad(
+                    &area,
+                    format!("expired at {at}: routers drop its packets"),
+                    remedy,
+                ),
+                Some(left) if left < EXPIRES_SOON.as_secs() => {
+                    Finding::warning(&area, format!("expires soon, at {at}"), remedy)
+                }
+                Some(_) => Finding::good(&area, format!("valid until {at}")),
+            });
+        }
+    }
 }
 
 /// Settings of the kernel's stack, which carries what the fast way does not.

@@ -3,14 +3,13 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Value, json};
 use sig_common::addr::IsdAs;
 
 use crate::{
-    cli::Failure,
+    cli::{Failure, unix_now},
     network,
     notation::{rfc3339, to_hex},
     scion::{Interface, network::NetworkPath},
@@ -44,10 +43,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             "both ends are in {from}: the path there is empty"
         )));
     }
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
+    let now = u32::try_from(unix_now()).unwrap_or(u32::MAX);
     let paths = description
         .network
         .paths(from, to, description.validity(now));

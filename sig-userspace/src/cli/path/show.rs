@@ -8,7 +8,7 @@ use std::{
 use sig_common::wire::scion::path::{HopField, InfoField, ScionPath};
 
 use crate::{
-    cli::{Failure, table::Table},
+    cli::{Failure, table::Table, unix_now},
     document::values::{hex, scion_path},
     network,
     notation::{rfc3339, to_hex},
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let makers = Makers::new(args)?;
     let raw = bytes(&args.path).map_err(refused)?;
     let path = scion_path(&raw).map_err(refused)?;
-    show(&path, &makers, out)?;
+    show(&path, &makers, unix_now(), out)?;
     Ok(())
 }
 
@@ -117,7 +117,8 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-fn show(path: &ScionPath<'_>, makers: &Makers, out: &mut dyn Write) -> io::Result<()> {
+/// `now` is in seconds since 1970.
+fn show(path: &ScionPath<'_>, makers: &Makers, now: u64, out: &mut dyn Write) -> io::Result<()> {
     let meta = path.meta();
     writeln!(
         out,
@@ -166,7 +167,12 @@ fn show(path: &ScionPath<'_>, makers: &Makers, out: &mut dyn Write) -> io::Resul
         }
         table.write(out)?;
     }
-    writeln!(out, "\nexpires {}", rfc3339(first_expiry))
+    let expires = if first_expiry <= now {
+        "EXPIRED"
+    } else {
+        "expires"
+    };
+    writeln!(out, "\n{expires} {}", rfc3339(first_expiry))
 }
 
 /// Seconds since 1970.

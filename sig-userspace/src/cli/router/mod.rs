@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     Failure,
-    socket::{FOLDER, only_socket},
+    socket::{FOLDER, Kind, only_socket},
 };
 use crate::router::config::{self, Settings};
 
@@ -51,7 +51,7 @@ impl Choice {
         match (&self.socket, &self.config) {
             (Some(socket), _) => Ok(socket.clone()),
             (None, Some(file)) => Ok(load(file)?.0.status_socket),
-            (None, None) => only_socket(Path::new(FOLDER)).map_err(Failure::Failed),
+            (None, None) => only_socket(Path::new(FOLDER), Kind::Router).map_err(Failure::Failed),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::Choice;
-use crate::cli::{Failure, reload};
+use crate::cli::{Failure, reload, socket::Kind};
 
 /// Have a running router read its configuration, topology and key again, and show what changed.
 ///
@@ -15,5 +15,5 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    reload::show(&args.router.socket()?, out)
+    reload::show(&args.router.socket()?, Kind::Router, out)
 }

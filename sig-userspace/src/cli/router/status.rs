@@ -9,7 +9,12 @@ use sig_common::router::Reason;
 
 use super::Choice;
 use crate::{
-    cli::{Failure, socket::ask, status::uptime, table::Table},
+    cli::{
+        Failure,
+        socket::{Kind, ask, expect},
+        status::uptime,
+        table::Table,
+    },
     router::status::{Interface, Status},
 };
 
@@ -28,8 +33,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.json {
-        let document =
-            ask(&args.router.socket()?, "status\n", PATIENCE).map_err(Failure::Failed)?;
+        let document = ask(&args.router.socket()?, "status\n", PATIENCE, Kind::Router)
+            .map_err(Failure::Failed)?;
         out.write_all(document.trim_ascii_end())?;
         writeln!(out)?;
         return Ok(());
@@ -42,7 +47,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 /// The status of the chosen router.
 pub(super) fn fetch(router: &Choice) -> Result<Status, Failure> {
     let socket = router.socket()?;
-    let document = ask(&socket, "status\n", PATIENCE).map_err(Failure::Failed)?;
+    expect(&socket, Kind::Router, "status").map_err(Failure::Failed)?;
+    let document = ask(&socket, "status\n", PATIENCE, Kind::Router).map_err(Failure::Failed)?;
     serde_json::from_slice(&document).map_err(|error| {
         let socket = socket.display();
         Failure::Failed(format!(

@@ -31,7 +31,7 @@ Traffic
   none yet: send something from a prefix served here to one of a remote
 
 Drops
-  none: nothing to do
+  none
 "
     );
 }
@@ -63,8 +63,8 @@ Remotes
   1-ff00:0:111  10.11.0.2:30056        0               10                 9  10.2.0.0/24
 
 Paths
-  ISD-AS        path  next hop         MAC          MTU  packets sent  frames sent  bytes sent  streams
-  1-ff00:0:111  0     10.10.0.1:30042  unresolved  1472            20            5        5000  77
+  ISD-AS        path  next hop         MAC          MTU  expires               packets sent  frames sent  bytes sent  streams
+  1-ff00:0:111  0     10.10.0.1:30042  unresolved  1472  2023-11-15T04:13:20Z            20            5        5000  77
   10.10.0.1 does not answer: check that the router is up and on the underlay, \"ip neighbour show 10.10.0.1\"
 
 Traffic
@@ -81,6 +81,16 @@ Drops
   frame_duplicate  engine      8  A SIG frame was received twice.
 "
     );
+}
+
+#[test]
+fn an_expired_path_is_shown_as_such_with_the_remedy() {
+    let mut status = busy();
+    status.remotes[0].paths[0].expired = true;
+    let text = human(&status);
+    assert!(text.contains("  1472  expired "), "{text}");
+    let remedy = "1-ff00:0:111 path 0 has expired: write a newer one and run \"sig reload\"";
+    assert!(text.contains(remedy), "{text}");
 }
 
 #[test]

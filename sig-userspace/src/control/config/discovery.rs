@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Control, DefaultRoute, EndhostPort, PeerLimits, RpcProtocols};
+use super::model::{Control, DefaultRoute, EndhostPort, PeerLimits, RpcProtocols, WrittenAt};
 use super::sections::OwnAddresses;
 use crate::document::{
     common::{server, time},
@@ -52,6 +52,17 @@ pub(super) fn control(
     let traffic_policy_file = file("traffic_policy_file")
         .map(|path| path.unwrap_or_else(|| PathBuf::from(DEFAULT_TRAFFIC_POLICY)));
     let ip_routing_policy_file = file("ip_routing_policy_file");
+    let written_at = |key| {
+        let place = match gateway.get(key) {
+            Some(item) => item.place,
+            None => gateway.place.below(key),
+        };
+        WrittenAt {
+            file: place.file().to_owned(),
+            line: place.line(),
+            key: place.key,
+        }
+    };
     let daemon = or(&sciond, "address", DEFAULT_DAEMON.to_owned(), |item| {
         item.parse(&format!("\"{DEFAULT_DAEMON}\""), |text| {
             server(text).map(|()| text.to_owned())
@@ -105,7 +116,9 @@ pub(super) fn control(
         ctrl_addr: own.ctrl,
         probe_addr: own.probe,
         traffic_policy_file: traffic_policy_file?,
+        traffic_policy_at: written_at("traffic_policy_file"),
         ip_routing_policy_file: ip_routing_policy_file?,
+        ip_routing_policy_at: written_at("ip_routing_policy_file"),
         client_protocol: client_protocol?,
         server_protocol: server_protocol?,
         endhost_port: endhost_port?,

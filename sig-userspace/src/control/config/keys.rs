@@ -121,6 +121,8 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
             "path_type",
             "raw",
             "file",
+            "network",
+            "via",
             "next_hop",
             "mtu",
             "source_port",

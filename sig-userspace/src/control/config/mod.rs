@@ -9,6 +9,7 @@
 
 mod discovery;
 mod keys;
+mod made;
 mod model;
 mod path;
 mod remote;
@@ -21,12 +22,13 @@ mod tests;
 
 use std::io;
 use std::path::Path as FilePath;
+use std::time::{Duration, SystemTime};
 
 pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use crate::problem::{Errors, Problem};
 pub use model::{
-    Config, Control, Dataplane, DefaultRoute, EndhostPort, Gateway, LanTransmit, Limits, Path,
-    PeerLimits, Pin, Remote, RpcProtocols, Tunnel, UnderlaySources, Wish,
+    Config, Control, Dataplane, DefaultRoute, EndhostPort, Gateway, LanTransmit, Limits, Made,
+    Path, PeerLimits, Pin, Remote, RpcProtocols, Tunnel, UnderlaySources, Wish, WrittenAt,
 };
 
 use crate::document::{self, common, toml::Section};
@@ -41,10 +43,13 @@ pub const DEFAULT_DATA_PORT: u16 = 30056;
 /// A commented configuration with every key; the same as `sig config sample` prints.
 pub const SAMPLE: &str = include_str!("sample.toml");
 
+/// A configured path that expires within this time deserves a warning: paths live for 6 minutes to 24 hours.
+pub const EXPIRES_SOON: Duration = Duration::from_secs(3600);
+
 /// Longest configuration text; far more than any number of prefixes in use needs.
 const LONGEST_TEXT: usize = 64 << 20;
 
-/// Checks the configuration `text`.
+/// Checks the configuration `text`, whether or not its paths have expired.
 ///
 /// `file` is the name for messages. `read_file` is asked for the path files that the text names; a
 /// relative name is relative to the configuration file.
@@ -54,6 +59,21 @@ const LONGEST_TEXT: usize = 64 << 20;
 /// All problems of the file that can be told at once, in the order of lines. While a value cannot
 /// be read, checks that need it are left out.
 pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, Errors> {
+    check_at(text, file, read_file, None)
+}
+
+/// As [`check`]; with a time, paths that have expired by then are errors too, and those that soon will get a
+/// warning.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn check_at(
+    text: &str,
+    file: &str,
+    read_file: ReadFile<'_>,
+    now: Option<SystemTime>,
+) -> Result<Config, Errors> {
     let report = Report::new(file, text);
     let Some(table) = document::toml::parse(&report, text, LONGEST_TEXT) else {
         return Err(Errors::new(report.take().0));
@@ -69,7 +89,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
     let tunnel = sections::tunnel(&root);
     let dataplane = sections::dataplane(&root);
     sections::without_effect(&root);
-    let remotes = remote::remotes(&root, gateway.as_ref(), read_file);
+    let remotes = remote::remotes(&root, gateway.as_ref(), read_file, now);
     whole::check(
         &root,
         gateway.as_ref(),
@@ -100,7 +120,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
             observe,
             warnings,
         }),
-        _ => Err(Errors::new(errors)),
+        _ => Err(Errors::new(errors).with_warnings(warnings)),
     }
 }
 
@@ -113,14 +133,24 @@ pub fn duration(text: &str) -> Result<std::time::Duration, String> {
     crate::notation::duration(text)
 }
 
-/// Reads and checks the configuration file at `path`.
+/// Reads and checks the configuration file at `path`, whether or not its paths have expired.
 ///
 /// # Errors
 ///
 /// As [`check`]; a file that cannot be read is one problem at line 1.
 pub fn load(path: &FilePath) -> Result<Config, Errors> {
+    load_at(path, None)
+}
+
+/// As [`load`], with the time of [`check_at`].
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_at(path: &FilePath, now: Option<SystemTime>) -> Result<Config, Errors> {
     let text = document::read_text(path, "; \"sig config sample\" prints one to start from")?;
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(FilePath::new(""));
-    check(&text, &file, &|name| std::fs::read(folder.join(name)))
+    let read_file = |name: &FilePath| std::fs::read(folder.join(name));
+    check_at(&text, &file, &read_file, now)
 }

@@ -2,13 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use sig_common::addr::IsdAs;
+use sig_common::{addr::IsdAs, wire::scion::path::ScionPath};
 
 use crate::document::common::{Log, Observe, XdpMode};
+use crate::network::Description;
 use crate::problem::Problem;
+use crate::scion::{Interface, expires_at};
 
 /// A whole, valid configuration. Made by [`check`](super::check) or [`load`](super::load).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +59,12 @@ pub struct Control {
     pub probe_addr: SocketAddr,
     /// Remote ASes, their static prefixes and policies (JSON). Default `/etc/scion/traffic.policy`.
     pub traffic_policy_file: PathBuf,
+    /// Where that is written.
+    pub traffic_policy_at: WrittenAt,
     /// Which prefixes are advertised and accepted; `None`: none.
     pub ip_routing_policy_file: Option<PathBuf>,
+    /// Where that is written.
+    pub ip_routing_policy_at: WrittenAt,
     /// RPC variants we speak as a client. Default all.
     pub client_protocol: RpcProtocols,
     /// RPC variants we answer. Default all.
@@ -88,6 +95,25 @@ pub enum DefaultRoute {
     /// It is refused and counted.
     Refuse,
 }
+
+/// Where in a file something is written. All places are equal, because a key that moves changes nothing.
+#[derive(Debug, Clone, Default)]
+pub struct WrittenAt {
+    /// The file, as the user named it.
+    pub file: String,
+    /// Line, counted from 1; that of the section if the key is not written.
+    pub line: usize,
+    /// Dotted path of the key.
+    pub key: String,
+}
+
+impl PartialEq for WrittenAt {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for WrittenAt {}
 
 /// Which RPC variants are spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,14 +335,43 @@ fn ip_len(ip: IpAddr) -> usize {
     if ip.is_ipv4() { 4 } else { 16 }
 }
 
+impl Path {
+    /// When its first hop field expires, seconds since 1970; `None` if it never does, or is made anew in time.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<u64> {
+        if self.made.is_some() {
+            return None;
+        }
+        expires_at(&ScionPath::new_checked(&self.raw).ok()?)
+    }
+}
+
+/// What a path is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The description of the network, as the configuration names its file.
+    pub file: PathBuf,
+    /// What it says.
+    pub description: Arc<Description>,
+    /// The AS where the path begins.
+    pub from: IsdAs,
+    /// The AS where it ends.
+    pub to: IsdAs,
+    /// Interfaces that it goes through. The shortest path that does so is taken.
+    pub via: Vec<Interface>,
+}
+
 /// One way to a remote gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     /// Name in logs and in the status. Default: its number within the remote, counted from 0.
     pub name: String,
     /// The SCION path header (PathMeta, info and hop fields in network byte order, CurrINF and
-    /// CurrHF 0), sent unchanged. Empty: path type 0, within the own AS.
+    /// CurrHF 0), sent unchanged. Empty: path type 0, within the own AS. Of a path that is made here: as
+    /// made at time 0.
     pub raw: Vec<u8>,
+    /// How the path is made, and made anew before it expires; `None`: the file has its bytes.
+    pub made: Option<Made>,
     /// Underlay address of the border router, or of the remote gateway for an empty path.
     pub next_hop: SocketAddr,
     /// Largest SCION packet in bytes: SCION header and payload, without the underlay's headers.

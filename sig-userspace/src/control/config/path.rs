@@ -2,10 +2,11 @@
 
 use sig_common::wire::scion::path::{META_LEN, Meta};
 
-use crate::document::values::scion_path;
+use crate::{document::values::scion_path, scion::expires_at};
 
-/// Checks a path of type SCION before its first hop: what receivers check, CurrINF and CurrHF 0.
-pub(super) fn check(raw: &[u8]) -> Result<(), String> {
+/// Checks a path of type SCION before its first hop: what receivers check, CurrINF and CurrHF 0. Tells when it
+/// expires, in seconds since 1970.
+pub(super) fn check(raw: &[u8]) -> Result<u64, String> {
     if let Some(meta) = raw.first_chunk::<META_LEN>() {
         let meta = Meta::decode(*meta);
         if (meta.current_info, meta.current_hop) != (0, 0) {
@@ -21,7 +22,8 @@ pub(super) fn check(raw: &[u8]) -> Result<(), String> {
             );
         }
     }
-    scion_path(raw).map(|_| ())
+    let path = scion_path(raw)?;
+    Ok(expires_at(&path).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -32,13 +34,14 @@ mod tests {
     const GOOD: &str =
         "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c";
 
-    fn check_hex(text: &str) -> Result<(), String> {
+    fn check_hex(text: &str) -> Result<u64, String> {
         check(&hex(text).unwrap())
     }
 
     #[test]
     fn a_path_of_the_daemon_is_fine() {
-        assert_eq!(check_hex(GOOD), Ok(()));
+        // 0x66000000 and 64 times 337.5 s.
+        assert_eq!(check_hex(GOOD), Ok(1_711_276_032 + 21_600));
     }
 
     #[test]

@@ -2,17 +2,20 @@
 
 use std::net::SocketAddr;
 use std::path::Path as FilePath;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
-use super::model::{Gateway, Path, Remote};
-use super::{DEFAULT_DATA_PORT, ReadFile, path};
+use super::made::made;
+use super::model::{Gateway, Made, Path, Remote};
+use super::{DEFAULT_DATA_PORT, EXPIRES_SOON, ReadFile, path};
 use crate::document::{
     common::isd_as,
     toml::{Item, Place, Placed, Section, list},
     values,
 };
+use crate::notation::rfc3339;
 use crate::problem::excerpt;
 
 /// Largest SCION packet in bytes that peers of the reference implementation receive.
@@ -40,11 +43,12 @@ pub(super) fn remotes<'a>(
     root: &Section<'a>,
     local: Option<&Placed<'a, Gateway>>,
     read_file: ReadFile<'_>,
+    now: Option<SystemTime>,
 ) -> Vec<RemoteAt<'a>> {
     let sections = root.sections("remote");
     sections
         .iter()
-        .map(|section| remote(section, local.map(|l| &l.value), read_file))
+        .map(|section| remote(section, local.map(|l| &l.value), read_file, now))
         .collect()
 }
 
@@ -52,6 +56,7 @@ fn remote<'a>(
     section: &Section<'a>,
     local: Option<&Gateway>,
     read_file: ReadFile<'_>,
+    now: Option<SystemTime>,
 ) -> RemoteAt<'a> {
     let isd_as = section
         .require(
@@ -94,7 +99,7 @@ fn remote<'a>(
     let path_sections = section.sections("path");
     if path_sections.is_empty() && section.get("path").is_none() {
         section.place.error(
-            "no path; write at least one [[remote.path]] with raw or file, next_hop and mtu",
+            "no path; write at least one [[remote.path]] with raw, file or network, next_hop and mtu",
         );
     }
     let mut next_hops = Vec::new();
@@ -109,6 +114,7 @@ fn remote<'a>(
                     .as_ref()
                     .map(|(g, _)| if g.is_ipv4() { 4 } else { 16 }),
                 read_file,
+                now,
             };
             one_path(section, i, &context, &mut next_hops)
         })
@@ -153,6 +159,8 @@ struct Context<'a> {
     remote_isd_as: Option<IsdAs>,
     remote_ip_len: Option<usize>,
     read_file: ReadFile<'a>,
+    /// Paths are not to have expired by then.
+    now: Option<SystemTime>,
 }
 
 fn one_path(
@@ -170,7 +178,8 @@ fn one_path(
             Ok(text.to_owned())
         }),
     };
-    let raw = raw_path(section, context);
+    let header = header(section, context);
+    let raw = header.as_ref().map(|header| &header.raw);
     let next_hop = section
         .require(
             "next_hop",
@@ -184,29 +193,34 @@ fn one_path(
             }
             Some(next_hop)
         });
-    let mtu = section
-        .require(
-            "mtu",
-            "the largest SCION packet of this path in bytes, for example mtu = 1472",
-        )
-        .and_then(|item| {
-            let mtu: u16 = item.number(1..=LARGEST_MTU)?;
-            if let (Some(local), Some(remote_ip_len), Some(raw)) =
-                (context.local, context.remote_ip_len, &raw)
-            {
-                let local_ip_len = if local.data_addr.is_ipv4() { 4 } else { 16 };
-                let headers = 12 + 16 + local_ip_len + remote_ip_len + raw.len() + 8;
-                if usize::from(mtu) < headers + SMALLEST_FRAME {
-                    item.place.error(format!(
-                        "{mtu} leaves no room for a frame: the headers of this path take {headers} \
-                         bytes and a frame at least {SMALLEST_FRAME}; write {} or more",
-                        headers + SMALLEST_FRAME
-                    ));
-                    return None;
-                }
+    let mtu = match (section.get("mtu"), section.get("network")) {
+        (None, Some(network)) => header
+            .as_ref()
+            .and_then(|header| Some((header.mtu?.min(LARGEST_MTU), network.place))),
+        _ => section
+            .require(
+                "mtu",
+                "the largest SCION packet of this path in bytes, for example mtu = 1472",
+            )
+            .and_then(|item| Some((item.number(1..=LARGEST_MTU)?, item.place))),
+    };
+    let mtu = mtu.and_then(|(mtu, place)| {
+        if let (Some(local), Some(remote_ip_len), Some(raw)) =
+            (context.local, context.remote_ip_len, raw)
+        {
+            let local_ip_len = if local.data_addr.is_ipv4() { 4 } else { 16 };
+            let headers = 12 + 16 + local_ip_len + remote_ip_len + raw.len() + 8;
+            if usize::from(mtu) < headers + SMALLEST_FRAME {
+                place.error(format!(
+                    "{mtu} leaves no room for a frame: the headers of this path take {headers} \
+                     bytes and a frame at least {SMALLEST_FRAME}; write {} or more",
+                    headers + SMALLEST_FRAME
+                ));
+                return None;
             }
-            Some(mtu)
-        });
+        }
+        Some(mtu)
+    });
     let source_port = match section.get("source_port") {
         Some(item) => item.number(1..=u16::MAX),
         // Without [gateway] the whole file is refused anyway.
@@ -216,9 +230,11 @@ fn one_path(
                 .map_or(DEFAULT_DATA_PORT, |l| l.data_addr.port()),
         ),
     };
+    let header = header?;
     Some(Path {
         name: name?,
-        raw: raw?,
+        raw: header.raw,
+        made: header.made,
         next_hop: next_hop?,
         mtu: mtu?,
         source_port: source_port?,
@@ -236,6 +252,13 @@ fn check_next_hop(item: &Item<'_>, next_hop: SocketAddr, data_addr: SocketAddr) 
         ));
         return None;
     }
+    if next_hop.ip().is_loopback() {
+        item.place.error(format!(
+            "{next_hop} is a loopback address, but border routers are reached through the underlay \
+             interface, and one on this host cannot be used; write the address of one on another host"
+        ));
+        return None;
+    }
     if next_hop.ip() == data_addr.ip() {
         item.place.error(format!(
             "{next_hop} is this gateway's own address; write that of the border router"
@@ -243,6 +266,48 @@ fn check_next_hop(item: &Item<'_>, next_hop: SocketAddr, data_addr: SocketAddr) 
         return None;
     }
     Some(())
+}
+
+/// A path header and where it is from.
+struct Header {
+    raw: Vec<u8>,
+    made: Option<Made>,
+    /// Largest SCION packet where the file need not say it.
+    mtu: Option<u16>,
+}
+
+fn header(section: &Section<'_>, context: &Context<'_>) -> Option<Header> {
+    let Some(network) = section.get("network") else {
+        if let Some(via) = section.get("via") {
+            via.place.error(
+                "chooses among the paths of a network; write network = \"network.toml\" too",
+            );
+        }
+        return raw_path(section, context).map(|raw| Header {
+            raw,
+            made: None,
+            mtu: None,
+        });
+    };
+    for key in ["raw", "file", "path_type"] {
+        if let Some(item) = section.get(key) {
+            item.place.error(format!(
+                "{} is there too; remove one of the two",
+                network.place.key
+            ));
+            return None;
+        }
+    }
+    let ends = (
+        context.local.map(|local| local.isd_as),
+        context.remote_isd_as,
+    );
+    let (made, path) = made(section, &network, ends, context.read_file)?;
+    Some(Header {
+        raw: path.raw,
+        made: Some(made),
+        mtu: Some(path.mtu),
+    })
 }
 
 /// The bytes of the path header, from `raw` or `file`, in accord with `path_type`.
@@ -271,7 +336,7 @@ fn raw_path(section: &Section<'_>, context: &Context<'_>) -> Option<Vec<u8>> {
                 section.require(
                     "raw",
                     "the path header in hexadecimal, raw = \"00002000…\", or name a file with it, \
-                     file = \"a.path\"",
+                     file = \"a.path\", or one it is made from, network = \"network.toml\"",
                 );
                 return None;
             }
@@ -299,11 +364,36 @@ fn raw_path(section: &Section<'_>, context: &Context<'_>) -> Option<Vec<u8>> {
             ));
             return None;
         }
-    } else if let Err(message) = path::check(&bytes) {
-        place.error(message);
-        return None;
+    } else {
+        match path::check(&bytes) {
+            Ok(expires_at) => {
+                if let Some(now) = context.now {
+                    check_expiry(&place, expires_at, now);
+                }
+            }
+            Err(message) => {
+                place.error(message);
+                return None;
+            }
+        }
     }
     Some(bytes)
+}
+
+fn check_expiry(place: &Place<'_>, expires_at: u64, now: SystemTime) {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if expires_at <= now {
+        place.error(format!(
+            "the path expired at {}: routers drop its packets; write one that is valid, as \
+             \"sig path make\" makes it",
+            rfc3339(expires_at)
+        ));
+    } else if expires_at - now < EXPIRES_SOON.as_secs() {
+        place.warn(format!(
+            "the path expires soon, at {}; write a newer one and run \"sig reload\"",
+            rfc3339(expires_at)
+        ));
+    }
 }
 
 /// A path file holds the raw bytes, or the same in hexadecimal.

@@ -1,5 +1,6 @@
 //! A configuration as a file again, with every default filled in.
 
+use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -47,6 +48,19 @@ impl Config {
         file.0
     }
 
+    /// The keys whose values differ from those of `other`, such as `dataplane.workers`.
+    #[must_use]
+    pub fn differences(&self, other: &Config) -> Vec<String> {
+        let [ours, others] = [self, other].map(|config| {
+            let table = config.to_toml().parse::<toml::Table>();
+            // What is written here can be read.
+            table.unwrap_or_default()
+        });
+        let mut keys = Vec::new();
+        differences(&ours, &others, "", &mut keys);
+        keys
+    }
+
     fn write_gateway(&self, file: &mut File) {
         let gateway = &self.gateway;
         file.section("[gateway]");
@@ -68,6 +82,24 @@ impl Config {
         }
         file.list("prefixes", &gateway.prefixes);
         file.text("status_socket", gateway.status_socket.display());
+    }
+}
+
+fn differences(a: &toml::Table, b: &toml::Table, path: &str, keys: &mut Vec<String>) {
+    let all: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let empty = toml::Table::new();
+    for key in all {
+        let path = format!("{path}{key}");
+        match (a.get(key), b.get(key)) {
+            (Some(Value::Table(a)), Some(Value::Table(b))) => {
+                differences(a, b, &format!("{path}."), keys);
+            }
+            (Some(Value::Table(table)), None) | (None, Some(Value::Table(table))) => {
+                differences(table, &empty, &format!("{path}."), keys);
+            }
+            (a, b) if a != b => keys.push(path),
+            _ => {}
+        }
     }
 }
 
@@ -201,6 +233,7 @@ fn write_remote(file: &mut File, remote: &Remote) {
     for Path {
         name,
         raw,
+        made,
         next_hop,
         mtu,
         source_port,
@@ -208,7 +241,10 @@ fn write_remote(file: &mut File, remote: &Remote) {
     {
         file.section("[[remote.path]]");
         file.text("name", name);
-        if raw.is_empty() {
+        if let Some(made) = made {
+            file.text("network", made.file.display());
+            file.list("via", &made.via);
+        } else if raw.is_empty() {
             file.text("path_type", "empty");
         } else {
             file.text("raw", to_hex(raw));

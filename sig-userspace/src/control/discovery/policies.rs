@@ -1,11 +1,11 @@
 //! The policy files.
 
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 use sig_common::addr::IsdAs;
 
 use crate::{
-    control::config::{Control, Gateway},
+    control::config::{Control, Gateway, WrittenAt},
     document,
     policy::{
         advice::{Surroundings, advice},
@@ -32,13 +32,16 @@ impl Policies {
     /// # Errors
     /// All problems of both files.
     pub fn load(control: &Control, gateway: &Gateway) -> Result<(Self, Vec<Problem>), Errors> {
-        let traffic = read(&control.traffic_policy_file)
+        let (at, sample) = (&control.traffic_policy_at, "traffic-policy");
+        let traffic = read(&control.traffic_policy_file, at, sample)
             .and_then(|(text, file)| traffic::check(&text, &file));
         let routing = match &control.ip_routing_policy_file {
-            Some(path) => read(path).and_then(|(text, file)| {
-                let (policy, starts) = routing::read(&text, &file)?;
-                Ok((policy, Some((file, text, starts))))
-            }),
+            Some(path) => read(path, &control.ip_routing_policy_at, "routing-policy").and_then(
+                |(text, file)| {
+                    let (policy, starts) = routing::read(&text, &file)?;
+                    Ok((policy, Some((file, text, starts))))
+                },
+            ),
             None => Ok((RoutingPolicy::default(), None)),
         };
         match (traffic, routing) {
@@ -89,6 +92,19 @@ impl Policies {
     }
 }
 
-fn read(path: &Path) -> Result<(String, String), Errors> {
+/// The text of the file that is named at this place, and its name. `sample` is what `sig config sample` calls one.
+fn read(path: &Path, at: &WrittenAt, sample: &str) -> Result<(String, String), Errors> {
+    if let Err(error) = File::open(path) {
+        return Err(Errors::new(vec![Problem {
+            file: at.file.clone(),
+            line: at.line,
+            key: at.key.clone(),
+            message: format!(
+                "\"{}\" cannot be read: {error}; write another name, or start with \"sig config sample \
+                 {sample} > FILE\"",
+                path.display()
+            ),
+        }]));
+    }
     document::read_text(path, "").map(|text| (text, path.display().to_string()))
 }

@@ -119,6 +119,7 @@ mod tests {
                     path: scion::Path::configured(&[1], hop, 1400),
                     mtu: 1400,
                     source_port: 30056,
+                    expired: false,
                 }],
             }],
             sites: vec![Site {

@@ -135,7 +135,9 @@ pub(super) async fn follow(
         let name = at_start.name.as_str();
         let now = state.borrow_and_update().clone();
         if now.ifindex != Some(at_start.ifindex) {
-            fail.send_replace(Some(format!("interface {name} was removed or replaced")));
+            fail.send_replace(Some(format!(
+                "interface {name} was removed, renamed or replaced"
+            )));
             return;
         }
         if now.up != last.up {

@@ -1,6 +1,10 @@
 //! The state of the gateway as one document.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use ipnet::IpNet;
 use sig_common::reason::DropReason;
@@ -76,6 +80,7 @@ pub(super) fn of(shared: &Shared) -> Status {
     drops.extend(ring_drops(&shared.sockets));
     drops.retain(|drop| drop.count > 0);
     Status {
+        kind: Status::KIND.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         id: config.gateway.id.clone(),
         isd_as: config.gateway.isd_as.to_string(),
@@ -303,12 +308,21 @@ fn path(path: &SessionPath, planned: &PlannedPath, hops: &Snapshot) -> Path {
         next_hop,
         next_hop_mac: resolved.map(|hop| mac(hop.destination_mac)),
         problem: planned.problem.clone(),
+        expires_at: path.path.expiry.map(seconds),
+        expired: path.expired,
         mtu: path.mtu,
         streams: planned.streams.to_vec(),
         frames_sent: sent.frames,
         bytes_sent: sent.frame_bytes,
         packets_sent: sent.packets,
     }
+}
+
+/// Seconds since 1970.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 fn mac(address: [u8; 6]) -> String {

@@ -179,6 +179,7 @@ fn paths(session: &Session, source_port: u16) -> Vec<plan::SessionPath> {
             path: state.path.clone(),
             mtu: state.mtu,
             source_port,
+            expired: false,
         })
         .collect()
 }

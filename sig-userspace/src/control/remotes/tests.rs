@@ -37,6 +37,7 @@ fn path(to: &str, local: u64, remote: u64) -> Path {
     Path {
         interfaces: interfaces.into(),
         fingerprint: Path::fingerprint_of(&interfaces),
+        expiry: None,
         ..Path::configured(&raw, "10.10.0.1:30042".parse().expect("an address"), 1472)
     }
 }

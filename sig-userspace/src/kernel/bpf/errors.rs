@@ -8,46 +8,93 @@ use aya::{
     programs::{ProgramError, TcError, XdpError},
 };
 
-use crate::kernel::Error;
+use crate::kernel::{
+    Error,
+    facts::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, OLDEST_KERNEL, Privileges},
+};
 
-const PRIVILEGES: &str = "run as root or give the process CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (`sig doctor` tells \
-                          which one is missing)";
-
-const OPEN_FILES: &str =
-    "too many open files: raise the limit (`ulimit -n`, `LimitNOFILE=` in a systemd unit)";
-
-/// The oldest kernel that has all that the programs use.
-const OLDEST_KERNEL: &str = "5.15";
+/// What to do where the kernel denies something: names the capabilities that are missing.
+fn privileges(privileges: &Privileges) -> String {
+    let needed = [CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON].into_iter();
+    let missing = needed.filter(|capability| !privileges.has(*capability));
+    let missing: Vec<&str> = missing.map(|(_, name)| name).collect();
+    if missing.is_empty() {
+        "all capabilities are there, so a security module, a seccomp filter or kernel lockdown forbids it".into()
+    } else {
+        format!(
+            "missing {}; run as root, or add it to AmbientCapabilities= of the systemd unit",
+            missing.join(", ")
+        )
+    }
+}
 
 /// The object cannot be loaded, or one of its maps cannot be made.
 pub(super) fn of_object(error: &EbpfError) -> Error {
-    match errno(error) {
-        Some(libc::EPERM | libc::EACCES) => Error::Refused(format!(
-            "the kernel does not let us make BPF maps: {PRIVILEGES}"
-        )),
-        Some(libc::EMFILE) => Error::Refused(format!("cannot make BPF maps: {OPEN_FILES}")),
-        _ => Error::Refused(format!(
-            "cannot load the BPF programs: {} (Linux {OLDEST_KERNEL} or newer with CONFIG_BPF_SYSCALL and \
-             CONFIG_XDP_SOCKETS is needed)",
-            chain(error)
-        )),
-    }
+    Error::Refused(match errno(error) {
+        Some(libc::EPERM | libc::EACCES) => format!(
+            "the kernel does not let us make BPF maps: {}",
+            privileges(&Privileges::read())
+        ),
+        Some(libc::EMFILE) => too_many_files("make BPF maps"),
+        _ => {
+            let (major, minor) = OLDEST_KERNEL;
+            format!(
+                "cannot load the BPF programs: {} (Linux {major}.{minor} or newer with CONFIG_BPF_SYSCALL and \
+                 CONFIG_XDP_SOCKETS is needed)",
+                chain(error)
+            )
+        }
+    })
 }
 
 /// The kernel does not take a program.
 pub(super) fn of_program(name: &str, error: &ProgramError) -> Error {
-    match errno(error) {
-        Some(libc::EPERM) => Error::Refused(format!(
-            "the kernel does not let us load BPF programs: {PRIVILEGES}"
-        )),
-        Some(libc::EMFILE) => {
-            Error::Refused(format!("cannot load the program {name}: {OPEN_FILES}"))
+    tracing::debug!(program = name, "refused by the kernel: {}", chain(error));
+    let why = match error {
+        ProgramError::LoadError {
+            io_error,
+            verifier_log,
+        } => format!("{io_error}{}", last_words(&verifier_log.to_string())),
+        other => chain(other),
+    };
+    program_refused(name, errno(error), &why, &Privileges::read())
+}
+
+fn program_refused(name: &str, errno: Option<i32>, why: &str, granted: &Privileges) -> Error {
+    let has_all = [CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON].map(|capability| granted.has(capability));
+    Error::Refused(match errno {
+        Some(libc::EMFILE) => too_many_files("load BPF programs"),
+        // The verifier answers with EACCES both to a program that it finds wrong and to one that needs CAP_PERFMON.
+        Some(errno @ (libc::EPERM | libc::EACCES))
+            if errno == libc::EPERM || has_all.contains(&false) =>
+        {
+            format!(
+                "the kernel does not let us load BPF programs: {}",
+                privileges(granted)
+            )
         }
-        _ => Error::Refused(format!(
-            "the kernel refuses the program {name} (Linux {OLDEST_KERNEL} or newer is needed): {}",
-            chain(error)
-        )),
-    }
+        _ => {
+            let (major, minor) = OLDEST_KERNEL;
+            format!(
+                "the kernel refuses the program {name} (Linux {major}.{minor} or newer is needed): {why}; the log \
+                 level debug shows all that the verifier says"
+            )
+        }
+    })
+}
+
+fn too_many_files(doing: &str) -> String {
+    format!(
+        "cannot {doing}: too many open files; raise the limit with `ulimit -n 4096` in a shell, or \
+         LimitNOFILE=4096 in the systemd unit"
+    )
+}
+
+/// Of the verifier's words, which can be hundreds of lines, the last that say something.
+fn last_words(log: &str) -> String {
+    let mut lines = log.lines().rev().map(str::trim);
+    let last = lines.find(|line| !line.is_empty() && !line.starts_with("processed "));
+    last.map_or(String::new(), |line| format!(": {line}"))
 }
 
 /// A program cannot be attached to a device.
@@ -55,9 +102,10 @@ pub(super) fn of_attaching(name: &str, ifindex: u32, error: &ProgramError) -> Er
     let device = device(ifindex);
     Error::Refused(match errno(error) {
         Some(libc::EPERM | libc::EACCES) => {
-            format!("the kernel does not let us attach programs to {device}: {PRIVILEGES}")
+            let remedy = privileges(&Privileges::read());
+            format!("the kernel does not let us attach programs to {device}: {remedy}")
         }
-        Some(libc::EMFILE) => format!("cannot attach {name} to {device}: {OPEN_FILES}"),
+        Some(libc::EMFILE) => too_many_files(&format!("attach {name} to {device}")),
         Some(libc::EBUSY | libc::EEXIST) => format!(
             "{device} has an XDP program of somebody else: stop its owner, or remove it with \
              `ip link set dev DEVICE xdp off` (and `xdpgeneric off`); `bpftool net` lists programs"
@@ -145,4 +193,48 @@ fn chain(error: &dyn StdError) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(capabilities: &[(u32, &str)]) -> Privileges {
+        Privileges {
+            capabilities: capabilities.iter().fold(0, |set, (bit, _)| set | 1 << bit),
+            memlock: None,
+        }
+    }
+
+    #[test]
+    fn a_missing_capability_is_named_without_the_words_of_the_verifier() {
+        let granted = with(&[CAP_BPF, CAP_NET_ADMIN]);
+        assert_eq!(
+            program_refused("sig_lan", Some(libc::EACCES), "", &granted).to_string(),
+            "the kernel does not let us load BPF programs: missing CAP_PERFMON; run as root, or add it to \
+             AmbientCapabilities= of the systemd unit"
+        );
+        let all = with(&[CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON]);
+        let why =
+            last_words("0: R1=ctx()\n7: R2 pointer comparison prohibited\nprocessed 8 insns\n");
+        assert_eq!(why, ": 7: R2 pointer comparison prohibited");
+        let refused = program_refused("sig_lan", Some(libc::EACCES), &why, &all).to_string();
+        assert!(
+            refused.starts_with(
+                "the kernel refuses the program sig_lan (Linux 6.6 or newer is needed): "
+            ) && refused.contains("7: R2 pointer comparison prohibited; the log level debug"),
+            "{refused}"
+        );
+        let forbidden = program_refused("sig_lan", Some(libc::EPERM), "", &all).to_string();
+        assert!(forbidden.contains("kernel lockdown"), "{forbidden}");
+    }
+
+    #[test]
+    fn too_few_open_files_are_no_question_of_the_kernel() {
+        let refused = program_refused("sig_lan", Some(libc::EMFILE), "", &with(&[])).to_string();
+        assert!(
+            refused.contains("`ulimit -n 4096`") && !refused.contains("Linux"),
+            "{refused}"
+        );
+    }
 }

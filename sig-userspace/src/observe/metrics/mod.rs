@@ -143,6 +143,17 @@ fn errors(page: &mut Exposition, status: &Status) {
 
 fn sessions(page: &mut Exposition, status: &Status) {
     for remote in &status.remotes {
+        for path in &remote.paths {
+            let labels = [
+                ("isd_as", &*status.isd_as),
+                ("remote_isd_as", &*remote.isd_as),
+                ("fingerprint", shortened(&path.fingerprint)),
+                ("path", &*path.name),
+            ];
+            if let Some(seconds) = path.expires_at {
+                page.raise(PATH_EXPIRY, &labels, seconds as f64);
+            }
+        }
         let Some(probing) = &remote.probing else {
             continue;
         };
@@ -201,9 +212,7 @@ fn paths(page: &mut Exposition, isd_as: &str, remote: &RemoteAs) {
         page.raise(SESSION_PATHS_AVAILABLE, &labels, count as f64);
     }
     for path in &remote.paths {
-        // Enough of it to tell paths apart, and to find them in the status.
-        let fingerprint = path.fingerprint.get(..16).unwrap_or(&path.fingerprint);
-        let labels = [a, b, ("fingerprint", fingerprint)];
+        let labels = [a, b, ("fingerprint", shortened(&path.fingerprint))];
         page.raise(PATH_ALIVE, &labels, u8::from(path.alive));
         page.raise(PATH_REVOKED, &labels, u8::from(path.revoked));
         page.raise(PATH_MTU, &labels, path.mtu);
@@ -217,6 +226,11 @@ fn paths(page: &mut Exposition, isd_as: &str, remote: &RemoteAs) {
             page.raise(PATH_LOSS, &labels, f64::from(ppm) / 1e6);
         }
     }
+}
+
+/// Enough of a fingerprint to tell paths apart, and to find them in the status.
+fn shortened(fingerprint: &str) -> &str {
+    fingerprint.get(..16).unwrap_or(fingerprint)
 }
 
 fn routing(page: &mut Exposition, isd_as: &str, control: &Control) {

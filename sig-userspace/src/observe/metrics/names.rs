@@ -77,6 +77,8 @@ metrics! {
         "Mean deviation of the round trip time of a path.";
     Gauge PATH_LOSS "gateway_path_loss_ratio"
         "Part of a path's probes of the last minute that had no answer.";
+    Gauge PATH_EXPIRY "gateway_path_expiry_timestamp_seconds"
+        "When a path that sessions send on expires, seconds since 1970.";
     Gauge PATH_MTU "gateway_path_mtu_bytes"
         "Largest SCION packet that a path carries.";
 

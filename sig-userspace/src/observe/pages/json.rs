@@ -55,7 +55,8 @@ fn session_paths(status: &Status, session: &Session<'_>) -> Value {
         let watched = paths.iter().filter_map(|known| known.watched);
         let expiry = watched
             .filter(|known| known.fingerprint == path.fingerprint)
-            .find_map(|known| known.expires_at);
+            .find_map(|known| known.expires_at)
+            .or(path.expires_at);
         json!({
             "Src": status.isd_as,
             "Dst": session.remote.isd_as,

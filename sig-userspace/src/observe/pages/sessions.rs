@@ -108,7 +108,10 @@ impl<'a> Session<'a> {
 
     fn configured_paths(&self) -> Vec<SessionPath<'a>> {
         let path = |path: &crate::observe::status::Path| SessionPath {
-            text: format!("{} MTU: {} NextHop: {}", path.name, path.mtu, path.next_hop),
+            text: format!(
+                "Path \"{}\" MTU: {} NextHop: {}",
+                path.name, path.mtu, path.next_hop
+            ),
             current: path.problem.is_none(),
             rejected: path.problem.clone().unwrap_or_default(),
             revoked: false,

@@ -75,15 +75,15 @@ fn the_status_of_configured_remotes_shows_their_paths() {
   SESSION 0, POLICY_ID 0, REMOTE: 10.11.0.2:30056, HEALTHY true
     PATHS:
      STATE                         REVOKED  LATENCY  JITTER  DROPRATE  PATH
-     -->                           false    -        -       -         0 MTU: 1472 NextHop: 10.10.0.1:30042
-     the next hop does not answer           -        -       -         backup MTU: 1472 NextHop: 10.10.0.1:30042
+     -->                           false    -        -       -         Path \"0\" MTU: 1472 NextHop: 10.10.0.1:30042
+     the next hop does not answer           -        -       -         Path \"backup\" MTU: 1472 NextHop: 10.10.0.1:30042
 
 
 
 ROUTING TABLE:
 10.2.0.0/24 condition: BOOL=true
   session: ID: 0
-    0 MTU: 1472 NextHop: 10.10.0.1:30042
+    Path \"0\" MTU: 1472 NextHop: 10.10.0.1:30042
 "
     );
     assert_eq!(

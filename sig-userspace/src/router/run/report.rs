@@ -126,6 +126,7 @@ pub(super) fn status(running: &Running, parts: &Parts) -> Status {
         });
     }
     Status {
+        kind: Status::KIND.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         id: model.router.clone(),
         isd_as: model.isd_as.to_string(),

@@ -19,7 +19,7 @@ use sig_common::{addr::IsdAs, wire::scion::path::MAX_HOPS};
 use super::{HopKey, Interface};
 
 /// An AS.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct As {
     /// Its number.
     pub isd_as: IsdAs,
@@ -52,7 +52,7 @@ pub struct Link {
 }
 
 /// ASes and links that fit together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     ases: Vec<As>,
     links: Vec<Link>,

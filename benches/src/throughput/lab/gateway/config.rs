@@ -16,9 +16,9 @@ const PATH_MTU: u16 = 1472;
 /// path, UDP and SIG header.
 pub(in super::super) const OVERHEAD: u16 = 20 + 8 + 12 + (16 + 2 * 4) + 36 + 8 + 16;
 /// A path of one segment with one hop in each AS, as the SCION daemon gives it, without the first four bytes.
-/// Nothing here looks at its MACs.
+/// It expires in 2106, as late as a path can. Nothing here looks at its MACs.
 pub(in super::super) const PATH: &str =
-    "0100123466000000 003f00000001010203040506 003f000200000708090a0b0c";
+    "01001234ffffffff 003f00000001010203040506 003f000200000708090a0b0c";
 /// The AS of the gateway.
 pub(in super::super) const OWN_AS: &str = "1-ff00:0:110";
 /// The AS that the tester plays.

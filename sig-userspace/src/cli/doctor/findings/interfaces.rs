@@ -83,6 +83,34 @@ fn describe(interface: &Interface) -> String {
     text
 }
 
+/// Frames are never larger than the interface carries, whatever the path could.
+fn path_mtus(out: &mut Vec<Finding>, config: &Config, underlay: &Interface) {
+    // IP and UDP header.
+    let headers = if config.gateway.data_addr.is_ipv4() {
+        28
+    } else {
+        48
+    };
+    let carried = underlay.link.mtu.saturating_sub(headers);
+    for remote in &config.remotes {
+        for path in remote
+            .paths
+            .iter()
+            .filter(|path| u32::from(path.mtu) > carried)
+        {
+            out.push(Finding::warning(
+                &format!("interface {}", underlay.link.name),
+                format!(
+                    "carries SCION packets of {carried} bytes, path \"{}\" to {} up to {}: frames are no larger \
+                     than the interface allows",
+                    path.name, remote.isd_as, path.mtu
+                ),
+                format!("raise the MTU of the interface to {}, or write mtu = {carried}", u32::from(path.mtu) + headers),
+            ));
+        }
+    }
+}
+
 /// A foreign program blocks ours. One of a running gateway is no reason to worry, but this look then tells little.
 fn xdp_attached(area: &str, facts: &Facts, name: &str, id: u32) -> Finding {
     match running_gateway(facts) {
@@ -185,8 +213,17 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
     };
     if let Some(interface) = underlay {
         used_interface(out, facts, config, interface, "underlay");
+        path_mtus(out, config, interface);
     }
     for name in &config.dataplane.lan {
+        if underlay.is_some_and(|underlay| underlay.link.name == *name) {
+            out.push(Finding::bad(
+                &format!("interface {name}"),
+                "is the underlay interface, and in `lan` too",
+                "write the interface towards the IP hosts in `lan`, or `lan = []` if there is only this one",
+            ));
+            continue;
+        }
         if let Some(interface) = by_name(out, facts, name) {
             used_interface(out, facts, config, interface, "LAN");
             lan_forwarding(out, interface);

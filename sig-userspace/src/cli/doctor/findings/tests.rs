@@ -58,6 +58,8 @@ fn good_host() -> Facts {
         mtu: None,
     };
     Facts {
+        // Five hours before the path of the tests expires.
+        time: 1_711_276_032 + 3600,
         kernel: Kernel {
             release: "6.18.44".into(),
             version: Some((6, 18)),
@@ -135,14 +137,98 @@ fn a_good_host_gives_no_complaint_with_and_without_configuration() {
 }
 
 #[test]
-fn an_old_kernel_is_bad_and_one_without_tcx_deserves_a_look() {
+fn an_old_kernel_is_bad_and_an_untested_one_deserves_a_look() {
     let mut host = good_host();
-    host.kernel.version = Some((5, 4));
-    complains(&host, None, "Bad", &["too old", "5.10"]);
     host.kernel.version = Some((6, 1));
-    complains(&host, None, "Warning", &["tcx", "clsact"]);
+    complains(&host, None, "Bad", &["too old", "6.6 is the oldest"]);
+    host.kernel.version = Some((6, 6));
+    complains(
+        &host,
+        None,
+        "Warning",
+        &["should work", "6.12, 6.18 and 7.3"],
+    );
     host.kernel.version = None;
-    complains(&host, None, "Warning", &["version"]);
+    complains(&host, None, "Warning", &["version", "6.6 or newer"]);
+}
+
+#[test]
+fn the_documentation_names_the_same_kernels() {
+    for text in [
+        include_str!("../../../../../README.md"),
+        include_str!("../../../../../docs/operations.md"),
+    ] {
+        let (major, minor) = OLDEST_KERNEL;
+        assert!(text.contains(&format!("Linux {major}.{minor} or newer")));
+        assert!(text.contains(TESTED_KERNELS));
+    }
+}
+
+/// A gateway with a remote in its file, whose path expires at 0x66000000 and 6 h.
+fn with_remote() -> Config {
+    let text = r#"
+        [gateway]
+        isd_as = "1-ff00:0:110"
+        data_addr = "10.10.0.2"
+        prefixes = ["192.168.10.0/24"]
+        [[remote]]
+        isd_as = "1-ff00:0:111"
+        gateway = "10.11.0.2"
+        prefixes = ["192.168.11.0/24"]
+        [[remote.path]]
+        raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
+        next_hop = "10.10.0.1:30042"
+        mtu = 1472
+    "#;
+    check(text, "remote.toml", &|_| {
+        Err(std::io::ErrorKind::NotFound.into())
+    })
+    .unwrap()
+}
+
+#[test]
+fn configured_paths_that_expire_are_named() {
+    let mut host = good_host();
+    let config = with_remote();
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+    host.time = 1_711_276_032 + 18_001;
+    let words = &[
+        "path \"0\" to 1-ff00:0:111",
+        "expires soon, at 2024-03-24T16:27:12Z",
+        "sig reload",
+    ];
+    complains(&host, Some(&config), "Warning", words);
+    host.time = 1_711_276_032 + 21_600;
+    complains(
+        &host,
+        Some(&config),
+        "Bad",
+        &["expired at 2024-03-24T16:27:12Z"],
+    );
+}
+
+#[test]
+fn a_path_that_takes_larger_packets_than_the_interface_deserves_a_look() {
+    let mut config = with_remote();
+    config.remotes[0].paths[0].mtu = 1473;
+    let words = &[
+        "carries SCION packets of 1472 bytes",
+        "up to 1473",
+        "mtu = 1472",
+    ];
+    complains(&good_host(), Some(&config), "Warning", words);
+}
+
+#[test]
+fn the_underlay_interface_is_no_lan_interface() {
+    let mut config = with_remote();
+    config.dataplane.lan = vec!["eth0".into()];
+    complains(
+        &good_host(),
+        Some(&config),
+        "Bad",
+        &["eth0", "underlay interface"],
+    );
 }
 
 #[test]
@@ -162,7 +248,13 @@ fn missing_kernel_features_name_the_option_or_the_capability() {
 fn every_missing_capability_is_named_with_a_remedy() {
     let mut host = good_host();
     host.privileges.capabilities = 0;
-    for name in ["CAP_NET_ADMIN", "CAP_BPF", "CAP_NET_RAW", "CAP_SYS_ADMIN"] {
+    for name in [
+        "CAP_NET_ADMIN",
+        "CAP_BPF",
+        "CAP_PERFMON",
+        "CAP_NET_RAW",
+        "CAP_SYS_ADMIN",
+    ] {
         complains(&host, None, "Bad", &[name, "AmbientCapabilities"]);
     }
     complains(

@@ -36,8 +36,8 @@ fn what_is_missing() {
     );
     assert_eq!(
         errors(&SMALL[..SMALL.find("[[remote.path]]").unwrap()]),
-        "gateway.toml:6: remote[0]: no path; write at least one [[remote.path]] with raw or \
-         file, next_hop and mtu"
+        "gateway.toml:6: remote[0]: no path; write at least one [[remote.path]] with raw, \
+         file or network, next_hop and mtu"
     );
 }
 

@@ -131,6 +131,8 @@ fn every_key_that_has_an_effect_is_written() {
         "allow_remote",
         "path_type",
         "file",
+        "network",
+        "via",
     ];
     for (section, keys) in keys::SCHEMA.0 {
         for key in keys.iter().filter(|_| !section.is_empty()) {
