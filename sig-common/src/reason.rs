@@ -101,6 +101,8 @@ reasons! {
         "A packet is spread over more SIG frames than are kept.";
     StreamLimit, "stream_limit",
         "A remote has more streams open than its limit.";
+    NewStreamLimit, "new_stream_limit",
+        "A frame would have begun a stream in place of another while the worker had more to do than it can.";
     BufferLimit, "buffer_limit",
         "The reassembly memory of a stream, a remote or the gateway is used up.";
 

@@ -91,6 +91,11 @@ impl Decap {
         self.count_discards(context);
     }
 
+    /// Frames of another batch follow; see [`Reassembler::begin_batch`].
+    pub(super) fn begin_batch(&mut self, under_pressure: bool) {
+        self.reassembler.begin_batch(under_pressure);
+    }
+
     /// Time of the next call of [`Decap::poll`] that will have something to do, in nanoseconds.
     pub(super) fn next_deadline(&self) -> Option<u64> {
         self.reassembler.next_deadline()

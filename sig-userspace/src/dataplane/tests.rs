@@ -483,3 +483,68 @@ fn any_bytes_from_either_side_lose_no_chunk() {
     b.assert_no_chunk_is_lost();
     a.assert_no_chunk_is_lost();
 }
+
+#[test]
+fn a_full_batch_of_new_streams_does_not_crowd_out_a_known_one() {
+    let mut b = gateway(2, 1472);
+    let honest: Packets = (0..80).map(|n| udp(100, n, 64)).collect();
+    let mut a = gateway(1, 1472);
+    let known: Packets = honest
+        .iter()
+        .flat_map(|p| a.send_lan(std::slice::from_ref(p)).0)
+        .collect();
+    assert_eq!(b.send_underlay(0, &known[..40]).len(), 40);
+    // Each frame on a stream of its own, without a checksum.
+    let mut stream = 1_000u32;
+    let mut wild = |count: usize| -> Packets {
+        let mut next = || {
+            stream += 1;
+            let mut frame = known[0].clone();
+            let udp = 42 + 72;
+            frame[udp + 6..udp + 8].fill(0);
+            frame[udp + 8 + 4..udp + 8 + 8].copy_from_slice(&stream.to_be_bytes());
+            frame
+        };
+        (0..count).map(|_| next()).collect()
+    };
+    for batch in 0..5 {
+        let frames = wild(60);
+        assert_eq!(
+            b.send_underlay(batch, &frames).len(),
+            60,
+            "what waits is taken"
+        );
+    }
+    for n in 40..80 {
+        let mut frames = wild(63);
+        frames.push(known[n].clone());
+        // Four of the new ones and the known one.
+        assert_eq!(b.send_underlay(9, &frames).len(), 5);
+    }
+    assert_eq!(b.drops(DropReason::NewStreamLimit), 40 * 59);
+    b.assert_no_chunk_is_lost();
+}
+
+#[test]
+fn a_packet_whose_parts_come_late_is_delivered_once() {
+    let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
+    let packets: Packets = (0..3).map(|n| udp(1472, n, 64)).collect();
+    let frames: Packets = packets
+        .iter()
+        .flat_map(|p| a.send_lan(std::slice::from_ref(p)).0)
+        .collect();
+    assert_eq!(frames.len(), 6);
+    // Of each packet the one part, far later the other; and then everything again.
+    let order = [0, 3, 4, 1, 2, 5].into_iter().chain(0..6);
+    let mut delivered = Vec::new();
+    for (n, frame) in order.enumerate() {
+        delivered.extend(b.send_underlay(n as u64 * 10_000_000, &frames[frame..=frame]));
+    }
+    delivered.extend(b.send_underlay(1_000_000_000, &[]));
+    delivered.sort();
+    let mut expected: Packets = packets.into_iter().map(one_hop_on).collect();
+    expected.sort();
+    assert_eq!(delivered, expected);
+    assert_eq!(b.drops(DropReason::FrameDuplicate), 6);
+    b.assert_no_chunk_is_lost();
+}

@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     framing::{Limits, LimitsError},
-    port::umem::{Area, Frame, FreeList},
+    port::{
+        BATCH,
+        umem::{Area, Frame, FreeList},
+    },
 };
 
 /// What a worker is made with; the same for all workers of a gateway.
@@ -141,6 +144,8 @@ impl Worker {
             to_lan: &mut output.lan,
         };
         self.decap.follow(&context);
+        // A full batch: more waits, and what is not taken in time is lost, whoever sent it.
+        self.decap.begin_batch(input.underlay.len() >= BATCH);
         let mut frames = input.underlay.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
             self.decap.frame(&mut context, frame);

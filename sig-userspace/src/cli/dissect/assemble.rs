@@ -12,8 +12,8 @@ use crate::framing::{Counters, FrameRef, Limits, Outcome, Piece, Reassembler, St
 const LIMITS: Limits = Limits {
     max_packet: 65_575,
     max_frame_payload: 9_216,
-    reorder_frames: 32,
-    reorder_wait_ns: 1_000_000,
+    reorder_frames: 1_024,
+    reorder_wait_ns: 50_000_000,
     remotes: REMOTES,
     streams_total: 1 << 16,
     streams_per_remote: 1 << 16,
@@ -173,9 +173,9 @@ impl Assembler {
     /// The capture is at its end: lets go what still waits for a missing frame.
     pub(super) fn finish(mut self) -> Result<Totals, String> {
         let sink = &mut self.sink;
-        let end = self.now.saturating_add(LIMITS.reorder_wait_ns);
-        self.reassembler
-            .poll(end, |key, piece, _| sink.piece(key, piece, &[]));
+        let unfinished = self
+            .reassembler
+            .finish(self.now, |key, piece, _| sink.piece(key, piece, &[]));
         let Counters {
             gaps,
             streams_opened,
@@ -186,7 +186,7 @@ impl Assembler {
         let totals = Totals {
             completed: sink.completed,
             completed_bytes: sink.bytes,
-            unfinished: self.reassembler.occupancy().packets,
+            unfinished,
             streams: streams_opened,
             gaps,
             discards,

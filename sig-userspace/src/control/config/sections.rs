@@ -267,10 +267,13 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
         Some(Pin::Cpus(cpus))
     });
     let verify_checksums = or(&section, "verify_checksums", true, Item::boolean);
-    let reorder_frames = or(&section, "reorder_frames", 32, |i| i.number(0..=63));
-    let reorder_wait = or(&section, "reorder_wait", Duration::from_millis(1), |item| {
-        time(item, Duration::ZERO, Duration::from_secs(1))
-    });
+    let reorder_frames = or(&section, "reorder_frames", 1024, |i| i.number(0..=2048));
+    let reorder_wait = or(
+        &section,
+        "reorder_wait",
+        Duration::from_millis(50),
+        |item| time(item, Duration::ZERO, Duration::from_secs(1)),
+    );
     let limits = limits(&section.section("limits"));
     Some(Placed {
         value: Dataplane {
@@ -297,8 +300,9 @@ pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>>
 
 fn limits(section: &Section<'_>) -> Option<Limits> {
     let count = |key, default| or(section, key, default, |item| item.number(1..=1_048_576));
-    let pair = |part, part_default, total, total_default| {
-        let (share, sum) = (count(part, part_default), count(total, total_default));
+    let pair = |part, part_default: u32, total, total_default| {
+        let sum = count(total, total_default);
+        let share = count(part, part_default.min(sum.unwrap_or(total_default)));
         if let (Some(share), Some(sum)) = (share, sum)
             && share > sum
         {
@@ -313,7 +317,7 @@ fn limits(section: &Section<'_>) -> Option<Limits> {
     };
     let streams = pair("streams_per_remote", 256, "streams_total", 4096);
     let packets = pair("packets_per_remote", 64, "packets_total", 512);
-    let held = pair("held_per_remote", 128, "held_total", 1024);
+    let held = pair("held_per_remote", 1024, "held_total", 4096);
     let packet_timeout = or(section, "packet_timeout", Duration::from_secs(1), |item| {
         time(item, Duration::from_millis(10), Duration::from_secs(60))
     });

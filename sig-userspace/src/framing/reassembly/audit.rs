@@ -1,7 +1,6 @@
 //! The inner invariants, checked in tests and fuzzing.
 
 use super::Reassembler;
-use super::list::NIL;
 
 impl Reassembler {
     /// Checks the inner invariants, in time proportional to the limits: for tests and fuzzing.
@@ -14,29 +13,32 @@ impl Reassembler {
         self.held.audit()?;
         self.streams.audit()?;
         let (mut pending, mut held) = (0, 0);
-        for (_, stream) in self.streams.iter_open() {
-            held += stream.held.count_ones() as usize;
-            if stream.is_held(stream.next) {
+        for (at, stream) in self.streams.iter_open() {
+            held += stream.held as usize;
+            if self.held_slot(at, stream.next).is_some() {
                 return Err("a frame is held though it is next");
             }
             let packet = stream.pending;
-            if packet.buffer != NIL {
+            if self.packets.slot(packet.buffer).is_some() {
                 pending += 1;
             }
             if packet.len != 0 && packet.have >= packet.len {
                 return Err("a complete packet is pending");
             }
+            if (stream.held > 0) != stream.first_held().is_some() {
+                return Err("a stream does not know what it holds");
+            }
         }
+        let parked = |slot: &u32| self.packets.meta(*slot).len != 0;
+        pending += self.packets.in_use_slots().filter(parked).count();
+        let spent = |slot: &u32| self.held.meta(*slot).spent;
+        held += self.held.in_use_slots().filter(spent).count();
         if pending != self.packets.in_use() || held != self.held.in_use() {
             return Err("a buffer belongs to no stream");
         }
-        for (slot, owner) in self.held.owners_in_use() {
-            let sequence = self.held_frames[slot as usize].sequence;
-            if !self
-                .streams
-                .iter_open()
-                .any(|(at, stream)| at == owner.stream && stream.is_held(sequence))
-            {
+        for slot in self.held.in_use_slots().filter(|slot| !spent(slot)) {
+            let (owner, frame) = (self.held.owner(slot), self.held.meta(slot));
+            if self.held_slot(owner.stream, frame.sequence) != Some(slot) {
                 return Err("a held frame is not known to its stream");
             }
         }

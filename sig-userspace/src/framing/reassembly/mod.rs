@@ -2,10 +2,16 @@
 //!
 //! Each stream is put in order before its packets are: a frame ahead of the expected sequence
 //! number is held for a moment (the *window*: so many frames, so long), then the gap is given up.
-//! Duplicates and frames older than the expected one are refused for as long as the stream is
-//! remembered. Streams begin at sequence 0, so a first frame within the window of 0 is held like
-//! any other; a first frame beyond starts the stream there, and what comes later with a lower
-//! number is old.
+//! The wait follows the jitter of the stream. A frame that comes later still is delivered then,
+//! out of order; of packets at the edges of a gap, the start (*parked*) and the rest (of a *spent*
+//! frame) are kept for it. Duplicates are refused: what was received is known for the last
+//! [`stream::PAST`] sequence numbers, and older frames are refused. Streams begin at sequence 0,
+//! so a first frame shortly behind 0 is held like any other.
+//!
+//! Nobody authenticates frames, so nothing that a single frame says is believed for good. A frame
+//! far ahead of a stream begins another *line* of it, and the line in use goes on; when a line has
+//! proven itself and another was silent since, it takes the other's place. Buffers and streams
+//! that have delivered little give way to those that have delivered more, see [`stream::rank`].
 //!
 //! Unlike the reference receiver, which delivers frames with old numbers again while no packet
 //! is pending, and trusts a continuation whose index is not the number of missing bytes.
@@ -13,6 +19,7 @@
 //! All memory is allocated at construction, see [`Limits`]. Work per frame is constant.
 
 mod audit;
+mod jitter;
 mod limits;
 mod list;
 mod pool;
@@ -25,12 +32,14 @@ mod tests;
 
 use sig_common::reason::DropReason;
 
+use jitter::CLASSES;
 pub use limits::{Limits, LimitsError};
-use list::NIL;
-use pool::{Owner, Pool};
-use stream::Streams;
+use pool::{Buffer, Owner, Pool, Room};
+use stream::{Pending, Route, Streams};
 pub use types::{Counters, FrameRef, Occupancy, Outcome, Piece, StreamKey};
 use unpack::{Payload, Unpack, abandon};
+
+use crate::framing::NO_START;
 
 /// Counters with the outcome of the current call.
 #[derive(Debug)]
@@ -70,13 +79,32 @@ impl Tally {
     }
 }
 
-/// The header fields of a held frame.
+/// What is in the buffer of a held frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct HeldFrame {
     sequence: u64,
     index: u16,
     len: u16,
     congestion: bool,
+    /// It had its turn, and begins with the rest of a packet whose start may still come.
+    spent: bool,
+}
+
+/// The queue of spent frames.
+const SPENT: u8 = CLASSES as u8;
+/// How long parts are kept whose streams have delivered nothing yet or were overtaken, nanoseconds.
+const SHORT_NS: u64 = 100_000_000;
+/// Streams per remote that begin in one batch in place of others while the worker has more to do
+/// than it can.
+const OPENED_UNDER_PRESSURE: u32 = 4;
+/// A first frame with at most this number may have been overtaken by none but the ones before.
+const BEGINNING: u64 = 64;
+
+/// Streams begun in the current batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Opened {
+    batch: u64,
+    streams: u32,
 }
 
 /// Puts the packets of one worker's streams together.
@@ -84,12 +112,15 @@ struct HeldFrame {
 pub struct Reassembler {
     limits: Limits,
     streams: Streams,
-    packets: Pool,
-    held: Pool,
-    held_frames: Box<[HeldFrame]>,
+    packets: Pool<Pending>,
+    held: Pool<HeldFrame>,
+    waits: [u64; CLASSES],
     tally: Tally,
-    /// The stream of the last frame.
+    /// The line of the last frame.
     last: u32,
+    batch: u64,
+    under_pressure: bool,
+    opened: Box<[Opened]>,
 }
 
 impl Reassembler {
@@ -99,36 +130,50 @@ impl Reassembler {
     /// If a limit is outside its range.
     pub fn new(limits: Limits, seed: u64) -> Result<Self, LimitsError> {
         limits.check()?;
+        let waits = jitter::waits(limits.reorder_wait_ns);
+        let spent = SHORT_NS.max(limits.reorder_wait_ns);
+        let held_delays: Vec<u64> = waits.iter().copied().chain([spent]).collect();
+        let short = SHORT_NS.min(limits.pending_timeout_ns);
         Ok(Self {
             streams: Streams::new(&limits, seed),
             packets: Pool::new(
-                limits.packets_total,
-                limits.max_packet,
-                limits.remotes,
-                limits.packets_per_remote,
+                (limits.packets_total, limits.max_packet),
+                (limits.remotes, limits.packets_per_remote),
+                &[short, limits.pending_timeout_ns],
+                seed,
             ),
             held: Pool::new(
-                limits.held_total,
-                limits.max_frame_payload,
-                limits.remotes,
-                limits.held_per_remote,
+                (limits.held_total, limits.max_frame_payload),
+                (limits.remotes, limits.held_per_remote),
+                &held_delays,
+                seed,
             ),
-            held_frames: vec![HeldFrame::default(); limits.held_total].into_boxed_slice(),
+            waits,
             tally: Tally {
                 counters: Counters::default(),
                 outcome: Outcome::default(),
                 before: 0,
             },
             last: 0,
+            batch: 0,
+            under_pressure: false,
+            opened: vec![Opened::default(); limits.remotes].into_boxed_slice(),
             limits,
         })
+    }
+
+    /// Frames of another batch follow. `under_pressure`: there are more than can be handled, so
+    /// frames of new streams, which may be anybody's, must not crowd out those of known ones.
+    pub fn begin_batch(&mut self, under_pressure: bool) {
+        self.batch += 1;
+        self.under_pressure = under_pressure;
     }
 
     /// Takes a frame in and delivers every packet this completes, those of held frames included,
     /// in order of the stream. `now`: monotonic nanoseconds.
     ///
     /// `deliver` gets the stream, the packet and whether any frame that carried a part of it was
-    /// marked Congestion Experienced (RFC 6040).
+    /// marked Congestion Experienced (RFC 6040). The stream may be another one of the same remote.
     #[inline]
     pub fn insert<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
@@ -140,20 +185,18 @@ impl Reassembler {
         self.tally.begin();
         self.tally.counters.frames += 1;
         let packed = key.pack();
-        if !self.streams.has_key(self.last, packed) {
-            match self.find_or_open(now, packed, frame.sequence, &mut deliver) {
+        if !self.streams.expects(self.last, packed, frame.sequence) {
+            match self.streams.find(packed, frame.sequence) {
                 Some(at) => self.last = at,
-                None => return self.tally.outcome(),
+                None => {
+                    self.out_of_order(now, packed, frame, &mut deliver);
+                    return self.tally.outcome();
+                }
             }
         }
         let at = self.last;
-        let stream = self.streams.get_mut(at);
-        if frame.sequence == stream.next {
-            self.streams.touch(at, now);
-            self.take(now, at, frame, &mut deliver);
-        } else {
-            self.out_of_order(now, at, frame, &mut deliver);
-        }
+        self.touch(now, at, &mut deliver);
+        self.take(now, at, frame, &mut deliver);
         self.tally.outcome()
     }
 
@@ -161,19 +204,11 @@ impl Reassembler {
     /// whose end did not come, forgets idle streams.
     pub fn poll<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, mut deliver: F) {
         self.tally.begin();
-        while let Some((slot, owner)) = self.held.oldest()
-            && owner.since.saturating_add(self.limits.reorder_wait_ns) <= now
-        {
-            let sequence = self.held_frames[slot as usize].sequence;
-            while self.streams.get_mut(owner.stream).is_held(sequence) {
-                self.give_up_gap(now, owner.stream, None, &mut deliver);
-            }
+        while let Some(slot) = self.held.due(now) {
+            self.let_go(now, slot, &mut deliver);
         }
-        while let Some((_, owner)) = self.packets.oldest()
-            && owner.since.saturating_add(self.limits.pending_timeout_ns) <= now
-        {
-            abandon(self.streams.get_mut(owner.stream), &mut self.packets);
-            self.tally.discard(DropReason::FrameExpired);
+        while let Some(slot) = self.packets.due(now) {
+            self.discard_packet(slot);
         }
         while let Some((at, deadline)) = self.streams.first_idle()
             && deadline <= now
@@ -182,19 +217,35 @@ impl Reassembler {
         }
     }
 
+    /// No frame will come any more: delivers what is held, forgets all buffered packets, and
+    /// returns how many of them lacked nothing but their end.
+    pub fn finish<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        mut deliver: F,
+    ) -> usize {
+        self.tally.begin();
+        while let Some(slot) = self.held.due(u64::MAX) {
+            self.let_go(now, slot, &mut deliver);
+        }
+        let mut unfinished = 0;
+        while let Some(slot) = self.packets.due(u64::MAX) {
+            if self.packets.meta(slot).len == 0 {
+                unfinished += 1;
+                self.packets.give(slot);
+            } else {
+                self.discard_packet(slot);
+            }
+        }
+        unfinished
+    }
+
     /// When [`poll`](Self::poll) has something to do, nanoseconds.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        let held = self
-            .held
-            .oldest()
-            .map(|(_, owner)| owner.since.saturating_add(self.limits.reorder_wait_ns));
-        let packet = self
-            .packets
-            .oldest()
-            .map(|(_, owner)| owner.since.saturating_add(self.limits.pending_timeout_ns));
         let idle = self.streams.first_idle().map(|(_, deadline)| deadline);
-        held.into_iter().chain(packet).chain(idle).min()
+        let buffers = [self.held.next_deadline(), self.packets.next_deadline()];
+        buffers.into_iter().flatten().chain(idle).min()
     }
 
     /// Forgets all streams of a remote, whose number may then be given to another; `deliver`
@@ -208,6 +259,12 @@ impl Reassembler {
         self.tally.begin();
         while let Some(at) = self.streams.first_of(remote) {
             self.retire(now, at, &mut deliver);
+        }
+        while let Some(slot) = self.held.first_of(remote) {
+            self.let_go(now, slot, &mut deliver);
+        }
+        while let Some(slot) = self.packets.first_of(remote) {
+            self.discard_packet(slot);
         }
     }
 
@@ -233,27 +290,88 @@ impl Reassembler {
         &self.limits
     }
 
-    /// The stream with this key, new if unknown; `None`: refused and counted.
+    #[inline]
+    fn touch<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, at: u32, deliver: &mut F) {
+        if self.streams.touch(at, now) {
+            // Further frames in order have confirmed the line: the stream goes on here.
+            while let Some(other) = self.streams.replaced_by(at, now) {
+                self.streams.inherit(at, other);
+                self.retire(now, other, deliver);
+            }
+        }
+    }
+
     #[inline(never)]
-    fn find_or_open<F: FnMut(StreamKey, Piece<'_>, bool)>(
+    fn out_of_order<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
         now: u64,
         packed: u64,
-        sequence: u64,
+        frame: FrameRef<'_>,
+        deliver: &mut F,
+    ) {
+        let sequence = frame.sequence;
+        let at = match self.streams.route(packed, sequence) {
+            Route::Duplicate => return self.tally.discard(DropReason::FrameDuplicate),
+            Route::Old(at) if !self.streams.get_mut(at).restarts(sequence) => {
+                return self.tally.discard(DropReason::FrameOld);
+            }
+            Route::Late(at) => {
+                self.touch(now, at, deliver);
+                return self.late(now, at, frame, deliver);
+            }
+            Route::Next(at) | Route::Ahead(at) => at,
+            Route::Old(_) => match self.open(now, packed, sequence, deliver) {
+                Some(at) => at,
+                None => return,
+            },
+            Route::Elsewhere => {
+                let overtaken = sequence <= BEGINNING.min(self.limits.reorder_frames as u64);
+                let first = if overtaken { 0 } else { sequence };
+                match self.open(now, packed, first, deliver) {
+                    Some(at) => at,
+                    None => return,
+                }
+            }
+        };
+        self.last = at;
+        if let Some(other) = self.streams.ends_at(at) {
+            self.streams.inherit(at, other);
+            self.retire(now, other, deliver);
+        }
+        self.touch(now, at, deliver);
+        loop {
+            let ahead = sequence.wrapping_sub(self.streams.get(at).next);
+            if ahead == 0 {
+                return self.take(now, at, frame, deliver);
+            }
+            if ahead <= self.limits.reorder_frames as u64 && self.hold(now, at, frame, deliver) {
+                self.tally.outcome.held = true;
+                return;
+            }
+            self.give_up_gap(now, at, Some(sequence), deliver);
+        }
+    }
+
+    /// A new line; `None`: refused and counted.
+    fn open<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        packed: u64,
+        first: u64,
         deliver: &mut F,
     ) -> Option<u32> {
-        if let Some(at) = self.streams.find(packed) {
-            return Some(at);
-        }
         let remote = StreamKey::unpack(packed).remote;
-        let room = if usize::from(remote) < self.limits.remotes {
-            self.streams.must_give_way(remote)
-        } else {
-            Err(())
+        let room = match self.opened.get_mut(usize::from(remote)) {
+            None => Err(()),
+            Some(_) => self.streams.must_give_way(remote, packed),
         };
         match room {
             Ok(None) => {}
             Ok(Some(victim)) => {
+                if !self.may_replace(remote) {
+                    self.tally.discard(DropReason::NewStreamLimit);
+                    return None;
+                }
                 self.retire(now, victim, deliver);
                 self.tally.counters.streams_evicted += 1;
             }
@@ -263,9 +381,33 @@ impl Reassembler {
             }
         }
         self.tally.counters.streams_opened += 1;
-        let window = self.limits.reorder_frames as u64;
-        let first = if sequence <= window { 0 } else { sequence };
         self.streams.open(now, packed, remote, first)
+    }
+
+    /// Whether a new stream of the remote may take the place of another one in this batch.
+    fn may_replace(&mut self, remote: u16) -> bool {
+        let opened = &mut self.opened[usize::from(remote)];
+        if opened.batch != self.batch {
+            *opened = Opened {
+                batch: self.batch,
+                streams: 0,
+            };
+        }
+        opened.streams += 1;
+        !self.under_pressure || opened.streams <= OPENED_UNDER_PRESSURE
+    }
+
+    /// What a frame of the line needs to be unpacked.
+    #[inline]
+    fn owner(&self, now: u64, at: u32) -> Owner {
+        let rank = self.streams.get(at).rank();
+        Owner {
+            stream: at,
+            remote: self.streams.key(at).remote,
+            rank,
+            queue: u8::from(rank > 0),
+            since: now,
+        }
     }
 
     /// The frame is the expected one.
@@ -277,91 +419,223 @@ impl Reassembler {
         frame: FrameRef<'_>,
         deliver: &mut F,
     ) {
+        let owner = self.owner(now, at);
         let key = self.streams.key(at);
-        let stream = self.streams.get_mut(at);
-        Unpack {
+        let line = self.streams.get_mut(at);
+        let before = self.tally.counters.packets;
+        line.advance();
+        let orphan = Unpack {
             limits: &self.limits,
             packets: &mut self.packets,
             tally: &mut self.tally,
             deliver,
-            now,
             key,
-            at,
-            stream,
+            owner,
         }
-        .frame(Payload {
-            index: frame.index,
-            congestion: frame.congestion,
-            bytes: frame.payload,
-            of_caller: true,
-        });
-        if self.streams.get_mut(at).held != 0 {
+        .frame(&mut line.pending, Payload::of(&frame));
+        line.delivered += self.tally.counters.packets - before;
+        let held = line.held != 0;
+        if orphan {
+            self.keep_rest(now, at, frame);
+        }
+        if held {
+            self.observe(now, at);
             self.release(now, at, deliver);
         }
     }
 
+    /// A missing frame has come: how late?
     #[cold]
-    fn out_of_order<F: FnMut(StreamKey, Piece<'_>, bool)>(
+    fn observe(&mut self, now: u64, at: u32) {
+        let line = self.streams.get(at);
+        let Some(slot) = line
+            .first_held()
+            .and_then(|first| self.held_slot(at, first))
+        else {
+            return;
+        };
+        let late = now.saturating_sub(self.held.owner(slot).since);
+        let waits = &self.waits;
+        self.streams.get_mut(at).jitter.came(late, waits);
+    }
+
+    /// A frame that was given up: its packets are delivered out of order.
+    #[cold]
+    fn late<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
         now: u64,
         at: u32,
         frame: FrameRef<'_>,
         deliver: &mut F,
     ) {
-        let stream = self.streams.get_mut(at);
-        if frame.sequence.wrapping_sub(stream.next) > u64::MAX / 2 {
-            let reason = if stream.was_received(frame.sequence) {
-                DropReason::FrameDuplicate
-            } else {
-                DropReason::FrameOld
-            };
-            self.tally.discard(reason);
-            return;
+        let sequence = frame.sequence;
+        self.streams.begin_at(at, sequence);
+        let line = self.streams.get_mut(at);
+        if self.limits.reorder_frames > 0 {
+            line.jitter.came_late(now, &self.waits);
         }
-        self.streams.touch(at, now);
-        loop {
-            let stream = self.streams.get_mut(at);
-            let ahead = frame.sequence.wrapping_sub(stream.next);
-            if ahead == 0 {
-                return self.take(now, at, frame, deliver);
+        line.came_late(now, sequence);
+        let packed = self.streams.packed(at);
+        let parked = self.packets.find((packed, sequence), |_, _| true);
+        let mut pending = parked.map_or(Pending::NONE, |slot| {
+            self.packets.unlist(slot);
+            core::mem::take(self.packets.meta_mut(slot))
+        });
+        self.tally.counters.late += 1;
+        let before = self.tally.counters.packets;
+        let owner = self.owner(now, at);
+        let mut unpack = Unpack {
+            limits: &self.limits,
+            packets: &mut self.packets,
+            tally: &mut self.tally,
+            deliver,
+            key: StreamKey::unpack(packed),
+            owner,
+        };
+        let orphan = unpack.frame(&mut pending, Payload::of(&frame));
+        // The rest may have come before the start.
+        let mut next = sequence.wrapping_add(1);
+        while pending.len != 0
+            && let Some(slot) = self.held.find((packed, next), |_, frame| frame.spent)
+        {
+            let HeldFrame {
+                index,
+                len,
+                congestion,
+                ..
+            } = self.held.meta(slot);
+            let rest = Payload {
+                index,
+                congestion,
+                bytes: &self.held.bytes(slot)[..usize::from(len)],
+                of_caller: false,
+            };
+            unpack.resume(&mut pending, rest);
+            self.held.give(slot);
+            next = next.wrapping_add(1);
+        }
+        self.streams.get_mut(at).delivered += self.tally.counters.packets - before;
+        if orphan {
+            self.keep_rest(now, at, frame);
+        }
+        let line = self.streams.get_mut(at);
+        if line.next == next && line.pending.len == 0 {
+            // It has caught up with the others.
+            line.pending = pending;
+        } else if line.is_past(next) {
+            if abandon(&mut pending, &mut self.packets) {
+                self.tally.discard(DropReason::FrameGap);
             }
-            if ahead <= self.limits.reorder_frames as u64 {
-                if stream.is_held(frame.sequence) {
-                    self.tally.discard(DropReason::FrameDuplicate);
-                    return;
-                }
-                if self.hold(now, at, frame) {
-                    self.tally.outcome.held = true;
-                    return;
-                }
-            }
-            self.give_up_gap(now, at, Some(frame.sequence), deliver);
+        } else {
+            self.park(now, at, next, pending);
         }
     }
 
-    /// Keeps a frame for later; `false` if there is no room for it.
-    fn hold(&mut self, now: u64, at: u32, frame: FrameRef<'_>) -> bool {
-        let len = frame.payload.len();
-        if len > self.limits.max_frame_payload {
-            return false;
+    /// Keeps the start of a packet until the frame `next`, which was given up, comes late.
+    fn park(&mut self, now: u64, at: u32, next: u64, pending: Pending) {
+        if let Some(slot) = self.packets.slot(pending.buffer) {
+            let owner = Owner {
+                rank: 0,
+                queue: 0,
+                ..self.owner(now, at)
+            };
+            self.packets.hand_over(slot, owner);
+            *self.packets.meta_mut(slot) = pending;
+            self.packets.list(slot, (self.streams.packed(at), next));
         }
-        let owner = Owner {
-            stream: at,
-            remote: self.streams.key(at).remote,
-            since: now,
+    }
+
+    /// Whether the frame, which begins with the rest of a packet, follows one that may come late.
+    fn is_rest_wanted(&self, at: u32, sequence: u64) -> bool {
+        let before = (self.streams.packed(at), sequence.wrapping_sub(1));
+        let goes_on = |_: &Owner, frame: &HeldFrame| frame.spent && frame.index == NO_START;
+        self.streams.get(at).misses_before(sequence) || self.held.find(before, goes_on).is_some()
+    }
+
+    /// The owner of a spent frame.
+    fn of_spent(&self, now: u64, at: u32) -> Owner {
+        Owner {
+            rank: 0,
+            queue: SPENT,
+            ..self.owner(now, at)
+        }
+    }
+
+    /// A frame begins with the rest of a packet whose start is missing: keeps it, if that helps.
+    #[cold]
+    fn keep_rest(&mut self, now: u64, at: u32, frame: FrameRef<'_>) {
+        let owner = self.of_spent(now, at);
+        let wanted = frame.payload.len() <= self.limits.max_frame_payload
+            && self.is_rest_wanted(at, frame.sequence);
+        let room = match self.held.room(owner.remote, 0) {
+            Room::Free => wanted,
+            Room::Instead(slot) if wanted && self.held.meta(slot).spent => {
+                self.held.give(slot);
+                self.tally.discard(DropReason::FrameGap);
+                true
+            }
+            _ => false,
         };
-        let Some(slot) = self.held.take(owner) else {
-            return false;
-        };
-        self.held.bytes_mut(slot)[..len].copy_from_slice(frame.payload);
-        self.held_frames[slot as usize] = HeldFrame {
+        if !room || self.store(owner, frame, true).is_none() {
+            self.tally.discard(DropReason::FrameGap);
+        }
+    }
+
+    /// Copies a frame into a buffer.
+    fn store(&mut self, owner: Owner, frame: FrameRef<'_>, spent: bool) -> Option<u32> {
+        let held = HeldFrame {
             sequence: frame.sequence,
             index: frame.index,
-            len: len as u16,
+            len: frame.payload.len() as u16,
             congestion: frame.congestion,
+            spent,
         };
-        *self.streams.held_slot(at, frame.sequence) = slot;
-        self.streams.get_mut(at).set_held(frame.sequence, true);
+        let buffer = self.held.take(owner, held)?;
+        let slot = self.held.slot(buffer)?;
+        self.held.bytes_mut(slot)[..frame.payload.len()].copy_from_slice(frame.payload);
+        let name = (self.streams.packed(owner.stream), frame.sequence);
+        self.held.list(slot, name);
+        Some(slot)
+    }
+
+    /// Keeps a frame for later; `false` if there is no room for it.
+    fn hold<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        at: u32,
+        frame: FrameRef<'_>,
+        deliver: &mut F,
+    ) -> bool {
+        if frame.payload.len() > self.limits.max_frame_payload {
+            return false;
+        }
+        let line = self.streams.get_mut(at);
+        line.jitter.missing(now);
+        let queue = line.jitter.class();
+        let owner = Owner {
+            queue,
+            ..self.owner(now, at)
+        };
+        loop {
+            match self.held.room(owner.remote, owner.rank) {
+                Room::Free => break,
+                Room::Instead(slot)
+                    if self.held.meta(slot).spent || self.held.owner(slot).stream != at =>
+                {
+                    self.let_go(now, slot, deliver);
+                }
+                _ => return false,
+            }
+        }
+        if self.store(owner, frame, false).is_none() {
+            return false;
+        }
+        let line = self.streams.get_mut(at);
+        line.mark(frame.sequence);
+        if line.held == 0 || frame.sequence.wrapping_sub(line.top) <= u64::MAX / 2 {
+            line.top = frame.sequence;
+        }
+        line.held += 1;
         self.tally.counters.held += 1;
         true
     }
@@ -375,20 +649,28 @@ impl Reassembler {
         sequence: Option<u64>,
         deliver: &mut F,
     ) {
-        let stream = self.streams.get_mut(at);
-        let candidates = stream.first_held().into_iter().chain(sequence);
+        let line = self.streams.get_mut(at);
+        let next = line.next;
+        let candidates = line.first_held().into_iter().chain(sequence);
         let Some(gap) = candidates
-            .map(|candidate| candidate.wrapping_sub(stream.next))
+            .map(|candidate| candidate.wrapping_sub(next))
             .min()
         else {
             return;
         };
-        stream.skip(gap);
+        line.jitter.missing(now);
+        let pending = core::mem::take(&mut line.pending);
+        line.skip(gap);
         self.tally.counters.gaps += 1;
-        if abandon(stream, &mut self.packets) {
-            self.tally.discard(DropReason::FrameEvicted);
-        }
+        self.park(now, at, next, pending);
         self.release(now, at, deliver);
+    }
+
+    /// The buffer of a frame that the line holds.
+    fn held_slot(&self, at: u32, sequence: u64) -> Option<u32> {
+        let name = (self.streams.packed(at), sequence);
+        self.held
+            .find(name, |owner, frame| owner.stream == at && !frame.spent)
     }
 
     /// Delivers the held frames that are next.
@@ -399,41 +681,95 @@ impl Reassembler {
         deliver: &mut F,
     ) {
         let key = self.streams.key(at);
+        let owner = self.owner(now, at);
         loop {
-            let stream = self.streams.get_mut(at);
-            let sequence = stream.next;
-            if !stream.is_held(sequence) {
+            let sequence = self.streams.get(at).next;
+            let Some(slot) = self.held_slot(at, sequence) else {
                 return;
-            }
-            stream.set_held(sequence, false);
-            let slot = core::mem::replace(self.streams.held_slot(at, sequence), NIL);
-            let frame = self.held_frames[slot as usize];
-            Unpack {
+            };
+            let line = self.streams.get_mut(at);
+            line.held -= 1;
+            line.advance();
+            let before = self.tally.counters.packets;
+            let HeldFrame {
+                index,
+                len,
+                congestion,
+                ..
+            } = self.held.meta(slot);
+            let orphan = Unpack {
                 limits: &self.limits,
                 packets: &mut self.packets,
                 tally: &mut self.tally,
                 deliver,
-                now,
                 key,
-                at,
-                stream: self.streams.get_mut(at),
+                owner,
             }
-            .frame(Payload {
-                index: frame.index,
-                congestion: frame.congestion,
-                bytes: &self.held.bytes(slot)[..usize::from(frame.len)],
-                of_caller: false,
-            });
+            .frame(
+                &mut line.pending,
+                Payload {
+                    index,
+                    congestion,
+                    bytes: &self.held.bytes(slot)[..usize::from(len)],
+                    of_caller: false,
+                },
+            );
+            line.delivered += self.tally.counters.packets - before;
+            if orphan && self.is_rest_wanted(at, sequence) {
+                let owner = self.of_spent(now, at);
+                self.held.hand_over(slot, owner);
+                self.held.meta_mut(slot).spent = true;
+                continue;
+            }
+            if orphan {
+                self.tally.discard(DropReason::FrameGap);
+            }
             self.held.give(slot);
         }
     }
 
-    /// Delivers what a stream holds and forgets it.
-    fn retire<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, at: u32, deliver: &mut F) {
-        while self.streams.get_mut(at).held != 0 {
+    /// Ends the time of a frame's buffer: what waits is delivered, what is spent is discarded.
+    fn let_go<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        slot: u32,
+        deliver: &mut F,
+    ) {
+        let buffer = self.held.handle(slot);
+        if self.held.meta(slot).spent {
+            self.held.give(slot);
+            self.tally.discard(DropReason::FrameGap);
+            return;
+        }
+        let at = self.held.owner(slot).stream;
+        while self.is_waiting(buffer) {
             self.give_up_gap(now, at, None, deliver);
         }
-        if abandon(self.streams.get_mut(at), &mut self.packets) {
+    }
+
+    fn is_waiting(&self, buffer: Buffer) -> bool {
+        let slot = self.held.slot(buffer);
+        slot.is_some_and(|slot| !self.held.meta(slot).spent)
+    }
+
+    /// Ends the time of a packet's buffer.
+    fn discard_packet(&mut self, slot: u32) {
+        let parked = self.packets.meta(slot).len != 0;
+        self.packets.give(slot);
+        self.tally.discard(if parked {
+            DropReason::FrameEvicted
+        } else {
+            DropReason::FrameExpired
+        });
+    }
+
+    /// Delivers what a line holds and forgets it.
+    fn retire<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, at: u32, deliver: &mut F) {
+        while self.streams.get(at).held != 0 {
+            self.give_up_gap(now, at, None, deliver);
+        }
+        let line = self.streams.get_mut(at);
+        if abandon(&mut line.pending, &mut self.packets) {
             self.tally.discard(DropReason::FrameExpired);
         }
         self.streams.close(at);

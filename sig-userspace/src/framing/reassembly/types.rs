@@ -87,6 +87,8 @@ pub struct Counters {
     pub held: u64,
     /// Gaps in sequence numbers that were given up.
     pub gaps: u64,
+    /// Frames that came after they were given up.
+    pub late: u64,
     /// Streams begun.
     pub streams_opened: u64,
     /// Streams that gave way to another of the same remote.
@@ -113,6 +115,7 @@ impl Default for Counters {
             packets: 0,
             held: 0,
             gaps: 0,
+            late: 0,
             streams_opened: 0,
             streams_evicted: 0,
             discards: [0; DropReason::COUNT],

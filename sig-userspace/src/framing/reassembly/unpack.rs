@@ -2,10 +2,9 @@
 
 use sig_common::reason::DropReason;
 
-use super::list::NIL;
-use super::pool::{Owner, Pool};
-use super::stream::{Pending, Stream};
-use super::{Limits, Piece, StreamKey, Tally};
+use super::pool::{Buffer, Owner, Pool, Room};
+use super::stream::Pending;
+use super::{FrameRef, Limits, Piece, StreamKey, Tally};
 use crate::framing::{MAX_FRAMES_PER_PACKET, Malformed, NO_START, packet_len};
 
 /// A frame whose turn has come.
@@ -18,42 +17,51 @@ pub(super) struct Payload<'a> {
     pub(super) of_caller: bool,
 }
 
+impl<'a> Payload<'a> {
+    pub(super) fn of(frame: &FrameRef<'a>) -> Self {
+        Self {
+            index: frame.index,
+            congestion: frame.congestion,
+            bytes: frame.payload,
+            of_caller: true,
+        }
+    }
+}
+
 /// The parts of the reassembly that a frame touches.
 pub(super) struct Unpack<'a, F> {
     pub(super) limits: &'a Limits,
-    pub(super) packets: &'a mut Pool,
+    pub(super) packets: &'a mut Pool<Pending>,
     pub(super) tally: &'a mut Tally,
     pub(super) deliver: &'a mut F,
-    pub(super) now: u64,
     pub(super) key: StreamKey,
-    pub(super) at: u32,
-    pub(super) stream: &'a mut Stream,
+    /// Of a buffer that the frame may need.
+    pub(super) owner: Owner,
 }
 
 impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
-    /// Takes the frame `stream.next` in.
+    /// Takes a frame in that comes behind `pending`. Returns whether it begins with the rest of a
+    /// packet whose start is not here.
     #[inline]
-    pub(super) fn frame(&mut self, frame: Payload<'_>) {
-        self.stream.advance();
-        let start = if self.stream.pending.len != 0 {
-            self.resume(frame)
-        } else if frame.index == 0 {
-            Some(0)
+    pub(super) fn frame(&mut self, pending: &mut Pending, frame: Payload<'_>) -> bool {
+        let mut orphan = false;
+        let start = if pending.len != 0 {
+            self.resume(pending, frame)
         } else {
-            self.tally.discard(DropReason::FrameGap);
+            orphan = frame.index != 0;
             Some(usize::from(frame.index))
         };
         if let Some(start) = start
             && frame.index != NO_START
         {
-            self.packets_from(frame, start);
+            self.packets_from(pending, frame, start);
         }
+        orphan
     }
 
     /// Continues the pending packet with the first bytes of the frame; where to go on, if
     /// anything may follow.
-    fn resume(&mut self, frame: Payload<'_>) -> Option<usize> {
-        let pending = &mut self.stream.pending;
+    pub(super) fn resume(&mut self, pending: &mut Pending, frame: Payload<'_>) -> Option<usize> {
         let missing = (pending.len - pending.have) as usize;
         let index = usize::from(frame.index);
         let bytes = if frame.index == NO_START && frame.bytes.len() <= missing {
@@ -61,7 +69,7 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
         } else if index == missing && index <= frame.bytes.len() {
             &frame.bytes[..missing]
         } else {
-            abandon(self.stream, self.packets);
+            abandon(pending, self.packets);
             self.tally.discard(DropReason::IndexMismatch);
             return Some(index);
         };
@@ -69,32 +77,30 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
         pending.have += bytes.len() as u32;
         pending.frames += 1;
         pending.congestion |= frame.congestion;
-        let Pending {
-            buffer, congestion, ..
-        } = *pending;
         if pending.frames as usize > MAX_FRAMES_PER_PACKET {
-            abandon(self.stream, self.packets);
+            abandon(pending, self.packets);
             self.tally.discard(DropReason::FrameTooManyParts);
             return Some(index);
         }
-        if buffer != NIL {
-            self.packets.bytes_mut(buffer)[have..have + bytes.len()].copy_from_slice(bytes);
+        let slot = self.packets.slot(pending.buffer);
+        if let Some(slot) = slot {
+            self.packets.bytes_mut(slot)[have..have + bytes.len()].copy_from_slice(bytes);
         }
         if bytes.len() < missing {
             return None;
         }
-        if buffer != NIL {
-            let packet = &self.packets.bytes(buffer)[..have + missing];
+        if let Some(slot) = slot {
+            let packet = &self.packets.bytes(slot)[..have + missing];
             self.tally.delivered();
-            (self.deliver)(self.key, Piece::Assembled(packet), congestion);
+            (self.deliver)(self.key, Piece::Assembled(packet), pending.congestion);
         }
-        abandon(self.stream, self.packets);
+        abandon(pending, self.packets);
         // A frame may end with the tail and yet carry its length as index.
         (frame.bytes.len() > missing).then_some(missing)
     }
 
     #[inline]
-    fn packets_from(&mut self, frame: Payload<'_>, start: usize) {
+    fn packets_from(&mut self, pending: &mut Pending, frame: Payload<'_>, start: usize) {
         let payload = frame.bytes;
         if start >= payload.len() {
             self.tally.discard(DropReason::IndexOutOfRange);
@@ -110,7 +116,7 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
                 }
             };
             if len > payload.len() - at {
-                self.begin(len, &payload[at..], frame.congestion);
+                *pending = self.begin(len, &payload[at..], frame.congestion);
                 return;
             }
             if len > self.limits.max_packet {
@@ -129,43 +135,55 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
     }
 
     /// A packet starts that does not end in this frame.
-    fn begin(&mut self, len: usize, head: &[u8], congestion: bool) {
-        let buffer = if len > self.limits.max_packet {
+    fn begin(&mut self, len: usize, head: &[u8], congestion: bool) -> Pending {
+        let mut buffer = Buffer::NONE;
+        if len > self.limits.max_packet {
             self.tally.discard(DropReason::PacketTooBig);
-            NIL
         } else {
-            let owner = Owner {
-                stream: self.at,
-                remote: self.key.remote,
-                since: self.now,
-            };
-            match self.packets.take(owner) {
-                Some(buffer) => {
-                    self.packets.bytes_mut(buffer)[..head.len()].copy_from_slice(head);
-                    buffer
-                }
-                None => {
-                    self.tally.discard(DropReason::BufferLimit);
-                    NIL
-                }
+            buffer = self.buffer();
+            if let Some(slot) = self.packets.slot(buffer) {
+                self.packets.bytes_mut(slot)[..head.len()].copy_from_slice(head);
             }
-        };
-        self.stream.pending = Pending {
+        }
+        Pending {
             buffer,
             len: len as u32,
             have: head.len() as u32,
             frames: 1,
             congestion,
+        }
+    }
+
+    /// A new buffer. If none is free, the oldest packet of the least trusted streams gives way.
+    fn buffer(&mut self) -> Buffer {
+        let Owner { remote, rank, .. } = self.owner;
+        let victim = match self.packets.room(remote, rank) {
+            Room::Free => None,
+            Room::Instead(slot) => Some(slot),
+            Room::None => match self.packets.foreign(remote, rank) {
+                Some(slot) => Some(slot),
+                None => {
+                    self.tally.discard(DropReason::BufferLimit);
+                    return Buffer::NONE;
+                }
+            },
         };
+        if let Some(slot) = victim {
+            self.tally.discard(DropReason::BufferLimit);
+            self.packets.give(slot);
+        }
+        let buffer = self.packets.take(self.owner, Pending::NONE);
+        buffer.unwrap_or(Buffer::NONE)
     }
 }
 
 /// Ends the pending packet, if there is one. Returns whether it could still have been delivered:
 /// a packet that is skipped was counted at its start.
-pub(super) fn abandon(stream: &mut Stream, packets: &mut Pool) -> bool {
-    let buffer = core::mem::replace(&mut stream.pending, Pending::NONE).buffer;
-    if buffer != NIL {
-        packets.give(buffer);
+pub(super) fn abandon(pending: &mut Pending, packets: &mut Pool<Pending>) -> bool {
+    let buffer = core::mem::take(pending).buffer;
+    match packets.slot(buffer) {
+        Some(slot) => packets.give(slot),
+        None => return false,
     }
-    buffer != NIL
+    true
 }

@@ -85,9 +85,12 @@ fn frame_discarded(reason: DropReason) -> Option<&'static str> {
     Some(match reason {
         R::FrameOld => "too_old",
         R::FrameDuplicate => "duplicate",
-        R::FrameGap | R::FrameEvicted | R::FrameExpired | R::StreamLimit | R::BufferLimit => {
-            "evicted"
-        }
+        R::FrameGap
+        | R::FrameEvicted
+        | R::FrameExpired
+        | R::StreamLimit
+        | R::NewStreamLimit
+        | R::BufferLimit => "evicted",
         R::BadFrameLen
         | R::BadFrameVersion
         | R::BadChecksum

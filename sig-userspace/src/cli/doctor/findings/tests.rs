@@ -279,7 +279,7 @@ fn memory_is_counted_for_the_configuration() {
         &host,
         Some(&sample()),
         "Bad",
-        &["85 MiB needed", "10 MiB available", "ring_size"],
+        &["97 MiB needed", "10 MiB available", "ring_size"],
     );
     let mut config = sample();
     config.dataplane.workers = 2;

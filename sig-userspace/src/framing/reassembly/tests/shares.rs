@@ -110,7 +110,7 @@ fn a_flood_of_streams_from_one_remote_does_not_disturb_another() {
 }
 
 #[test]
-fn a_remote_without_room_is_refused_when_all_streams_are_others() {
+fn a_remote_within_its_share_gets_a_stream_though_others_have_all() {
     let mut receiver = Receiver::new(small());
     let packet = ipv4(40, 1);
     for n in 0..8 {
@@ -118,12 +118,11 @@ fn a_remote_without_room_is_refused_when_all_streams_are_others() {
     }
     assert_eq!(receiver.inner.occupancy().streams, 8);
     let outcome = receiver.frame_of(key(3, 0), 0, 0, false, &packet);
-    assert_eq!(outcome.reason, Some(DropReason::StreamLimit));
-    let outcome = receiver.frame_of(key(2, 99), 0, 0, false, &packet);
-    assert_eq!(
-        outcome.delivered, 1,
-        "its own stream gives way, short of its share"
-    );
+    assert_eq!(outcome.delivered, 1);
+    let outcome = receiver.frame_of(key(0, 0), 0, 0, false, &packet);
+    assert_eq!(outcome.reason, None, "the oldest one was forgotten");
+    let outcome = receiver.frame_of(key(3, 0), 0, 0, false, &packet);
+    assert_eq!(outcome.reason, Some(DropReason::FrameDuplicate));
 }
 
 #[test]
@@ -134,7 +133,7 @@ fn an_unknown_remote_number_is_refused() {
 }
 
 #[test]
-fn without_a_buffer_only_the_split_packet_is_lost() {
+fn without_a_buffer_the_oldest_packet_gives_way() {
     let mut receiver = Receiver::new(small());
     let (packet, next) = (ipv4(100, 1), ipv4(40, 2));
     for stream in 0..2 {
@@ -142,9 +141,14 @@ fn without_a_buffer_only_the_split_packet_is_lost() {
     }
     let outcome = receiver.frame_of(key(0, 2), 0, 0, false, &packet[..50]);
     assert_eq!(outcome.reason, Some(DropReason::BufferLimit));
-    let outcome = receiver.frame_of(key(0, 2), 1, 50, false, &[&packet[50..], &next].concat());
-    assert_eq!((outcome.delivered, outcome.discarded), (1, 0));
-    assert_eq!(receiver.taken(), [next]);
+    for stream in 0..3 {
+        let rest = [&packet[50..], &next].concat();
+        let outcome = receiver.frame_of(key(0, stream), 1, 50, false, &rest);
+        assert_eq!(
+            (outcome.delivered, outcome.discarded),
+            (1 + u32::from(stream > 0), 0)
+        );
+    }
     let outcome = receiver.frame_of(key(1, 0), 0, 0, false, &packet[..50]);
     assert_eq!(outcome.reason, None, "the other remote has its own share");
 }
@@ -165,7 +169,7 @@ fn without_room_to_hold_a_frame_the_wait_ends() {
 }
 
 #[test]
-fn a_frame_without_room_does_not_let_later_ones_pass() {
+fn a_frame_without_room_goes_before_those_held() {
     let mut receiver = Receiver::new(Limits {
         held_per_remote: 1,
         ..small()
@@ -174,8 +178,8 @@ fn a_frame_without_room_does_not_let_later_ones_pass() {
         let _ = receiver.frame(n, 0, &ipv4(40, n as u8));
     }
     let fills: Vec<u8> = receiver.taken().iter().map(|p| p[20]).collect();
-    assert_eq!(fills, [0, 4, 5, 6]);
-    assert_eq!(receiver.all_discards(), [(DropReason::FrameOld, 1)]);
+    assert_eq!(fills, [0, 4, 5, 3, 6]);
+    assert_eq!(receiver.all_discards(), []);
 }
 
 #[test]
