@@ -127,7 +127,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
             let mut crc = byte as u32;
             let mut bit = 0;
             while bit < 8 {
-                crc = crc >> 1 ^ (crc & 1) * 0x82f6_3b78;
+                crc = (crc >> 1) ^ ((crc & 1) * 0x82f6_3b78);
                 bit += 1;
             }
             table[byte] = crc;
