@@ -135,7 +135,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
         }
         table
     };
-    let step = |crc: u32, byte: &u8| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)];
+    let step = |crc: u32, byte: &u8| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)];
     !bytes.iter().fold(!0, step)
 }
 

@@ -9,7 +9,7 @@ use super::{Error, Shared, lock};
 use crate::{
     control::config::{Config, XdpMode},
     kernel::{
-        bpf,
+        self, bpf,
         ethtool::Ethtool,
         link::{self, Link},
         netlink::Netlink,
@@ -51,10 +51,7 @@ impl Interfaces {
         }
         let interfaces = Interfaces { underlay, lan };
         let links = link::all(netlink).await?;
-        let ethtool = Ethtool::open().map_err(|source| Error::System {
-            what: "open an ethtool socket",
-            source,
-        })?;
+        let ethtool = Ethtool::open().map_err(kernel::Error::doing("open an ethtool socket"))?;
         for link in interfaces.all() {
             let name = &link.name;
             mac(link)?;
