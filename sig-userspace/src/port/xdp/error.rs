@@ -119,7 +119,7 @@ pub enum Error {
     #[error("{0}")]
     Plan(String),
     /// The kernel has no AF_XDP.
-    #[error("this kernel has no AF_XDP: it needs CONFIG_XDP_SOCKETS=y and version 5.10 or later")]
+    #[error("this kernel has no AF_XDP: it needs CONFIG_XDP_SOCKETS=y")]
     Unsupported,
     /// A system call failed for another reason.
     #[error("cannot {action}: {source}")]
