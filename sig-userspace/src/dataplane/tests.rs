@@ -515,9 +515,9 @@ fn a_full_batch_of_new_streams_does_not_crowd_out_a_known_one() {
             "what waits is taken"
         );
     }
-    for n in 40..80 {
+    for frame in &known[40..80] {
         let mut frames = wild(63);
-        frames.push(known[n].clone());
+        frames.push(frame.clone());
         // Four of the new ones and the known one.
         assert_eq!(b.send_underlay(9, &frames).len(), 5);
     }
