@@ -368,7 +368,7 @@ impl Reassembler {
         match room {
             Ok(None) => {}
             Ok(Some(victim)) => {
-                if !self.may_replace(remote) {
+                if !self.streams.is_proven(packed) && !self.may_replace(remote) {
                     self.tally.discard(DropReason::NewStreamLimit);
                     return None;
                 }
@@ -419,7 +419,6 @@ impl Reassembler {
         frame: FrameRef<'_>,
         deliver: &mut F,
     ) {
-        let owner = self.owner(now, at);
         let key = self.streams.key(at);
         let line = self.streams.get_mut(at);
         let before = self.tally.counters.packets;
@@ -430,7 +429,9 @@ impl Reassembler {
             tally: &mut self.tally,
             deliver,
             key,
-            owner,
+            now,
+            at,
+            delivered: line.delivered,
         }
         .frame(&mut line.pending, Payload::of(&frame));
         line.delivered += self.tally.counters.packets - before;
@@ -483,14 +484,16 @@ impl Reassembler {
         });
         self.tally.counters.late += 1;
         let before = self.tally.counters.packets;
-        let owner = self.owner(now, at);
+        let delivered = self.streams.get(at).delivered;
         let mut unpack = Unpack {
             limits: &self.limits,
             packets: &mut self.packets,
             tally: &mut self.tally,
             deliver,
             key: StreamKey::unpack(packed),
-            owner,
+            now,
+            at,
+            delivered,
         };
         let orphan = unpack.frame(&mut pending, Payload::of(&frame));
         // The rest may have come before the start.
@@ -567,7 +570,7 @@ impl Reassembler {
         let owner = self.of_spent(now, at);
         let wanted = frame.payload.len() <= self.limits.max_frame_payload
             && self.is_rest_wanted(at, frame.sequence);
-        let room = match self.held.room(owner.remote, 0) {
+        let room = match self.held.room(owner.remote) {
             Room::Free => wanted,
             Room::Instead(slot) if wanted && self.held.meta(slot).spent => {
                 self.held.give(slot);
@@ -617,7 +620,7 @@ impl Reassembler {
             ..self.owner(now, at)
         };
         loop {
-            match self.held.room(owner.remote, owner.rank) {
+            match self.held.room(owner.remote) {
                 Room::Free => break,
                 Room::Instead(slot)
                     if self.held.meta(slot).spent || self.held.owner(slot).stream != at =>
@@ -681,7 +684,6 @@ impl Reassembler {
         deliver: &mut F,
     ) {
         let key = self.streams.key(at);
-        let owner = self.owner(now, at);
         loop {
             let sequence = self.streams.get(at).next;
             let Some(slot) = self.held_slot(at, sequence) else {
@@ -703,7 +705,9 @@ impl Reassembler {
                 tally: &mut self.tally,
                 deliver,
                 key,
-                owner,
+                now,
+                at,
+                delivered: line.delivered,
             }
             .frame(
                 &mut line.pending,

@@ -114,27 +114,25 @@ impl<T: Copy + Default> Pool<T> {
             + remotes * size_of::<[List; RANKS]>()
     }
 
-    /// A full pool of the remote lets go its own buffer of the lowest rank, the oldest first, but
-    /// none above `rank`.
-    pub(super) fn room(&self, remote: u16, rank: u8) -> Room {
+    /// A remote without room lets go its own buffer of the lowest rank, the oldest first. So what
+    /// has a low rank displaces its like, and at most one buffer of a higher rank.
+    pub(super) fn room(&self, remote: u16) -> Room {
         let own = &self.remotes[usize::from(remote)];
         let used: usize = own.iter().map(List::len).sum();
         if used < self.quota && self.free.front().is_some() {
             return Room::Free;
         }
-        own[..=usize::from(rank)]
-            .iter()
+        own.iter()
             .find_map(List::front)
             .map_or(Room::None, Room::Instead)
     }
 
     /// The oldest buffer in the queue of the shortest delay, of any remote, for one that is within
     /// its share when the pool is exhausted.
-    pub(super) fn foreign(&self, remote: u16, rank: u8) -> Option<u32> {
+    pub(super) fn foreign(&self, remote: u16) -> Option<u32> {
         let own = &self.remotes[usize::from(remote)];
         let slot = self.queues.first()?.front()?;
-        let no_better = self.slots[slot as usize].owner.rank <= rank;
-        (own.iter().map(List::len).sum::<usize>() < self.quota && no_better).then_some(slot)
+        (own.iter().map(List::len).sum::<usize>() < self.quota).then_some(slot)
     }
 
     /// A buffer, if any is free. The quota was looked at by [`room`](Self::room).

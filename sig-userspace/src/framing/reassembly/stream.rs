@@ -100,8 +100,7 @@ struct LateRun {
 /// The key of an unused entry; packed keys have 60 bits.
 const FREE: u64 = u64::MAX;
 
-/// How trustworthy is who has delivered so many packets. What has a higher rank never gives way
-/// to what has a lower one.
+/// How trustworthy is who has delivered so many packets: the lowest rank gives way first.
 pub(super) fn rank(delivered: u64) -> u8 {
     match delivered {
         0 => 0,
@@ -366,6 +365,11 @@ impl Streams {
             chain(self.entries[at as usize].chain)
         })
         .filter(move |&at| self.entries[at as usize].key == key)
+    }
+
+    /// Whether the stream has a line that has proven itself.
+    pub(super) fn is_proven(&self, key: u64) -> bool {
+        self.lines(key).any(|at| self.get(at).rank() >= 2)
     }
 
     /// The line that expects the frame.

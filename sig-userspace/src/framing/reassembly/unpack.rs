@@ -3,7 +3,7 @@
 use sig_common::reason::DropReason;
 
 use super::pool::{Buffer, Owner, Pool, Room};
-use super::stream::Pending;
+use super::stream::{Pending, rank};
 use super::{FrameRef, Limits, Piece, StreamKey, Tally};
 use crate::framing::{MAX_FRAMES_PER_PACKET, Malformed, NO_START, packet_len};
 
@@ -35,8 +35,10 @@ pub(super) struct Unpack<'a, F> {
     pub(super) tally: &'a mut Tally,
     pub(super) deliver: &'a mut F,
     pub(super) key: StreamKey,
-    /// Of a buffer that the frame may need.
-    pub(super) owner: Owner,
+    pub(super) now: u64,
+    /// The line, and what it has delivered so far.
+    pub(super) at: u32,
+    pub(super) delivered: u64,
 }
 
 impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
@@ -156,11 +158,12 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
 
     /// A new buffer. If none is free, the oldest packet of the least trusted streams gives way.
     fn buffer(&mut self) -> Buffer {
-        let Owner { remote, rank, .. } = self.owner;
-        let victim = match self.packets.room(remote, rank) {
+        let remote = self.key.remote;
+        let rank = rank(self.delivered);
+        let victim = match self.packets.room(remote) {
             Room::Free => None,
             Room::Instead(slot) => Some(slot),
-            Room::None => match self.packets.foreign(remote, rank) {
+            Room::None => match self.packets.foreign(remote) {
                 Some(slot) => Some(slot),
                 None => {
                     self.tally.discard(DropReason::BufferLimit);
@@ -172,7 +175,14 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
             self.tally.discard(DropReason::BufferLimit);
             self.packets.give(slot);
         }
-        let buffer = self.packets.take(self.owner, Pending::NONE);
+        let owner = Owner {
+            stream: self.at,
+            remote,
+            rank,
+            queue: u8::from(rank > 0),
+            since: self.now,
+        };
+        let buffer = self.packets.take(owner, Pending::NONE);
         buffer.unwrap_or(Buffer::NONE)
     }
 }
