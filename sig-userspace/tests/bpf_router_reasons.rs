@@ -445,6 +445,11 @@ fn stopped() -> Vec<(&'static str, Vec<u8>, Reason)> {
             Reason::DestinationAddress,
         ),
         (
+            "to the router",
+            link(&changed(&inbound(), |p| p.destination.1 = host("10.0.0.1"))),
+            Reason::Local,
+        ),
+        (
             "to this host",
             link(&changed(&inbound(), |p| p.destination.1 = host("10.2.0.9"))),
             Reason::NoFastWay,
@@ -566,7 +571,7 @@ fn what_is_not_plain_passes_unchanged_or_is_dropped_for_its_reason() {
     for (that, frame, reason) in stopped() {
         let expected = match reason.disposition() {
             Disposition::Drop => Fate::Dropped(reason),
-            Disposition::Slow | Disposition::Control => Fate::Passed(reason),
+            Disposition::Slow => Fate::Passed(reason),
         };
         let fate = bed.fate(&frame);
         if fate != expected {
@@ -662,7 +667,7 @@ fn packets_do_not_leave_by_links_that_are_down_or_have_no_neighbour() {
 }
 
 #[test]
-fn packets_over_the_limit_of_their_reason_are_dropped_and_those_of_control_never() {
+fn packets_over_the_limit_of_their_reason_are_dropped() {
     if !root_or_skip() {
         return;
     }
@@ -695,12 +700,6 @@ fn packets_over_the_limit_of_their_reason_are_dropped_and_those_of_control_never
         &from_link(3, &transit().bytes()),
         Reason::IngressInterface,
     );
-    let mut one_hop = transit();
-    one_hop.path_type = 2;
-    one_hop.path = vec![0; 32];
-    for _ in 0..5 * cpus + 20 {
-        bed.passes("control", &from_link(1, &one_hop.bytes()), Reason::OneHop);
-    }
     assert!(matches!(
         bed.fate(&from_link(1, &transit().bytes())),
         Fate::Sent(..)
@@ -781,6 +780,7 @@ fn hosts_get_packets_at_the_port_that_waits_for_them() {
         ("UDP before the first port", PROTO_UDP, udp(1, 30999), 30041),
         ("UDP behind the last port", PROTO_UDP, udp(1, 32768), 30041),
         ("UDP to port 0", PROTO_UDP, udp(1, 0), 30041),
+        ("UDP to a service", PROTO_UDP, udp(1, 30252), 30252),
         ("TCP", PROTO_TCP, tcp(31006), 31006),
         ("TCP to another port", PROTO_TCP, tcp(80), 30041),
         ("another protocol", 99, vec![1, 2, 3], 30041),

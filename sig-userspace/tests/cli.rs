@@ -2,7 +2,10 @@
 
 #![cfg(feature = "xdp")]
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Output, Stdio},
+};
 
 fn sig(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sig"))
@@ -334,7 +337,8 @@ const TOPOLOGY: &str = r#"{
 /// A router's folder: topology, key and own file, whose name is returned.
 fn router(folder: &Folder) -> String {
     folder.put("topology.json", TOPOLOGY);
-    folder.put("keys/master0.key", "dGVzdGtleV94eHh4eHh4eA==\n");
+    let key = folder.put("keys/master0.key", "dGVzdGtleV94eHh4eHh4eA==\n");
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).expect("our file");
     folder.put("br.toml", "[general]\nid = \"br-1\"\n")
 }
 
@@ -389,6 +393,39 @@ fn a_key_is_told_by_its_fingerprint_and_shown_only_when_asked_for() {
     let expected = serde_json::json!({ "fingerprint": fingerprint, "key": SECRET });
     assert_eq!(shown, expected);
     assert_eq!(sig(&["router", "key"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_router_starts_from_the_samples() {
+    let folder = Folder::new("router-sample");
+    for (file, command) in [
+        ("br.toml", &["router", "sample"][..]),
+        ("topology.json", &["router", "sample", "--topology"]),
+        ("keys/master0.key", &["router", "key", "--new"]),
+    ] {
+        folder.put(file, text(&sig(command).stdout));
+    }
+    let own = folder.0.join("br.toml").display().to_string();
+    let key = folder.0.join("keys/master0.key");
+    let mode = |mode| {
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).expect("our file")
+    };
+    mode(0o600);
+    let check = sig(&["router", "check", "--config", &own]);
+    assert_eq!((check.status.code(), text(&check.stderr)), (Some(0), ""));
+    mode(0o644);
+    let check = sig(&["router", "check", "--config", &own]);
+    let expected = format!(
+        "warning: {}:1: every user of this host can read the key",
+        key.display()
+    );
+    assert!(
+        text(&check.stderr).starts_with(&expected),
+        "{}",
+        text(&check.stderr)
+    );
+    let other = sig(&["router", "key", "--new"]);
+    assert_ne!(other.stdout, std::fs::read(&key).expect("our file"));
 }
 
 const NETWORK: &str = r##"

@@ -16,10 +16,14 @@ use bed::{
     Bed, PATIENCE, STANDALONE, Transit, datagram, host, internal, isd_as, parse, receive, socket,
     topology,
 };
-use sig::scion::{
-    packet::{self, Content},
-    reverse,
-    scmp::{Echo, Problem, Scmp},
+use sig::{
+    router::bfd::{Control, Envelope, State},
+    scion::{
+        HopKey,
+        packet::{self, Content},
+        reverse,
+        scmp::{Echo, Problem, Scmp},
+    },
 };
 use sig_common::{
     addr::{HostAddr, IsdAs},
@@ -265,8 +269,128 @@ fn a_reload_loses_no_packet_and_a_wrong_one_changes_nothing() {
     assert_eq!(a.status().reloads_refused, 3);
 }
 
+/// For longer than three default intervals of BFD.
+const FLOOD: Duration = Duration::from_millis(1_500);
+
 #[test]
-fn a_flood_of_forged_packets_does_not_take_bfd_down() {
+fn floods_of_what_the_slow_path_works_on_change_no_bfd_state() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    // Detection times as in a network: 600 ms.
+    let a = bed.start('a', STANDALONE, "");
+    let b = bed.start('b', STANDALONE, "");
+    for router in [&a, &b] {
+        router.wait_for_link(true);
+        router.wait_for_next_hop();
+    }
+    // From another AS, so that it comes by the link that BFD is on.
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    let path = bed.path('b', 'a', 0);
+    let from = host('b', PORT_B);
+    let router = HostAddr::V4([10, 1, 0, 1]);
+    let echo = Scmp::EchoRequest(Echo {
+        id: PORT_B,
+        sequence: 1,
+        data: vec![0; 40],
+    });
+    let (source, to) = ((from.0, from.1), isd_as('a'));
+    let echo = packet::scmp(source, (to, router), SCION, &path, &echo).unwrap();
+    let closed = datagram(from, (to, router, PORT_A), &path, b"closed");
+    let service = datagram(from, (to, HostAddr::SVC_CS, PORT_A), &path, b"service");
+    let mut forged = path.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    let forged = datagram(from, host('a', PORT_A), &forged, b"forged");
+    let state = |router: &bed::Router| {
+        let bfd = router.interface(1).bfd.unwrap();
+        (bfd.changes, bfd.state)
+    };
+    let before = [state(&a), state(&b)];
+    for (kind, packet) in [
+        ("local", echo),
+        ("local", closed),
+        ("service", service),
+        ("invalid_mac", forged),
+    ] {
+        let limited = a.reason(1, "rate_limited");
+        let end = Instant::now() + FLOOD;
+        while Instant::now() < end {
+            for _ in 0..1000 {
+                host_b.send_to(&packet, internal('b')).unwrap();
+            }
+        }
+        assert_eq!([state(&a), state(&b)], before, "{kind}");
+        let seen = a.reason(1, kind);
+        assert!(seen.fast + seen.slow > 0, "{kind}");
+        let now = a.reason(1, "rate_limited");
+        assert!(
+            now.fast + now.dropped > limited.fast + limited.dropped,
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn a_neighbour_that_flaps_is_damped_and_disturbs_no_other_link() {
+    if !root_or_skip() {
+        return;
+    }
+    const PACKETS: u64 = 20_000;
+    let bed = Bed::new();
+    let a = bed.start('a', STANDALONE, "");
+    let b = bed.start('b', STANDALONE, "");
+    let more = r#", "2": {"underlay": {"local": "10.9.0.1:50001", "remote": "10.9.0.2:50001"},
+        "isd_as": "1-ff00:0:112", "link_to": "CHILD", "mtu": 1472}"#;
+    assert!(a.reload(&topology('a', "", more)).status.success());
+    a.wait_for_link(true);
+    b.wait_for_link(true);
+    let neighbour = socket(&bed.router_b, "10.9.0.2:50001");
+    let control = |state| {
+        let control = Control {
+            diagnostic: 0,
+            state,
+            poll: false,
+            last: false,
+            detect_mult: 3,
+            my_discriminator: 7,
+            your_discriminator: 7,
+            desired_min_tx: Duration::from_millis(200),
+            required_min_rx: Duration::from_millis(200),
+        };
+        let envelope = Envelope::Link {
+            isd_as: "1-ff00:0:112".parse().unwrap(),
+            neighbour: isd_as('a'),
+            interface: 9,
+            local: [10, 9, 0, 2].into(),
+            remote: [10, 9, 0, 1].into(),
+        };
+        envelope.seal(&control, &HopKey::new([0; 16]), 0).unwrap()
+    };
+    let packets = [State::Down, State::Init].map(control);
+    let others = a.interface(1).bfd.unwrap().changes;
+    for number in 0..PACKETS {
+        let packet = &packets[number as usize % 2];
+        neighbour.send_to(packet, "10.9.0.1:50001").unwrap();
+    }
+    // Until nothing of it waits in a socket.
+    let mut looked_at = 0;
+    wait_until("all has been looked at", PATIENCE, || {
+        let now = a.reason(2, "bfd").slow;
+        std::mem::replace(&mut looked_at, now) == now && now > 0
+    });
+    let flapping = a.interface(2);
+    let bfd = flapping.bfd.unwrap();
+    assert!(bfd.received > 0 && bfd.changes < PACKETS / 20, "{bfd:?}");
+    assert!(!flapping.up);
+    let limited = a.reason(2, "rate_limited");
+    assert!(limited.fast + limited.dropped > PACKETS / 2, "{limited:?}");
+    let other = a.interface(1).bfd.unwrap();
+    assert_eq!((other.changes, &*other.state), (others, "up"));
+}
+
+#[test]
+fn packets_over_the_mtu_go_on_in_fragments() {
     if !root_or_skip() {
         return;
     }
@@ -275,24 +399,17 @@ fn a_flood_of_forged_packets_does_not_take_bfd_down() {
     let b = bed.start('b', STANDALONE, PATIENT);
     a.wait_for_link(true);
     b.wait_for_link(true);
-    let changes = a.interface(1).bfd.unwrap().changes;
     let host_a = socket(&bed.host_a, "10.1.0.2:40000");
-    let mut forged = bed.path('a', 'b', 0);
-    forged[18] ^= 1;
-    let forged = datagram(host('a', PORT_A), host('b', PORT_B), &forged, b"forged");
-    // Longer than the detection time, which is ten seconds.
-    let end = Instant::now() + Duration::from_secs(13);
-    let received = a.interface(1).bfd.unwrap().received;
-    while Instant::now() < end {
-        for _ in 0..1000 {
-            host_a.send_to(&forged, internal('a')).unwrap();
-        }
-    }
-    let bfd = a.interface(1).bfd.unwrap();
-    assert_eq!((bfd.changes, &*bfd.state), (changes, "up"));
-    assert!(bfd.received > received);
-    let limited = a.reason(0, "rate_limited");
-    assert!(limited.fast + limited.dropped > 0, "{limited:?}");
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    // More than the MTU of link and devices, as QUIC packets of the control plane have on narrow links.
+    let long = vec![7; 1_700];
+    let path = bed.path('a', 'b', 0);
+    let packet = datagram(host('a', PORT_A), host('b', PORT_B), &path, &long);
+    host_a.send_to(&packet, internal('a')).unwrap();
+    assert_eq!(text(&receive(&host_b)), long);
+    let counted = a.reason(0, "too_big");
+    assert_eq!((counted.slow, counted.dropped), (1, 0));
+    assert_eq!(a.interface(1).total("out").packets, 1);
 }
 
 #[test]

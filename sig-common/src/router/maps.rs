@@ -17,6 +17,9 @@ pub const CONFIG: &str = "R_CONFIG";
 pub const ENDPOINTS: &str = "R_ENDPOINTS";
 /// Internal addresses of the other routers of the AS: [`SiblingKey`] to [`Sibling`].
 pub const SIBLINGS: &str = "R_SIBLINGS";
+/// Addresses of services that the topology names: [`ServiceKey`] to `u32`, which is 0. Packets for them keep their port also
+/// if it is not dispatched.
+pub const SERVICES: &str = "R_SERVICES";
 /// All interfaces of the AS, of siblings as well: [`InterfaceKey`] to [`Interface`].
 pub const INTERFACES: &str = "R_INTERFACES";
 /// Nanoseconds to add to the kernel's boot clock to get those since 1970: one `u64`.
@@ -40,6 +43,8 @@ pub const LIMITS: &str = "R_LIMITS";
 pub const MAX_INTERFACES: u32 = 4096;
 /// Entries of [`SIBLINGS`], both generations together.
 pub const MAX_SIBLINGS: u32 = 1024;
+/// Entries of [`SERVICES`], both generations together.
+pub const MAX_SERVICES: u32 = 1024;
 /// Entries of [`DEVICES`].
 pub const MAX_DEVICES: u32 = 256;
 /// Entries of [`CPUS`].
@@ -127,6 +132,18 @@ pub struct Sibling {
     pub number: u16,
     /// Zero.
     pub reserved: u16,
+}
+
+/// Address of a service of the AS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct ServiceKey {
+    /// IP address.
+    pub ip: Ip,
+    /// UDP port.
+    pub port: u16,
+    /// 0 or 1.
+    pub generation: u16,
 }
 
 /// An interface of the AS.
@@ -332,7 +349,7 @@ mod pod {
             )+
         };
     }
-    pod!(Config EndpointKey Endpoint SiblingKey Sibling InterfaceKey Interface NextHop Count Limit Bucket);
+    pod!(Config EndpointKey Endpoint SiblingKey Sibling ServiceKey InterfaceKey Interface NextHop Count Limit Bucket);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
@@ -342,6 +359,7 @@ const _: () = {
     assert!(size_of::<Endpoint>() == 16 + 4 * 2);
     assert!(size_of::<SiblingKey>() == 16 + 2 + 2);
     assert!(size_of::<Sibling>() == 2 + 2);
+    assert!(size_of::<ServiceKey>() == 16 + 2 + 2);
     assert!(size_of::<InterfaceKey>() == 2 + 2);
     assert!(size_of::<NextHop>() == 16 + 16 + 2 + 2 + 4 + 2 + 2 + 6 + 6 + 1 + 3);
     assert!(size_of::<Interface>() == 2 + 2 + 1 + 1 + 2 + size_of::<NextHop>());

@@ -9,8 +9,6 @@ use crate::reason::reasons;
 pub enum Disposition {
     /// Goes up the stack unchanged, within the rate limit of its reason.
     Slow,
-    /// Goes up the stack unchanged, always: what keeps links and paths alive.
-    Control,
     /// Is thrown away.
     Drop,
 }
@@ -39,9 +37,9 @@ macro_rules! disposed {
 
 disposed! {
     // What the fast path leaves to the slow path because it is rare or needs more than forwarding.
-    Bfd, "bfd", Control,
+    Bfd, "bfd", Slow,
         "A BFD packet of a neighbour or sibling.";
-    OneHop, "one_hop", Control,
+    OneHop, "one_hop", Slow,
         "A one-hop path, as beacons between neighbouring ASes have.";
     EmptyPath, "empty_path", Slow,
         "An empty path: traffic within the AS.";
@@ -51,18 +49,18 @@ disposed! {
         "The router alert flag is set for the interface by which the packet came in.";
     EgressAlert, "egress_alert", Slow,
         "The router alert flag is set for the interface by which the packet is to leave.";
-    Service, "service", Control,
+    Service, "service", Slow,
         "The destination is a service of the AS.";
-    DeepExtensions, "deep_extensions", Slow,
-        "The extension headers are more, or in another order, than the fast path reads.";
+    Local, "local", Slow,
+        "The destination is the router's own internal address: an echo request, or a program on this host.";
     NoNeighbour, "no_neighbour", Slow,
         "The link-layer address of the next hop or host is not known yet.";
     NoFastWay, "no_fast_way", Slow,
-        "The kernel does not let the packet leave directly: a local address, no forwarding, or a device of others.";
+        "The kernel does not let the packet leave directly: another local address, no forwarding, or a device of others.";
     FamilyChange, "family_change", Slow,
         "The packet changes between IPv4 and IPv6 in a way that needs a new checksum.";
     TooBig, "too_big", Slow,
-        "The packet is larger than the MTU of the link that it is to leave by.";
+        "The packet is larger than the MTU of the link that it is to leave by: it leaves in IP fragments, or is answered.";
     Stun, "stun", Slow,
         "A STUN request of a host to the internal address.";
 
@@ -115,6 +113,8 @@ disposed! {
         "The path ends although the packet has not arrived.";
     NoHost, "no_host", Drop,
         "The kernel has no route to the host, or a route that forbids.";
+    DeepExtensions, "deep_extensions", Drop,
+        "There are more extension headers than one hop-by-hop and one end-to-end, or they are in the wrong order.";
     NoPort, "no_port", Drop,
         "An SCMP message that no port of a host can be found for.";
     RateLimited, "rate_limited", Drop,

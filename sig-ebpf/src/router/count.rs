@@ -25,7 +25,6 @@ pub fn traffic(work: &Work, slot: u16, traffic: Traffic) {
 pub fn stopped(work: &Work, reason: Reason) -> bool {
     let (counted, passes) = match reason.disposition() {
         Disposition::Drop => (reason, false),
-        Disposition::Control => (reason, true),
         Disposition::Slow if is_within_limit(work, reason) => (reason, true),
         Disposition::Slow => (Reason::RateLimited, false),
     };

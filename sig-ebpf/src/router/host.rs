@@ -39,6 +39,9 @@ pub fn deliver(ctx: *mut xdp_md, work: &mut Work, config: &Config) -> Result<(),
     }
     work.host.destination = host(ctx, work, code == address::CODE_IPV6)?;
     port::find(ctx, work, config)?;
+    if work.host.destination == config.internal {
+        return Err(Reason::Local.into());
+    }
     work.sent_slot = INSIDE_SLOT;
     work.host.source = config.internal;
     work.host.source_port = config.internal_port;

@@ -8,8 +8,8 @@ use sig_common::router::{
     Reason,
     maps::{
         Bucket, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit,
-        MAX_CPU_NUMBERS, MAX_CPUS, MAX_DEVICES, MAX_INTERFACES, MAX_SIBLINGS, REASON_ENTRIES,
-        Sibling, SiblingKey, TRAFFIC_ENTRIES,
+        MAX_CPU_NUMBERS, MAX_CPUS, MAX_DEVICES, MAX_INTERFACES, MAX_SERVICES, MAX_SIBLINGS,
+        REASON_ENTRIES, ServiceKey, Sibling, SiblingKey, TRAFFIC_ENTRIES,
     },
 };
 
@@ -26,6 +26,9 @@ static R_ENDPOINTS: HashMap<EndpointKey, Endpoint> = HashMap::with_max_entries(M
 
 #[map]
 static R_SIBLINGS: HashMap<SiblingKey, Sibling> = HashMap::with_max_entries(MAX_SIBLINGS, 0);
+
+#[map]
+static R_SERVICES: HashMap<ServiceKey, u32> = HashMap::with_max_entries(MAX_SERVICES, 0);
 
 #[map]
 static R_INTERFACES: HashMap<InterfaceKey, Interface> =
@@ -93,6 +96,13 @@ pub fn endpoint(key: &EndpointKey) -> Option<&'static Endpoint> {
 pub fn sibling(key: &SiblingKey) -> Option<u16> {
     // SAFETY: as for endpoints.
     unsafe { R_SIBLINGS.get(key) }.map(|sibling| sibling.number)
+}
+
+/// Whether the topology names a service at this address and port.
+#[inline(always)]
+pub fn is_service(key: &ServiceKey) -> bool {
+    // SAFETY: as for endpoints; the value is not looked at.
+    unsafe { R_SERVICES.get(key) }.is_some()
 }
 
 /// An interface of the AS.

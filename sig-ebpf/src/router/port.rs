@@ -10,7 +10,7 @@ use sig_common::{
 };
 
 use super::{
-    parse,
+    maps, parse,
     work::{Stop, Work},
 };
 use crate::packet::Packet;
@@ -62,7 +62,8 @@ pub fn find(ctx: *mut xdp_md, work: &mut Work, config: &Config) -> Result<(), St
         _ => {}
     }
     let port = work.host.destination_port;
-    if port == 0 || port < config.first_port || port > config.last_port {
+    let dispatched = port != 0 && port >= config.first_port && port <= config.last_port;
+    if !dispatched && !maps::is_service(&work.service()) {
         work.host.destination_port = ENDHOST_PORT;
     }
     Ok(())

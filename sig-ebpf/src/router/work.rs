@@ -4,7 +4,7 @@ use sig_common::{
     maps::Ip,
     router::{
         Reason,
-        maps::{NextHop, SiblingKey, Traffic},
+        maps::{NextHop, ServiceKey, SiblingKey, Traffic},
     },
 };
 
@@ -187,6 +187,16 @@ impl Work {
         SiblingKey {
             ip: self.source,
             port: self.source_port,
+            generation: self.generation,
+        }
+    }
+
+    /// The host and port that it is for, as a service.
+    #[inline(always)]
+    pub const fn service(&self) -> ServiceKey {
+        ServiceKey {
+            ip: self.host.destination,
+            port: self.host.destination_port,
             generation: self.generation,
         }
     }

@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData, ops::Ran
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::schema;
 use crate::problem::{Report, excerpt, printable};
 
 /// A value of the document.
@@ -238,7 +239,14 @@ impl<'a> Node<'a> {
                         earlier.warn("stands twice; the last one counts");
                     }
                 }
-                None if unknown == Unknown::Warn => node.warn("unknown key, which has no effect"),
+                None if unknown == Unknown::Warn => {
+                    let mean = schema::nearest(known, &name);
+                    let mean = mean.map(|key| format!("; did you mean \"{key}\"?"));
+                    node.warn(format!(
+                        "unknown key, which has no effect{}",
+                        mean.unwrap_or_default()
+                    ));
+                }
                 None => node.error(format!("unknown key; write one of: {}", known.join(", "))),
             }
         }

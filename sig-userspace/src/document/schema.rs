@@ -20,12 +20,7 @@ impl Schema {
     /// The remedy for `unknown`, which is not a key of `section`.
     pub(crate) fn advice(&self, section: &str, unknown: &str) -> String {
         let here = self.keys(section);
-        let nearest = here
-            .iter()
-            .map(|key| (distance(unknown, key), *key))
-            .min()
-            .filter(|(distance, key)| *distance <= 1 + key.len() / 4);
-        if let Some((_, key)) = nearest {
+        if let Some(key) = nearest(here, unknown) {
             return format!("unknown key; did you mean \"{key}\"?");
         }
         let elsewhere = self
@@ -46,6 +41,13 @@ impl Schema {
         }
         format!("unknown key; remove it or use one of: {}", here.join(", "))
     }
+}
+
+/// Which of `known` is probably meant by `unknown`.
+pub(super) fn nearest(known: &[&'static str], unknown: &str) -> Option<&'static str> {
+    let distances = known.iter().map(|key| (distance(unknown, key), *key));
+    let (distance, key) = distances.min()?;
+    (distance <= 1 + key.len() / 4).then_some(key)
 }
 
 /// Levenshtein distance, in characters; long words are not worth comparing.

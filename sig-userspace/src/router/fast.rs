@@ -168,6 +168,7 @@ pub fn tables(model: &AsModel, underlay: &impl Underlay, slots: &Slots, cpus: u1
     RouterTables {
         config: config(model, cpus),
         siblings: siblings.collect(),
+        services: model.services.clone(),
         interfaces: interfaces.collect(),
         endpoints,
     }

@@ -183,6 +183,7 @@ mod tests {
     fn status() -> Status {
         let bfd = Some(Bfd {
             state: "up".to_owned(),
+            flaps: false,
             changes: 1,
             sent: 20,
             received: 19,

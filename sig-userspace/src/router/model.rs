@@ -1,7 +1,7 @@
 //! What a border router knows of its AS.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
     time::Duration,
@@ -25,7 +25,8 @@ pub struct AsModel {
     pub mtu: u16,
     /// Where this router gets packets from hosts and siblings, and sends them from.
     pub internal: SocketAddr,
-    /// UDP ports of hosts that packets are dispatched to; others go to port 30041.
+    /// UDP ports of hosts that packets are dispatched to; others go to port 30041, unless they are of
+    /// [`Self::services`].
     pub ports: Option<RangeInclusive<u16>>,
     /// All interfaces of the AS by number, those of siblings as well.
     pub interfaces: BTreeMap<u16, Interface>,
@@ -35,6 +36,8 @@ pub struct AsModel {
     pub control_services: Vec<SocketAddr>,
     /// Instances of the discovery service.
     pub discovery_services: Vec<SocketAddr>,
+    /// Where services of the AS listen, of all kinds that the topology names.
+    pub services: BTreeSet<SocketAddr>,
     /// BFD with siblings.
     pub sibling_bfd: Bfd,
     /// Signs hop fields of the AS.
@@ -128,10 +131,16 @@ impl AsModel {
         self.siblings.iter().position(|s| s.internal == address)
     }
 
-    /// Where a host gets what is for one of its ports: at that port if it is dispatched, else at the end host port.
+    /// Where a host gets what is for one of its ports: at that port if it is dispatched or that of a service, else at the
+    /// end host port.
     #[must_use]
     pub fn host_address(&self, host: IpAddr, port: u16) -> SocketAddr {
+        let address = SocketAddr::new(host, port);
         let dispatched = self.ports.as_ref().is_some_and(|p| p.contains(&port));
-        SocketAddr::new(host, if dispatched { port } else { ENDHOST_PORT })
+        if dispatched || self.services.contains(&address) {
+            address
+        } else {
+            SocketAddr::new(host, ENDHOST_PORT)
+        }
     }
 }

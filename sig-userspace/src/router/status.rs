@@ -133,6 +133,9 @@ pub struct Bfd {
     pub state: String,
     /// How often that changed.
     pub changes: u64,
+    /// It is up, but was down too often lately to be used yet.
+    #[serde(default)]
+    pub flaps: bool,
     /// Packets sent.
     pub sent: u64,
     /// Packets received.

@@ -106,6 +106,26 @@ fn other_protocols_go_to_30041() {
 }
 
 #[test]
+fn services_of_the_topology_get_packets_at_their_ports_and_only_they() {
+    let mut model = model();
+    let service = address("10.0.0.9:30256");
+    model.services = [service].into();
+    let router = Router::new(model.into());
+    for (host, port, expected) in [
+        ("10.0.0.9", 30256, "10.0.0.9:30256"),
+        ("10.0.0.9", 30257, "10.0.0.9:30041"),
+        ("10.0.0.8", 30256, "10.0.0.8:30041"),
+        ("10.0.0.8", 31000, "10.0.0.8:31000"),
+    ] {
+        let sent = inbound().to(LOCAL, ip(host));
+        let mut packet = sent.udp_to(port, b"request");
+        let outcome = router.process(&mut packet, sent.ingress, NOW, &AllUp);
+        assert_eq!(outcome.verdict, Verdict::Deliver(address(expected)));
+        assert_eq!(outcome.fast, None);
+    }
+}
+
+#[test]
 fn extension_headers_are_skipped_in_their_order() {
     let udp = [0x79, 0x18, 0x79, 0x19, 0, 8, 0, 0];
     let ext = |next| [next, 1, 0, 0, 0, 0, 0, 0];
@@ -246,7 +266,7 @@ fn a_flow_stays_with_its_instance_and_flows_are_spread() {
 fn an_echo_request_to_the_router_is_answered() {
     let sent = inbound().to(LOCAL, ip("10.0.0.1"));
     let outcome = sent.run(&mut sent.scmp(&Scmp::EchoRequest(echo())));
-    assert_eq!(outcome.fast, Some(Reason::NoFastWay));
+    assert_eq!(outcome.fast, Some(Reason::Local));
     let Verdict::Answer(answer) = outcome.verdict else {
         panic!("{outcome:?}");
     };
@@ -261,9 +281,9 @@ fn an_echo_request_to_the_router_is_answered() {
     *packet.last_mut().expect("bytes") ^= 1;
     assert!(matches!(
         sent.run(&mut packet).verdict,
-        Verdict::Drop(Reason::NoFastWay)
+        Verdict::Drop(Reason::Local)
     ));
     let outcome = sent.run(&mut sent.udp());
     assert_eq!(outcome.verdict, Verdict::Deliver(address("10.0.0.1:31000")));
-    assert_eq!(outcome.fast, Some(Reason::NoFastWay));
+    assert_eq!(outcome.fast, Some(Reason::Local));
 }

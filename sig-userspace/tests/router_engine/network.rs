@@ -125,6 +125,7 @@ fn router(number: u8, router: usize) -> Router {
             .collect(),
         control_services: Vec::new(),
         discovery_services: Vec::new(),
+        services: Default::default(),
         sibling_bfd: Bfd::default(),
         key: key(number),
     };

@@ -397,7 +397,7 @@ fn what_comes_from_a_sibling_has_changed_segments_already() {
 struct Some_ {
     down: BTreeSet<u16>,
     sibling_down: bool,
-    mtu: Option<u16>,
+    most: Option<u16>,
 }
 
 impl Links for Some_ {
@@ -409,12 +409,8 @@ impl Links for Some_ {
         sibling != 0 || !self.sibling_down
     }
 
-    fn interface_mtu(&self, _interface: u16) -> Option<u16> {
-        self.mtu
-    }
-
-    fn sibling_mtu(&self, _sibling: usize) -> Option<u16> {
-        self.mtu
+    fn most(&self, _interface: u16) -> Option<u16> {
+        self.most
     }
 }
 
@@ -427,7 +423,7 @@ fn a_link_that_is_down_is_told() {
     let links = Some_ {
         down: [2].into(),
         sibling_down: true,
-        mtu: None,
+        most: None,
     };
     let outcome = run(&transit(), &links, &mut transit().udp());
     assert_eq!(
@@ -463,7 +459,7 @@ fn a_link_that_is_down_is_told() {
 }
 
 #[test]
-fn a_packet_that_the_next_link_does_not_take_is_told_what_it_takes() {
+fn a_packet_over_the_mtu_leaves_in_fragments_and_one_that_cannot_is_told_what_can() {
     let sent = transit();
     let headers = sent.udp_to(31000, &[]).len();
     let by_sibling = Sent::by(
@@ -471,19 +467,34 @@ fn a_packet_that_the_next_link_does_not_take_is_told_what_it_takes() {
         vec![down(vec![theirs(0, 9), ours(1, 12), theirs(9, 0)])],
         1,
     );
-    for (limit, mtu) in [(None, 1472), (Some(1400), 1400), (Some(9000), 1472)] {
+    let size = |sent: &Sent, len: usize| sent.udp_to(31000, &vec![0; len - headers]);
+    // A link that nothing is known of, and one that fragments nothing.
+    for (sent, limit, most) in [
+        (&sent, None, 9000),
+        (&by_sibling, None, 9000),
+        (&sent, Some(1400), 1400),
+        (&sent, Some(1472), 1472),
+    ] {
         let links = Some_ {
-            mtu: limit,
+            most: limit,
             ..Some_::default()
         };
-        for sent in [&sent, &by_sibling] {
-            let mut packet = sent.udp_to(31000, &vec![0; usize::from(mtu) - headers]);
-            assert_eq!(run(sent, &links, &mut packet).reason, None);
-            let mut packet = sent.udp_to(31000, &vec![0; usize::from(mtu) - headers + 1]);
-            let outcome = run(sent, &links, &mut packet);
-            assert_eq!(outcome.reason, Some(Reason::TooBig));
-            assert_eq!(error(&outcome).1, Problem::PacketTooBig { mtu });
+        let mtu = most.min(1472);
+        let plain = run(sent, &links, &mut size(sent, mtu));
+        assert_eq!((plain.reason, plain.fast), (None, None));
+        if most > 1472 {
+            for len in [1473, most] {
+                let outcome = run(sent, &links, &mut size(sent, len));
+                assert_eq!(outcome.verdict, plain.verdict);
+                let too_big = Some(Reason::TooBig);
+                assert_eq!((outcome.reason, outcome.fast), (too_big, too_big));
+                assert_eq!(outcome.traffic, plain.traffic);
+            }
         }
+        let outcome = run(sent, &links, &mut size(sent, most + 1));
+        assert_eq!(outcome.reason, Some(Reason::TooBig));
+        let told = Problem::PacketTooBig { mtu: mtu as u16 };
+        assert_eq!(error(&outcome).1, told);
     }
 }
 

@@ -4,7 +4,8 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     net::{SocketAddr, UdpSocket},
-    path::PathBuf,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -117,7 +118,7 @@ impl Bed {
         } else {
             "YmJiYmJiYmJiYmJiYmJiYg=="
         };
-        fs::write(folder.join("keys/master0.key"), key).unwrap();
+        write_key(&folder, key);
         let socket = folder.join("router.sock");
         let file = format!(
             "[general]\nid = \"br\"\nconfig_dir = \".\"\n[xdp]\nstatus_socket = \"{}\"\n{own}",
@@ -152,6 +153,13 @@ impl Drop for Bed {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Writes a key file that only its owner can read.
+fn write_key(folder: &Path, key: &str) {
+    let file = folder.join("keys/master0.key");
+    fs::write(&file, key).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn master(side: char) -> [u8; 16] {
@@ -345,7 +353,7 @@ impl Transit {
     pub(crate) fn start(&self, number: usize) -> Router {
         let folder = self.folder.join(number.to_string());
         fs::create_dir_all(folder.join("keys")).unwrap();
-        fs::write(folder.join("keys/master0.key"), KEY_A).unwrap();
+        write_key(&folder, KEY_A);
         let router = |number: usize| {
             format!(
                 r#""br-{number}": {{"internal_addr": "[fd00:1::{number}]:30042", "interfaces": {{"{number}": {{

@@ -127,6 +127,7 @@ pub(crate) fn model() -> AsModel {
         }],
         control_services: vec![address(SERVICE)],
         discovery_services: Vec::new(),
+        services: Default::default(),
         sibling_bfd: Bfd::default(),
         key: key(),
     }

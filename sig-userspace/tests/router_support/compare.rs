@@ -89,8 +89,8 @@ impl Ways<'_> {
         let headers = udp_headers(remote) as u16;
         let link = model.links().find(|(.., there)| *there == remote);
         let limit = match (link, model.sibling_at(remote)) {
-            (Some((number, ..)), _) => self.place.interface_mtu(number),
-            (_, Some(place)) => self.place.sibling_mtu(place),
+            (Some((number, ..)), _) => self.place.interface_mtus.get(&number).copied(),
+            (_, Some(place)) => self.place.sibling_mtus.get(&place).copied(),
             _ => None,
         };
         limit.map_or(0, |mtu| mtu + headers)
@@ -306,7 +306,7 @@ impl<'a> Pair<'a> {
             Expected::Stop(reason) => {
                 let action = match reason.disposition() {
                     Disposition::Drop => XDP_DROP,
-                    Disposition::Slow | Disposition::Control => XDP_PASS,
+                    Disposition::Slow => XDP_PASS,
                 };
                 if result.action != action || counted != [*reason] {
                     return Err(describe("another verdict or reason"));
@@ -382,6 +382,9 @@ impl<'a> Pair<'a> {
         let Some(way) = self.ways.way(local, remote) else {
             return Expected::Stop(Reason::NoNeighbour);
         };
+        if way.mtu != 0 && after.len() + udp_headers(remote) > usize::from(way.mtu) {
+            return Expected::Stop(Reason::TooBig);
+        }
         if wrapping.no_checksum && remote.is_ipv6() {
             return Expected::Stop(Reason::FamilyChange);
         }
@@ -405,8 +408,6 @@ impl<'a> Pair<'a> {
         for interface in place.model.interfaces.values_mut() {
             interface.mtu = u16::MAX;
         }
-        place.interface_mtus.clear();
-        place.sibling_mtus.clear();
         let router = Router::new(place.model.clone().into());
         let outcome = router.process(&mut packet.to_vec(), ingress, now, &place);
         let remote = match outcome.verdict {

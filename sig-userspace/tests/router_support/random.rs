@@ -80,7 +80,7 @@ pub(crate) struct Place {
     pub(crate) model: AsModel,
     pub(crate) interfaces_down: BTreeSet<u16>,
     pub(crate) siblings_down: BTreeSet<usize>,
-    /// Largest SCION packets of the underlay, where they are smaller than what the topology says.
+    /// Largest SCION packets that leave a device in one piece, where they are smaller than what the topology says.
     pub(crate) interface_mtus: BTreeMap<u16, u16>,
     pub(crate) sibling_mtus: BTreeMap<usize, u16>,
 }
@@ -92,14 +92,6 @@ impl Links for Place {
 
     fn is_sibling_up(&self, sibling: usize) -> bool {
         !self.siblings_down.contains(&sibling)
-    }
-
-    fn interface_mtu(&self, interface: u16) -> Option<u16> {
-        self.interface_mtus.get(&interface).copied()
-    }
-
-    fn sibling_mtu(&self, sibling: usize) -> Option<u16> {
-        self.sibling_mtus.get(&sibling).copied()
     }
 }
 
@@ -178,6 +170,14 @@ pub(crate) fn place(dice: &mut Dice) -> Place {
         siblings,
         control_services: vec![service; dice.below(2)],
         discovery_services: Vec::new(),
+        services: match dice.percent(50) {
+            true => [
+                service,
+                SocketAddr::new(HOSTS[0].parse().expect("an address"), 30256),
+            ]
+            .into(),
+            false => BTreeSet::new(),
+        },
         sibling_bfd: Bfd::default(),
         key: HopKey::new(dice.bytes()),
         interfaces,

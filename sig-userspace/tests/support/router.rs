@@ -122,6 +122,7 @@ pub(crate) fn model() -> AsModel {
             .collect(),
         control_services: vec!["10.2.0.1:30252".parse().unwrap()],
         discovery_services: Vec::new(),
+        services: ["10.2.0.1:30252".parse().unwrap()].into(),
         sibling_bfd: Bfd::default(),
         key: KEY,
     }

@@ -166,6 +166,7 @@ impl Topology {
             siblings: Vec::new(),
             control_services: vec![own.resolution],
             discovery_services: vec![own.resolution],
+            services: Default::default(),
             sibling_bfd: Bfd::default(),
             key: own.key(),
         }

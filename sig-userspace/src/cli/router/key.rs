@@ -8,11 +8,12 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     cli::Failure,
     document::{self, values::master_key},
-    notation::to_hex,
+    notation::{base64, to_hex},
+    router::config::MASTER_KEY_LEN,
     scion::HopKey,
 };
 
-/// Show which key hop fields are signed with.
+/// Show which key hop fields are signed with, or make a new one.
 ///
 /// Routers and control services derive it from the master key of the AS. To compare the keys of two hosts, the
 /// fingerprint is enough: the first 8 bytes of the SHA-256 of the key.
@@ -37,9 +38,17 @@ struct Source {
     /// The file with the master key, as keys/master0.key.
     #[arg(long, value_name = "FILE")]
     master: Option<PathBuf>,
+    /// Print a new master key, as keys/master0.key has it. All routers and control services of the AS need the same.
+    #[arg(long, conflicts_with_all = ["secret", "json"])]
+    new: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.source.new {
+        let master: [u8; MASTER_KEY_LEN] = rand::random();
+        writeln!(out, "{}", base64(&master))?;
+        return Ok(());
+    }
     let key = match (&args.source.config, &args.source.master) {
         (Some(file), _) => super::load(file)?.0.model.key,
         (None, Some(file)) => {

@@ -4,6 +4,7 @@ mod check;
 mod key;
 mod reload;
 mod run;
+mod sample;
 mod status;
 mod top;
 
@@ -33,6 +34,7 @@ enum Command {
     Reload(reload::Args),
     Check(check::Args),
     Key(key::Args),
+    Sample(sample::Args),
 }
 
 /// Which running router.
@@ -64,6 +66,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Reload(args) => reload::run(args, out),
         Command::Check(args) => check::run(args, out),
         Command::Key(args) => key::run(args, out),
+        Command::Sample(args) => sample::run(args, out),
     }
 }
 

@@ -146,7 +146,13 @@ fn interfaces(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         if let Some(problem) = &interface.problem {
             writeln!(out, "  interface {}: {problem}", interface.interface)?;
         }
-        if !interface.up {
+        if interface.bfd.as_ref().is_some_and(|bfd| bfd.flaps) {
+            writeln!(
+                out,
+                "  interface {} is up, but was down too often lately: it is used again when it has stayed up for a while",
+                interface.interface
+            )?;
+        } else if !interface.up {
             writeln!(
                 out,
                 "  interface {} is down: the router at {} is not heard, or does not hear us",

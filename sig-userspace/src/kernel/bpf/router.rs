@@ -1,7 +1,7 @@
 //! The border router's programs and their maps.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
 };
 
@@ -12,7 +12,7 @@ use sig_common::{
         Reason,
         maps::{
             self, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit,
-            SIZE_CLASSES, Sibling, SiblingKey, Traffic, reason_index, traffic_index,
+            SIZE_CLASSES, ServiceKey, Sibling, SiblingKey, Traffic, reason_index, traffic_index,
         },
     },
 };
@@ -39,6 +39,8 @@ pub struct RouterTables {
     pub endpoints: BTreeMap<(u32, SocketAddr), Endpoint>,
     /// The other routers of the AS by internal address.
     pub siblings: BTreeMap<SocketAddr, Sibling>,
+    /// Where the services are that the topology names.
+    pub services: BTreeSet<SocketAddr>,
     /// All interfaces of the AS by number.
     pub interfaces: BTreeMap<u16, Interface>,
 }
@@ -98,6 +100,7 @@ pub struct RouterPrograms {
     config: Array<MapData, Config>,
     endpoints: HashMap<MapData, EndpointKey, Endpoint>,
     siblings: HashMap<MapData, SiblingKey, Sibling>,
+    services: HashMap<MapData, ServiceKey, u32>,
     interfaces: HashMap<MapData, InterfaceKey, Interface>,
     clock: Array<MapData, u64>,
     devices: DevMapHash<MapData>,
@@ -127,6 +130,7 @@ impl RouterPrograms {
             config: object.map(maps::CONFIG)?,
             endpoints: object.map(maps::ENDPOINTS)?,
             siblings: object.map(maps::SIBLINGS)?,
+            services: object.map(maps::SERVICES)?,
             interfaces: object.map(maps::INTERFACES)?,
             clock: object.map(maps::CLOCK)?,
             devices: object.map(maps::DEVICES)?,
@@ -157,6 +161,10 @@ impl RouterPrograms {
         for (address, value) in &tables.siblings {
             let key = sibling_key(*address, generation);
             put(&mut self.siblings, key, *value, "add a sibling")?;
+        }
+        for address in &tables.services {
+            let key = service_key(*address, generation);
+            put(&mut self.services, key, 0, "add a service")?;
         }
         for (number, value) in &tables.interfaces {
             let key = interface_key(*number, generation);
@@ -343,6 +351,9 @@ impl RouterPrograms {
         for address in tables.siblings.keys() {
             remove(&mut self.siblings, &sibling_key(*address, generation))?;
         }
+        for address in &tables.services {
+            remove(&mut self.services, &service_key(*address, generation))?;
+        }
         for number in tables.interfaces.keys() {
             remove(&mut self.interfaces, &interface_key(*number, generation))?;
         }
@@ -366,6 +377,14 @@ fn endpoint_key(ifindex: u32, address: SocketAddr, generation: u16) -> EndpointK
 
 fn sibling_key(address: SocketAddr, generation: u16) -> SiblingKey {
     SiblingKey {
+        ip: ip(address.ip()),
+        port: address.port(),
+        generation,
+    }
+}
+
+fn service_key(address: SocketAddr, generation: u16) -> ServiceKey {
+    ServiceKey {
         ip: ip(address.ip()),
         port: address.port(),
         generation,

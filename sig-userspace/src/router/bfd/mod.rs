@@ -11,11 +11,13 @@
 //! - No authentication, no echo, no demand mode: packets with them are thrown away.
 
 mod control;
+mod damping;
 mod envelope;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use control::{Control, Refused, State};
+pub use damping::Damping;
 pub use envelope::Envelope;
 pub use session::Session;

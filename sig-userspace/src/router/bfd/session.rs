@@ -30,6 +30,8 @@ pub struct Session {
     send_at: Instant,
     /// When the other end counts as gone.
     gone_at: Option<Instant>,
+    /// How much longer the other end may be silent because we did not listen; see [`Self::held_up`].
+    grace: Duration,
     changes: u64,
 }
 
@@ -46,6 +48,7 @@ impl Session {
             neighbour_min_rx: Duration::ZERO,
             send_at: now,
             gone_at: None,
+            grace: Duration::ZERO,
             changes: 0,
         }
     }
@@ -73,9 +76,17 @@ impl Session {
         self.config = config;
     }
 
-    /// We could not look at packets for a while: the other end gets as much more time.
-    pub fn held_up(&mut self, late: Duration) {
-        self.gone_at = self.gone_at.map(|gone| gone + late);
+    /// We could not look at packets for a while, until `now`: the other end gets as much more time. All in all that is one
+    /// detection time from now on, or a machine that is always late would never see that a link is dead.
+    pub fn held_up(&mut self, late: Duration, now: Instant) {
+        let Some(gone) = self.gone_at else {
+            return;
+        };
+        let until = (gone + late).min(now + self.grace);
+        if until > gone {
+            self.grace = self.grace.saturating_sub(until - gone.max(now));
+            self.gone_at = Some(until);
+        }
     }
 
     /// When to call [`Self::poll`] at the latest.
@@ -91,7 +102,9 @@ impl Session {
         self.neighbour = packet.my_discriminator;
         self.neighbour_min_rx = packet.required_min_rx;
         let interval = self.config.required_min_rx.max(packet.desired_min_tx);
-        self.gone_at = Some(now + interval * u32::from(packet.detect_mult));
+        let detection_time = interval * u32::from(packet.detect_mult);
+        self.gone_at = Some(now + detection_time);
+        self.grace = detection_time;
         let next = match (self.state, packet.state) {
             (State::AdminDown, _) => State::AdminDown,
             (_, State::AdminDown) => State::Down,

@@ -180,9 +180,28 @@ fn who_was_held_up_does_not_take_the_other_end_for_silent() {
     let mut pair = Pair::new(Bfd::default(), Bfd::default());
     assert!(pair.run(Duration::from_secs(2), Pair::both_up));
     let late = Duration::from_secs(5);
-    pair.ends[0].held_up(late);
-    pair.ends[0].poll(pair.now + late, 0);
+    pair.now += late;
+    pair.ends[0].held_up(late, pair.now);
+    pair.ends[0].poll(pair.now, 0);
     assert!(pair.ends[0].is_up());
+}
+
+#[test]
+fn who_is_always_held_up_sees_nevertheless_that_the_other_end_is_gone() {
+    for late in [60, 300, 5_000] {
+        let mut pair = Pair::new(Bfd::default(), Bfd::default());
+        assert!(pair.run(Duration::from_secs(2), Pair::both_up));
+        let mut turns = 0;
+        while pair.ends[0].is_up() {
+            pair.now += MS * late;
+            pair.ends[0].held_up(MS * late, pair.now);
+            pair.ends[0].poll(pair.now, 0);
+            turns += 1;
+            assert!(turns < 100, "{late} ms");
+        }
+        // Two detection times, and one turn for each of them to be noticed.
+        assert!(turns * late <= 1_200 + 2 * late, "{turns} times {late} ms");
+    }
 }
 
 #[test]

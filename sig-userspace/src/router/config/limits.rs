@@ -39,8 +39,7 @@ pub(super) const KEYS: [&str; RATES + 1] = {
     keys
 };
 
-/// How many packets pass to the slow path for each reason; the others are dropped. Reasons that control traffic has are
-/// without limit ([`Disposition::Control`]).
+/// How many packets pass to the slow path for each reason; the others are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// Packets per second by number of the reason; 0: no limit.
@@ -88,16 +87,20 @@ impl Default for RateLimits {
     }
 }
 
-/// Forwarding that only the slow path can do is without limit, forwarding and answers that it may have to do have a high one;
-/// errors that anybody can provoke have a low one.
+/// Forwarding that only the slow path can do has a limit that leaves room for everything else on one CPU; control traffic,
+/// and forwarding and answers that the slow path may have to do, have a high one; errors that anybody can provoke have a low
+/// one.
 const fn default_rate(reason: Reason) -> u32 {
     match reason {
-        Reason::NoFastWay | Reason::FamilyChange => 0,
-        Reason::EmptyPath
+        Reason::NoFastWay | Reason::FamilyChange => 50_000,
+        Reason::Bfd
+        | Reason::OneHop
+        | Reason::EmptyPath
         | Reason::Epic
         | Reason::IngressAlert
         | Reason::EgressAlert
-        | Reason::DeepExtensions
+        | Reason::Service
+        | Reason::Local
         | Reason::NoNeighbour
         | Reason::TooBig
         | Reason::Stun => 10_000,
@@ -149,15 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn control_traffic_is_never_limited() {
-        let limits = RateLimits {
-            per_second: [1; Reason::COUNT],
-            burst: Duration::from_secs(1),
-        };
+    fn everything_that_passes_is_limited_by_default() {
+        let limits = RateLimits::default();
         for reason in Reason::ALL {
-            let limited = reason.disposition() == Disposition::Slow;
-            assert_eq!(limits.per_second(reason).is_some(), limited, "{reason:?}");
-            assert_eq!(KEYS.contains(&reason.name()), limited, "{reason:?}");
+            let passes = reason.disposition() == Disposition::Slow;
+            assert_eq!(limits.per_second(reason).is_some(), passes, "{reason:?}");
+            assert_eq!(KEYS.contains(&reason.name()), passes, "{reason:?}");
         }
     }
 }

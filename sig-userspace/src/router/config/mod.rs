@@ -15,7 +15,9 @@ mod whole;
 mod tests;
 
 use std::{
+    cell::RefCell,
     io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -23,6 +25,7 @@ use super::AsModel;
 pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
 use crate::{
     document::{self, toml::Section, values::master_key},
+    notation::from_base64,
     problem::{Errors, Problem, Report},
 };
 pub use limits::RateLimits;
@@ -30,6 +33,15 @@ use own::Own;
 
 /// A commented configuration with every key.
 pub const SAMPLE: &str = include_str!("sample.toml");
+
+/// A topology for the sample.
+pub const SAMPLE_TOPOLOGY: &str = include_str!("sample.topology.json");
+
+/// Where the master key is in the folder.
+const KEY_FILE: &str = "keys/master0.key";
+
+/// Bytes of a master key; the reference takes any number.
+pub(crate) const MASTER_KEY_LEN: usize = 16;
 
 /// Longest text of the own file and of a topology; far more than any in use has.
 const LONGEST_TEXT: usize = 16 << 20;
@@ -114,7 +126,11 @@ pub fn check(
     warnings.append(&mut found.warnings);
     match (model, own) {
         (Some(model), Some(own)) if errors.is_empty() => Ok((own.settings(model), warnings)),
-        _ => Err(Errors::new(errors)),
+        _ => {
+            // What is missing may be there under a name that has no effect.
+            errors.append(&mut warnings);
+            Err(Errors::new(errors))
+        }
     }
 }
 
@@ -136,7 +152,35 @@ pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
             name.to_owned()
         }
     };
-    check(&text, &file, &find_folder, &|name| std::fs::read(name))
+    let exposed = RefCell::new(Vec::new());
+    let read_file = |name: &Path| {
+        let bytes = std::fs::read(name)?;
+        if name.ends_with(KEY_FILE) && is_open(name) {
+            exposed.borrow_mut().push(whole(
+                &name.display().to_string(),
+                "every user of this host can read the key, and make paths through the AS; chmod 600".to_owned(),
+            ));
+        }
+        Ok(bytes)
+    };
+    let (settings, mut warnings) = check(&text, &file, &find_folder, &read_file)?;
+    warnings.append(&mut exposed.borrow_mut());
+    Ok((settings, warnings))
+}
+
+/// Whether a file can be read by users who are neither its owner nor in its group.
+fn is_open(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}
+
+/// A problem of a whole file.
+fn whole(file: &str, message: String) -> Problem {
+    Problem {
+        file: file.to_owned(),
+        line: 1,
+        key: String::new(),
+        message,
+    }
 }
 
 /// What is wrong with the files in `config_dir`, and what deserves a look.
@@ -165,17 +209,23 @@ fn model(
             .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned()));
         (file, text)
     };
-    let whole = |file: &str, message| Problem {
-        file: file.to_owned(),
-        line: 1,
-        key: String::new(),
-        message,
-    };
-    let (key_file, key) = text("keys/master0.key");
+    let (key_file, key) = text(KEY_FILE);
+    let key_len = key
+        .as_ref()
+        .ok()
+        .and_then(|text| Some(from_base64(text).ok()?.len()));
     let key = key.and_then(|text| {
         master_key(&text)
             .map_err(|error| format!("{error}; write the master key of the AS in base64"))
     });
+    if key.is_ok()
+        && let Some(len) = key_len.filter(|len| *len < MASTER_KEY_LEN)
+    {
+        let message = format!(
+            "the key has {len} bytes, which can be guessed; \"sig router key --new\" prints one of {MASTER_KEY_LEN}"
+        );
+        found.warnings.push(whole(&key_file, message));
+    }
     let (file, topology) = text("topology.json");
     let key = key.map_err(|message| found.errors.push(whole(&key_file, message)));
     let text = topology.map_err(|message| found.errors.push(whole(&file, message)));

@@ -2,7 +2,12 @@
 //!
 //! As the reference does, names of keys are taken in any case, and unknown ones are ignored (with a warning).
 
-use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{SocketAddr, SocketAddrV6},
+    ops::RangeInclusive,
+    time::Duration,
+};
 
 use sig_common::{addr::IsdAs, router::maps::LinkType};
 
@@ -47,6 +52,13 @@ const BFD: &[&str] = &[
     "required_min_rx_interval",
 ];
 
+/// Services that other programs are asked for, and the members that say where they listen.
+const OTHER_SERVICES: [(&str, &[&str]); 3] = [
+    ("hidden_segment_lookup_service", &["addr"]),
+    ("hidden_segment_registration_service", &["addr"]),
+    ("sigs", &["ctrl_addr", "data_addr", "probe_addr"]),
+];
+
 /// An AS that cannot carry packets of this size is of no use.
 const SMALLEST_MTU: u16 = 576;
 
@@ -59,6 +71,47 @@ pub(super) struct Topology<'a> {
     pub(super) routers: Vec<Router<'a>>,
     pub(super) control_services: Vec<SocketAddr>,
     pub(super) discovery_services: Vec<SocketAddr>,
+    /// All services, with where the address stands.
+    pub(super) services: Vec<(SocketAddr, Node<'a>)>,
+    /// The whole topology, if it does not say which ports are dispatched.
+    pub(super) without_ports: Option<Node<'a>>,
+}
+
+impl Topology<'_> {
+    /// Where all services listen.
+    pub(super) fn service_addresses(&self) -> BTreeSet<SocketAddr> {
+        self.services.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// Warns of hosts that would not get what they should: packets for ports that are not `dispatched` need a dispatcher.
+    pub(super) fn warn_of_ports(&self, dispatched: Option<&RangeInclusive<u16>>) {
+        let Some(ports) = dispatched else {
+            if let Some(node) = &self.without_ports {
+                node.warn(
+                    "dispatched_ports: missing: packets for hosts go to port 30041, where a dispatcher must hand them \
+                     on, and only the services of this topology get theirs directly; write for example \
+                     \"dispatched_ports\": \"31000-32767\"",
+                );
+            }
+            return;
+        };
+        let outside = self.services.iter();
+        let outside: Vec<_> = outside
+            .filter(|(address, _)| !ports.contains(&address.port()))
+            .collect();
+        if let Some((_, node)) = outside.first() {
+            let addresses: BTreeSet<String> = outside.iter().map(|s| s.0.to_string()).collect();
+            let addresses: Vec<String> = addresses.into_iter().collect();
+            node.warn(format!(
+                "{} {} not in dispatched_ports {}-{}: packets still go to that port, because the topology names it; \
+                 other programs of that host need a port of the range, or a dispatcher at port 30041",
+                addresses.join(", "),
+                if addresses.len() == 1 { "is" } else { "are" },
+                ports.start(),
+                ports.end()
+            ));
+        }
+    }
 }
 
 /// A border router.
@@ -147,14 +200,25 @@ pub(super) fn read<'a>(
     };
     let (control_services, discovery_services) =
         (services("control_service"), services("discovery_service"));
+    let (control_services, discovery_services) = (control_services?, discovery_services?);
+    let plain = |services: &[(SocketAddr, Node<'a>)]| services.iter().map(|s| s.0).collect();
+    let (controls, discoveries) = (plain(&control_services), plain(&discovery_services));
+    let others = OTHER_SERVICES.iter().filter_map(|(key, members)| {
+        let node = fields.get(key)?;
+        Some(other_services(node, members))
+    });
+    let services = control_services.into_iter().chain(discovery_services);
+    let services = services.chain(others.flatten()).collect();
     Some(Topology {
         isd_as: isd_as?,
         core: core?,
         mtu: mtu?,
         ports: ports?,
         routers: routers?,
-        control_services: control_services?,
-        discovery_services: discovery_services?,
+        control_services: controls,
+        discovery_services: discoveries,
+        services,
+        without_ports: (!fields.contains_key("dispatched_ports")).then(|| document.clone()),
     })
 }
 
@@ -249,14 +313,61 @@ fn address(node: Node<'_>) -> Option<(SocketAddr, Node<'_>)> {
     Some((address, node))
 }
 
-fn service(node: &Node<'_>) -> Option<SocketAddr> {
+/// One end of a link. What the reference takes and this router does not gets a message of its own.
+fn end(node: Node<'_>) -> Option<(SocketAddr, Node<'_>)> {
+    let address = node.parse("\"192.0.2.1:50000\"", |text| {
+        if text.starts_with(':') {
+            return Err(format!(
+                "\"{}\" has no IP address; write the one that this router has on the link",
+                excerpt(text)
+            ));
+        }
+        let is_link_local = text.parse::<SocketAddrV6>().is_ok_and(|a| a.ip().is_unicast_link_local());
+        if is_link_local || text.contains('%') {
+            return Err(format!(
+                "\"{}\" is a link-local address; give both ends of the link global or unique local ones",
+                excerpt(text)
+            ));
+        }
+        socket_address(text)
+    })?;
+    Some((address, node))
+}
+
+/// Addresses of services that are none of the router's business but for their ports: what cannot be read is left to whom
+/// it concerns.
+fn other_services<'a>(node: &Node<'a>, members: &[&str]) -> Vec<(SocketAddr, Node<'a>)> {
+    let quiet = Report::new("", "");
+    let members_of = |node: &Node<'a>| {
+        let readable = node.reporting_to(&quiet).members("").is_some();
+        readable
+            .then(|| node.members(""))
+            .flatten()
+            .unwrap_or_default()
+    };
+    let mut addresses = Vec::new();
+    for (_, service) in members_of(node) {
+        for (name, member) in members_of(&service) {
+            let known = members
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(&name));
+            let read = member.reporting_to(&quiet).parse("", socket_address);
+            if let Some(address) = read.filter(|_| known) {
+                addresses.push((address, member));
+            }
+        }
+    }
+    addresses
+}
+
+fn service<'a>(node: &Node<'a>) -> Option<(SocketAddr, Node<'a>)> {
     let fields = node.fields(&["addr"], Unknown::Warn)?;
     let node = node.require(
         &fields,
         "addr",
         "the address of the service, for example \"10.10.0.1:30252\"",
     )?;
-    address(node).map(|(address, _)| address)
+    address(node)
 }
 
 fn interface<'a>(
@@ -371,14 +482,14 @@ fn underlay<'a>(node: &Node<'a>) -> Option<[(SocketAddr, Node<'a>); 2]> {
             public.error("\"local\" is there too; remove one of the two");
             None
         }
-        (None, Some(public)) => address(public.clone()),
+        (None, Some(public)) => end(public.clone()),
         _ => node
             .require(
                 &fields,
                 "local",
                 "our address on the link, for example \"192.0.2.1:50000\"",
             )
-            .and_then(address),
+            .and_then(end),
     };
     let remote = node
         .require(
@@ -386,7 +497,7 @@ fn underlay<'a>(node: &Node<'a>) -> Option<[(SocketAddr, Node<'a>); 2]> {
             "remote",
             "the neighbour's address on the link, for example \"192.0.2.2:50000\"",
         )
-        .and_then(address);
+        .and_then(end);
     provider?;
     let (local, remote) = (local?, remote?);
     if local.0.is_ipv4() != remote.0.is_ipv4() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sig_common::router::maps::{MAX_INTERFACES, MAX_SIBLINGS, SLOTS};
+use sig_common::router::maps::{MAX_INTERFACES, MAX_SERVICES, MAX_SIBLINGS, SLOTS};
 
 use super::{
     own::Own,
@@ -14,6 +14,9 @@ use crate::{
     router::{AsModel, Interface, Owner, Sibling},
     scion::HopKey,
 };
+
+/// Largest packets of the control plane: QUIC packets of 1280 bytes with UDP and SCION headers of a path of three segments.
+const CONTROL_PACKET: u16 = 1460;
 
 /// How many names a message has at most.
 const NAMES_TOLD: usize = 8;
@@ -80,17 +83,34 @@ pub(super) fn model(
     if !(unique && few && once) {
         return None;
     }
+    let ports = own.ports.clone().unwrap_or_else(|| topology.ports.clone());
+    // Who sets the ports to none in the own file means it.
+    if ports.is_some() || own.ports.is_none() {
+        topology.warn_of_ports(ports.as_ref());
+    }
+    for interface in router
+        .interfaces
+        .iter()
+        .filter(|interface| interface.mtu < CONTROL_PACKET)
+    {
+        interface.node.warn(format!(
+            "MTU {}: packets of the control plane have up to {CONTROL_PACKET} bytes; longer ones than the MTU leave in IP \
+             fragments, by the slow path; firewalls on the link must let fragments pass",
+            interface.mtu
+        ));
+    }
     Some(AsModel {
         router: own.id.clone(),
         isd_as: topology.isd_as,
         core: topology.core,
         mtu: topology.mtu,
         internal: router.internal.0,
-        ports: own.ports.clone().unwrap_or_else(|| topology.ports.clone()),
+        ports,
         interfaces,
         siblings,
         control_services: topology.control_services.clone(),
         discovery_services: topology.discovery_services.clone(),
+        services: topology.service_addresses(),
         sibling_bfd: own.bfd,
         key: key?,
     })
@@ -125,11 +145,11 @@ fn addresses_are_unique(topology: &Topology<'_>, own: &Router<'_>) -> bool {
     unique
 }
 
-/// The fast path has room for so many.
+/// What the fast path has room for.
 fn numbers_fit(topology: &Topology<'_>, own: &Router<'_>) -> bool {
     // The inside has a place among the counters too, and half of what changes is for the next configuration.
     let (links, routers) = (SLOTS as usize - 1, MAX_SIBLINGS as usize / 2 + 1);
-    let interfaces = MAX_INTERFACES as usize / 2;
+    let (interfaces, services) = (MAX_INTERFACES as usize / 2, MAX_SERVICES as usize / 2);
     let all: usize = topology
         .routers
         .iter()
@@ -140,6 +160,7 @@ fn numbers_fit(topology: &Topology<'_>, own: &Router<'_>) -> bool {
         (own.interfaces.len(), links, "interfaces of one router"),
         (topology.routers.len(), routers, "border routers"),
         (all, interfaces, "interfaces of the AS"),
+        (topology.services.len(), services, "addresses of services"),
     ] {
         if count > most {
             own.node.error(format!(

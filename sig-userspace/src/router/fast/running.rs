@@ -24,7 +24,7 @@ use crate::{
     },
     router::{
         AsModel,
-        config::{Xdp, XdpMode},
+        config::{RateLimits, Xdp, XdpMode},
         slow::IsUp,
     },
 };
@@ -71,6 +71,7 @@ struct State {
     programs: RouterPrograms,
     model: Arc<AsModel>,
     cpus: u16,
+    rate_limits: RateLimits,
     slots: Slots,
     devices: Devices,
     hops: Snapshot,
@@ -116,6 +117,7 @@ impl FastPath {
             programs,
             cpus: u16::try_from(orders.xdp.cpus.len()).unwrap_or(u16::MAX),
             model: orders.model,
+            rate_limits: RateLimits::default(),
             slots,
             devices: Devices::default(),
             hops: Snapshot::default(),
@@ -160,14 +162,24 @@ impl FastPath {
     pub fn reload(&self, orders: Orders) -> Result<(), Error> {
         let mut state = self.shared.state();
         let former = (state.model.clone(), state.slots.clone());
-        state.slots.update(&orders.model);
-        state.model = orders.model;
-        if let Err(error) = state.write(&*self.shared.is_up) {
+        let limits = state.rate_limits.clone();
+        // The limits first: the model comes into force with one write, after which nothing can fail.
+        let result = state.limit(&orders.xdp).and_then(|()| {
+            state.slots.update(&orders.model);
+            state.model = orders.model;
+            state.write(&*self.shared.is_up)
+        });
+        if let Err(error) = result {
             (state.model, state.slots) = former;
+            // What could not be written may fail once more; the error tells already.
+            let _ = state.limit(&Xdp {
+                rate_limits: limits,
+                ..orders.xdp
+            });
             return Err(error);
         }
         self.hops.set_targets(targets(&state.model));
-        state.limit(&orders.xdp)
+        Ok(())
     }
 
     /// The devices with the program.
@@ -364,6 +376,7 @@ impl State {
             let limit = xdp.rate_limits.limit(reason, cpus);
             self.programs.set_limit(reason, limit)?;
         }
+        self.rate_limits = xdp.rate_limits.clone();
         Ok(())
     }
 

@@ -56,10 +56,9 @@ impl Router {
         let port = port(protocol, upper).ok_or(Halt::silent(Reason::NoPort))?;
         let here = host == self.model.internal.ip();
         if here && is_echo_request(protocol, upper) {
-            return Err(Halt::new(Reason::NoFastWay, Told::Echo));
+            return Err(Halt::new(Reason::Local, Told::Echo));
         }
-        // The kernel does not let packets to its own addresses leave.
-        let fast = here.then_some(Reason::NoFastWay);
+        let fast = here.then_some(Reason::Local);
         Ok((Way::Host(self.model.host_address(host, port)), fast))
     }
 

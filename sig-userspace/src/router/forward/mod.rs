@@ -56,14 +56,9 @@ pub trait Links {
     /// Whether a sibling, by its place in [`AsModel::siblings`], is within reach.
     fn is_sibling_up(&self, sibling: usize) -> bool;
 
-    /// The largest SCION packet that the underlay carries to the other end of a link of this router, in bytes, if that
-    /// is less than the topology says.
-    fn interface_mtu(&self, _interface: u16) -> Option<u16> {
-        None
-    }
-
-    /// The same for a sibling.
-    fn sibling_mtu(&self, _sibling: usize) -> Option<u16> {
+    /// The largest SCION packet that can be sent on a link of this router at all, in bytes. `None`: as an underlay of IP
+    /// carries it, which fragments what is longer than the MTU.
+    fn most(&self, _interface: u16) -> Option<u16> {
         None
     }
 }

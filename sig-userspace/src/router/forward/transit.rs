@@ -23,6 +23,10 @@ use crate::{
 const DESTINATION_OFFSET: usize = common::HEADER_LEN;
 const SOURCE_OFFSET: usize = common::HEADER_LEN + 8;
 
+/// Largest packet that leaves although it exceeds the MTU, bytes: that of the buffers of the reference's router, which
+/// loses longer ones.
+const LARGEST_IN_FRAGMENTS: u16 = 9000;
+
 /// How a packet goes on.
 #[derive(Debug)]
 pub(super) struct Passage {
@@ -122,7 +126,7 @@ impl<'a> Transit<'a> {
         if leaves && self.cursor.is_last() {
             return Err(Halt::silent(Reason::PathEnds));
         }
-        self.check_size(way, links)?;
+        let fast = self.check_size(way, links)?;
         if leaves {
             if self.cursor.info().construction_direction && !self.peering {
                 self.cursor.chain();
@@ -132,7 +136,7 @@ impl<'a> Transit<'a> {
         Ok(Passage {
             way,
             traffic: self.traffic(way),
-            fast: None,
+            fast,
         })
     }
 
@@ -332,23 +336,28 @@ impl<'a> Transit<'a> {
         Ok(())
     }
 
-    /// Whether the way takes packets of this size.
-    fn check_size(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<(), Halt> {
+    /// Whether the way takes packets of this size, and if so, why the fast path does not. The reference does not look at
+    /// MTUs, and its control plane sends packets that exceed small ones: they go on in IP fragments.
+    fn check_size(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<Option<Reason>, Halt> {
         let model = &self.router.model;
-        let limits = match way {
+        let (mtu, most) = match way {
             Way::Link(interface) => {
-                let mtu = model.interfaces.get(&interface).map(|i| i.mtu);
-                [mtu, links.interface_mtu(interface)]
+                let mtu = model
+                    .interfaces
+                    .get(&interface)
+                    .map_or(model.mtu, |i| i.mtu);
+                (mtu, links.most(interface))
             }
-            Way::Sibling(sibling) => [Some(model.mtu), links.sibling_mtu(sibling)],
-            Way::Host(_) => [None, None],
+            Way::Sibling(_) => (model.mtu, None),
+            Way::Host(_) => return Ok(None),
         };
-        match limits.into_iter().flatten().min() {
-            Some(mtu) if self.context.packet.len() > usize::from(mtu) => {
-                Err(Halt::report(Reason::TooBig, Problem::PacketTooBig { mtu }))
-            }
-            _ => Ok(()),
+        let len = self.context.packet.len();
+        let most = most.unwrap_or(mtu.max(LARGEST_IN_FRAGMENTS));
+        if len > usize::from(most) {
+            let mtu = mtu.min(most);
+            return Err(Halt::report(Reason::TooBig, Problem::PacketTooBig { mtu }));
         }
+        Ok((len > usize::from(mtu)).then_some(Reason::TooBig))
     }
 
     fn traffic(&self, way: Way) -> Traffic {

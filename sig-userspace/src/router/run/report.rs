@@ -49,7 +49,8 @@ pub(super) fn changes(old: &Settings, new: &Settings) -> String {
     also(before.siblings != after.siblings, "other routers: changed");
     also(
         (&before.control_services, &before.discovery_services)
-            != (&after.control_services, &after.discovery_services),
+            != (&after.control_services, &after.discovery_services)
+            || before.services != after.services,
         "services: changed",
     );
     also(
@@ -164,7 +165,9 @@ fn siblings(parts: &Parts, sessions: &BTreeMap<SessionKey, SessionStatus>) -> Ve
             name: sibling.name.clone(),
             internal: sibling.internal,
             interfaces: owned.map(|(number, _)| *number).collect(),
-            up: bfd.as_ref().is_none_or(|bfd| bfd.state == "up"),
+            up: bfd
+                .as_ref()
+                .is_none_or(|bfd| bfd.state == "up" && !bfd.flaps),
             bfd,
             next_hop_mac,
             problem,
@@ -178,6 +181,7 @@ fn bfd(sessions: &BTreeMap<SessionKey, SessionStatus>, key: SessionKey) -> Optio
     Some(Bfd {
         state: session.state.as_str().to_owned(),
         changes: session.changes,
+        flaps: session.flaps,
         sent: session.sent,
         received: session.received,
     })
@@ -257,7 +261,7 @@ impl Counts<'_> {
             let fast = self.fast.map_or(0, |(_, reasons)| reasons.of(reason));
             let dropped_there = match reason.disposition() {
                 Disposition::Drop => fast,
-                Disposition::Slow | Disposition::Control => 0,
+                Disposition::Slow => 0,
             };
             let dropped = self.slow.map_or(0, |slow| of(&slow.drops));
             status::Reason {

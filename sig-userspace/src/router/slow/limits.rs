@@ -59,13 +59,11 @@ mod tests {
     }
 
     #[test]
-    fn reasons_do_not_share_and_control_traffic_is_not_limited() {
+    fn reasons_do_not_share() {
         let start = Instant::now();
         let mut limits = Limits::new(&RateLimits::default(), start);
         while limits.admit(Reason::InvalidMac, start) {}
         assert!(limits.admit(Reason::Expired, start));
-        for _ in 0..100_000 {
-            assert!(limits.admit(Reason::OneHop, start) && limits.admit(Reason::Bfd, start));
-        }
+        assert!(limits.admit(Reason::Bfd, start));
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::socket::Socket;
 use crate::{
     router::{
-        bfd::{Control, Envelope, Session, State},
+        bfd::{Control, Damping, Envelope, Session, State},
         model::{AsModel, Bfd, Owner},
     },
     scion::HopKey,
@@ -42,13 +42,27 @@ pub struct SessionStatus {
     pub state: State,
     /// How often that changed.
     pub changes: u64,
+    /// It is up, but was down too often lately to be used yet.
+    pub flaps: bool,
     /// Packets sent.
     pub sent: u64,
     /// Packets received that were taken.
     pub received: u64,
 }
 
-/// All sessions. Sockets feed it, [`Liveness::run`] lets time go on.
+/// What became of a control packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Its session has it.
+    Taken,
+    /// There is no such session.
+    NoSession,
+    /// The session had more than a neighbour sends.
+    TooMany,
+}
+
+/// All sessions. Sockets feed it, [`Liveness::run`] lets time go on, all on one thread; others only read which
+/// interfaces are down, without a lock.
 pub(super) struct Liveness {
     sessions: Mutex<BTreeMap<SessionKey, Watched>>,
     /// By SCION interface: packets must not leave by it.
@@ -60,9 +74,34 @@ pub(super) struct Liveness {
 
 struct Watched {
     session: Session,
+    damping: Damping,
+    budget: Budget,
     plan: SessionPlan,
     sent: u64,
     received: u64,
+}
+
+/// How many packets of the other end are looked at: it may send one per interval, and at once what says that its state
+/// changed (GCRA).
+struct Budget {
+    due: Instant,
+}
+
+impl Budget {
+    /// Packets that are taken within one of our receive intervals.
+    const PER_INTERVAL: u32 = 8;
+    /// Packets that are taken at once after silence.
+    const BURST: u32 = 16;
+
+    fn admit(&mut self, config: &Bfd, now: Instant) -> bool {
+        let interval = config.required_min_rx / Self::PER_INTERVAL;
+        let due = self.due.max(now);
+        if due - now > interval * (Self::BURST - 1) {
+            return false;
+        }
+        self.due = due + interval;
+        true
+    }
 }
 
 /// What a session is made of.
@@ -150,6 +189,8 @@ impl Liveness {
     pub(super) fn set(&self, plans: BTreeMap<SessionKey, SessionPlan>) {
         let now = Instant::now();
         let mut sessions = self.sessions();
+        let mut up: BTreeMap<u16, bool> =
+            interfaces(&sessions).map(|number| (number, true)).collect();
         let mut former = std::mem::take(&mut *sessions);
         for (key, plan) in plans {
             let same = former
@@ -165,6 +206,8 @@ impl Liveness {
                     let name = NonZeroU32::new(rand::random()).unwrap_or(NonZeroU32::MIN);
                     Watched {
                         session: Session::new(plan.config, name, now),
+                        damping: Damping::default(),
+                        budget: Budget { due: now },
                         plan,
                         sent: 0,
                         received: 0,
@@ -174,7 +217,17 @@ impl Liveness {
             sessions.insert(key, watched);
         }
         former.values_mut().for_each(Watched::stop);
-        self.publish(&sessions);
+        for watched in sessions.values() {
+            let usable = watched.damping.is_usable();
+            up.extend(
+                watched
+                    .plan
+                    .interfaces
+                    .iter()
+                    .map(|number| (*number, usable)),
+            );
+        }
+        self.publish(up);
         drop(sessions);
         self.wake.notify_one();
     }
@@ -193,39 +246,42 @@ impl Liveness {
             .is_none_or(|down| !down.load(Ordering::Relaxed))
     }
 
-    /// Whether a sibling is within reach.
-    pub(super) fn is_sibling_up(&self, address: SocketAddr) -> bool {
-        let sessions = self.sessions();
-        let watched = sessions.get(&SessionKey::Sibling(address));
-        watched.is_none_or(|watched| watched.session.is_up())
-    }
-
     /// Wakes when [`Self::is_up`] of some interface has changed.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// A control packet of a session. Says whether there is one.
-    pub(super) fn handle(&self, key: SessionKey, control: &Control) -> bool {
+    /// A control packet of a session.
+    pub(super) fn handle(&self, key: SessionKey, control: &Control) -> Heard {
+        let now = Instant::now();
         let mut sessions = self.sessions();
         let Some(watched) = sessions.get_mut(&key) else {
-            return false;
+            return Heard::NoSession;
         };
+        if !watched.budget.admit(&watched.plan.config, now) {
+            return Heard::TooMany;
+        }
         watched.received += 1;
-        let before = (watched.session.is_up(), watched.session.deadline());
-        if let Some(answer) = watched.session.handle(control, Instant::now()) {
+        let before = watched.deadline();
+        if let Some(answer) = watched.session.handle(control, now) {
             watched.send(&answer);
         }
-        let is_earlier = watched.session.deadline() < before.1;
-        if watched.session.is_up() != before.0 {
-            told(key, watched);
-            self.publish(&sessions);
-        }
+        self.follow(key, watched, now);
+        let is_earlier = watched.deadline() < before;
         drop(sessions);
         if is_earlier {
             self.wake.notify_one();
         }
-        true
+        Heard::Taken
+    }
+
+    /// Lets packets leave by the interfaces of a session or not, by what it says now.
+    fn follow(&self, key: SessionKey, watched: &mut Watched, now: Instant) {
+        if let Some(usable) = watched.damping.follow(watched.session.is_up(), now) {
+            told(key, watched);
+            let numbers = watched.plan.interfaces.iter();
+            self.publish(numbers.map(|number| (*number, usable)));
+        }
     }
 
     /// Sends what is due and notices who is silent, for ever.
@@ -239,7 +295,7 @@ impl Liveness {
                     if late > HELD_UP {
                         tracing::debug!("held up for {late:?}; the neighbours get as much more time");
                         for watched in self.sessions().values_mut() {
-                            watched.session.held_up(late);
+                            watched.session.held_up(late, next + late);
                         }
                     }
                 }
@@ -252,34 +308,23 @@ impl Liveness {
         const IDLE: Duration = Duration::from_secs(60);
         let now = Instant::now();
         let mut sessions = self.sessions();
-        let mut changed = false;
         for (key, watched) in sessions.iter_mut() {
-            let was_up = watched.session.is_up();
             if let Some(packet) = watched.session.poll(now, rand::random()) {
                 watched.send(&packet);
             }
-            if watched.session.is_up() != was_up {
-                told(*key, watched);
-                changed = true;
-            }
+            self.follow(*key, watched, now);
         }
-        if changed {
-            self.publish(&sessions);
-        }
-        let deadlines = sessions.values().map(|watched| watched.session.deadline());
+        let deadlines = sessions.values().map(Watched::deadline);
         deadlines.min().unwrap_or(now + IDLE)
     }
 
-    fn publish(&self, sessions: &BTreeMap<SessionKey, Watched>) {
-        let mut down = vec![false; self.down.len()];
-        for watched in sessions.values().filter(|w| !w.session.is_up()) {
-            for interface in &watched.plan.interfaces {
-                down[usize::from(*interface)] = true;
-            }
-        }
+    /// Sets which interfaces packets may leave by.
+    fn publish(&self, up: impl IntoIterator<Item = (u16, bool)>) {
         let mut changed = false;
-        for (known, now) in self.down.iter().zip(down) {
-            changed |= known.swap(now, Ordering::Relaxed) != now;
+        for (interface, up) in up {
+            if let Some(down) = self.down.get(usize::from(interface)) {
+                changed |= down.swap(!up, Ordering::Relaxed) == up;
+            }
         }
         if changed {
             self.changed.send_replace(());
@@ -293,6 +338,7 @@ impl Liveness {
             let status = SessionStatus {
                 state: watched.session.state(),
                 changes: watched.session.changes(),
+                flaps: watched.session.is_up() && !watched.damping.is_usable(),
                 sent: watched.sent,
                 received: watched.received,
             };
@@ -302,11 +348,21 @@ impl Liveness {
     }
 }
 
-/// Tells the operator.
+/// The interfaces of sessions.
+fn interfaces(sessions: &BTreeMap<SessionKey, Watched>) -> impl Iterator<Item = u16> {
+    let plans = sessions.values().map(|watched| &watched.plan);
+    plans.flat_map(|plan| plan.interfaces.iter().copied())
+}
+
+/// Tells the operator that a session may be used now, or not any more. Damping keeps this rare.
 fn told(key: SessionKey, watched: &Watched) {
     let state = watched.session.state().as_str();
-    match (key, watched.session.is_up()) {
+    let hold = watched.damping.hold();
+    match (key, watched.damping.is_usable()) {
         (SessionKey::Link(interface), true) => tracing::info!(interface, "link is up"),
+        (SessionKey::Sibling(address), true) => {
+            tracing::info!(%address, "sibling router is reachable");
+        }
         (SessionKey::Link(interface), false) => {
             tracing::warn!(
                 interface,
@@ -314,23 +370,31 @@ fn told(key: SessionKey, watched: &Watched) {
                 "link is down: the neighbour is not heard, or does not hear us"
             );
         }
-        (SessionKey::Sibling(address), true) => {
-            tracing::info!(%address, "sibling router is reachable")
-        }
         (SessionKey::Sibling(address), false) => {
             tracing::warn!(%address, state, "sibling router is not reachable");
         }
     }
+    if !watched.damping.is_usable() && !hold.is_zero() {
+        tracing::warn!(session = ?key, "BFD flaps: not used again until it has been up for {hold:?}");
+    }
 }
 
 impl Watched {
+    /// When to look at it again at the latest.
+    fn deadline(&self) -> Instant {
+        let session = self.session.deadline();
+        self.damping
+            .deadline()
+            .map_or(session, |at| at.min(session))
+    }
+
     fn send(&mut self, control: &Control) {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_secs() as u32);
         let plan = &self.plan;
         let sent = match plan.envelope.seal(control, &plan.hop_key, now) {
-            Ok(packet) => plan.socket.send(&packet, plan.to).is_ok(),
+            Ok(packet) => plan.socket.bfd.send(&packet, plan.to).is_ok(),
             Err(_) => false,
         };
         self.sent += u64::from(sent);

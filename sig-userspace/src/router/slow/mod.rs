@@ -11,6 +11,7 @@ mod network;
 mod receive;
 mod socket;
 mod stun;
+mod thread;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,6 +30,8 @@ use self::{
     counters::Counters,
     liveness::Liveness,
     network::{Network, Place},
+    socket::Kind,
+    thread::Thread,
 };
 pub use liveness::{SessionKey, SessionStatus};
 pub use socket::BindError;
@@ -58,8 +61,8 @@ pub struct Orders {
 /// A running slow path. It ends when dropped, without a word to the neighbours; see [`SlowPath::stop`].
 pub struct SlowPath {
     shared: Arc<Shared>,
-    receivers: HashMap<Place, Task>,
-    _clock: Task,
+    receivers: HashMap<Place, [Task; 2]>,
+    bfd: Thread,
 }
 
 /// What the tasks share.
@@ -80,6 +83,17 @@ impl Drop for Task {
     }
 }
 
+/// The slow path cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The thread of BFD.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
 /// Sockets for another configuration, open but not in use.
 pub struct Prepared(Network);
 
@@ -95,14 +109,15 @@ pub struct Counted {
 }
 
 impl SlowPath {
-    /// Opens the sockets and starts. `seen_before` tells whether the fast path has counted packets of an underlay address
+    /// Opens the sockets and starts, BFD on a thread of its own. `seen_before` tells whether the fast path has counted packets of an underlay address
     /// as received. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// An address that cannot be bound.
-    pub fn start(orders: Orders, seen_before: SeenBefore) -> Result<Self, BindError> {
+    /// An address that cannot be bound, or no room for a thread.
+    pub fn start(orders: Orders, seen_before: SeenBefore) -> Result<Self, StartError> {
         let mut counters = BTreeMap::new();
-        let network = Network::open(orders, None, &mut counters)?;
+        let bfd = Thread::start().map_err(StartError::Thread)?;
+        let network = Network::open(orders, None, bfd.handle(), &mut counters)?;
         let shared = Arc::new(Shared {
             network: ArcSwap::from_pointee(network),
             liveness: Liveness::new(),
@@ -110,8 +125,10 @@ impl SlowPath {
             seen_before,
         });
         let clock = shared.clone();
+        bfd.handle()
+            .spawn(async move { clock.liveness.run().await });
         let mut slow = Self {
-            _clock: Task(tokio::spawn(async move { clock.liveness.run().await })),
+            bfd,
             shared,
             receivers: HashMap::new(),
         };
@@ -126,7 +143,7 @@ impl SlowPath {
     pub fn prepare(&self, orders: Orders) -> Result<Prepared, BindError> {
         let mut counters = self.shared.counters();
         let present = self.shared.network.load();
-        Network::open(orders, Some(&present), &mut counters).map(Prepared)
+        Network::open(orders, Some(&present), self.bfd.handle(), &mut counters).map(Prepared)
     }
 
     /// Puts a configuration into force. Sockets and sessions that stay are not touched.
@@ -143,10 +160,14 @@ impl SlowPath {
         self.receivers
             .retain(|place, _| sockets.contains_key(place));
         for (place, socket) in sockets {
-            let shared = self.shared.clone();
-            self.receivers
-                .entry(place)
-                .or_insert_with(|| Task(tokio::spawn(receive::run(shared, place, socket))));
+            let shared = &self.shared;
+            self.receivers.entry(place).or_insert_with(|| {
+                let run = |kind| receive::run(shared.clone(), place, socket.clone(), kind);
+                [
+                    Task(tokio::spawn(run(Kind::Plain))),
+                    Task(self.bfd.handle().spawn(run(Kind::Bfd))),
+                ]
+            });
         }
     }
 

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio::runtime::Handle;
+
 use super::{
     BindError, Orders,
     counters::Counters,
@@ -15,7 +17,7 @@ use super::{
 use crate::router::{
     config::RateLimits,
     forward::{Links, Router},
-    model::AsModel,
+    model::{AsModel, Owner},
 };
 
 /// A socket: by what it is for, and where it is.
@@ -34,6 +36,8 @@ pub(super) struct Network {
     pub(super) inside: Arc<Socket>,
     pub(super) inside_counters: Arc<Counters>,
     pub(super) links: BTreeMap<u16, Link>,
+    /// By sibling: an interface of it, if it has any. They are all up or all down.
+    sibling_interfaces: Vec<Option<u16>>,
 }
 
 /// Our end of a link.
@@ -53,13 +57,14 @@ impl Network {
     pub(super) fn open(
         orders: Orders,
         present: Option<&Self>,
+        bfd: &Handle,
         counters: &mut BTreeMap<u16, Arc<Counters>>,
     ) -> Result<Self, BindError> {
         let model = &orders.model;
         // By address: a link that got another number has its socket already.
         let open = |what: &str, address| match present.and_then(|p| p.socket_at(address)) {
             Some(socket) => Ok(socket),
-            None => Socket::open(what, address, orders.buffers).map(Arc::new),
+            None => Socket::open(what, address, orders.buffers, bfd).map(Arc::new),
         };
         let mut counters = |interface| counters.entry(interface).or_default().clone();
         let inside = open("internal address", model.internal)?;
@@ -74,7 +79,13 @@ impl Network {
             };
             links.insert(number, link);
         }
+        let owned = |place| {
+            let mut interfaces = model.interfaces.iter();
+            let owned = interfaces.find(|(_, interface)| interface.owner == Owner::Sibling(place));
+            owned.map(|(number, _)| *number)
+        };
         Ok(Self {
+            sibling_interfaces: (0..model.siblings.len()).map(owned).collect(),
             limits: Arc::new(orders.limits),
             inside,
             inside_counters: counters(0),
@@ -117,7 +128,7 @@ impl Network {
     /// The state of the ways out, for [`Router::process`].
     pub(super) fn ways<'a>(&'a self, liveness: &'a Liveness) -> Ways<'a> {
         Ways {
-            model: self.model(),
+            network: self,
             liveness,
         }
     }
@@ -125,7 +136,7 @@ impl Network {
 
 /// See [`Network::ways`].
 pub(super) struct Ways<'a> {
-    model: &'a AsModel,
+    network: &'a Network,
     liveness: &'a Liveness,
 }
 
@@ -135,7 +146,7 @@ impl Links for Ways<'_> {
     }
 
     fn is_sibling_up(&self, sibling: usize) -> bool {
-        let sibling = self.model.siblings.get(sibling);
-        sibling.is_some_and(|sibling| self.liveness.is_sibling_up(sibling.internal))
+        let interface = self.network.sibling_interfaces.get(sibling);
+        interface.is_some_and(|number| number.is_none_or(|number| self.liveness.is_up(number)))
     }
 }

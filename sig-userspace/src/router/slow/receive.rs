@@ -12,9 +12,9 @@ use super::{
     Shared,
     counters::Counters,
     limits::Limits,
-    liveness::SessionKey,
+    liveness::{Heard, SessionKey},
     network::{Network, Place},
-    socket::Socket,
+    socket::{Kind, Socket},
     stun,
 };
 use crate::router::{
@@ -25,8 +25,14 @@ use crate::router::{
 /// Packets taken from a socket before others have their turn.
 const BATCH: usize = 64;
 
+/// The same of BFD, where sessions of other links wait.
+const BFD_BATCH: usize = 16;
+
 /// Longest datagram.
 const LONGEST: usize = 65_535;
+
+/// Longest datagram with BFD: SCION header and message, with room for what is behind it.
+const LONGEST_BFD: usize = 1_500;
 
 /// Waits when the socket has an error, such as no memory: it must not spin.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -38,21 +44,26 @@ struct Datagram {
     received: Option<(usize, SocketAddr)>,
 }
 
-impl Default for Datagram {
-    fn default() -> Self {
+impl Datagram {
+    fn of(len: usize) -> Self {
         Self {
-            buffer: vec![0; LONGEST],
+            buffer: vec![0; len],
             received: None,
         }
     }
 }
 
-/// Takes packets from a socket until the task is ended.
-pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>) {
+/// Takes packets of one kind from a socket until the task is ended.
+pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>, kind: Kind) {
+    let socket = socket.half(kind);
+    let (most, longest) = match kind {
+        Kind::Plain => (BATCH, LONGEST),
+        Kind::Bfd => (BFD_BATCH, LONGEST_BFD),
+    };
     let mut rates = shared.network.load().limits.clone();
     let mut limits = Limits::new(&rates, Instant::now());
-    let mut batch: Vec<Datagram> = std::iter::repeat_with(Datagram::default)
-        .take(BATCH)
+    let mut batch: Vec<Datagram> = std::iter::repeat_with(|| Datagram::of(longest))
+        .take(most)
         .collect();
     loop {
         if let Err(error) = socket.readable().await {
@@ -78,7 +89,7 @@ pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>) 
             rates = network.limits.clone();
             limits = Limits::new(&rates, Instant::now());
         }
-        // What keeps links and paths alive goes first.
+        // What keeps paths alive goes first.
         for urgent in [true, false] {
             for datagram in batch.iter_mut().take(count) {
                 let Some((len, from)) = datagram.received else {
@@ -93,16 +104,15 @@ pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>) 
                 }
             }
         }
-        if count == BATCH {
+        if count == most {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Whether a packet looks like BFD or has a one-hop path.
+/// Whether a packet has a one-hop path.
 fn is_urgent(packet: &[u8]) -> bool {
-    use sig_common::wire::scion::{NEXT_BFD, path::ONE_HOP};
-    packet.get(4) == Some(&NEXT_BFD) || packet.get(8) == Some(&ONE_HOP)
+    packet.get(8) == Some(&sig_common::wire::scion::path::ONE_HOP)
 }
 
 impl Shared {
@@ -192,8 +202,10 @@ impl Shared {
                 };
                 let message = packet.get(message).unwrap_or_default();
                 let control = Control::decode(message).map_err(|_| Reason::Bfd)?;
-                if !self.liveness.handle(key, &control) {
-                    return Err(Reason::Bfd);
+                match self.liveness.handle(key, &control) {
+                    Heard::Taken => {}
+                    Heard::NoSession => return Err(Reason::Bfd),
+                    Heard::TooMany => return Err(Reason::RateLimited),
                 }
             }
             Verdict::Stun => {
@@ -215,6 +227,7 @@ fn sent(counters: &Counters, outcome: &Outcome, packet: &[u8]) {
 /// What the kernel does not send is lost, with the nearest reason.
 fn send(socket: &Socket, packet: &[u8], to: SocketAddr) -> Result<(), Reason> {
     socket
+        .plain
         .send(packet, to)
         .map_err(|error| match error.raw_os_error() {
             Some(libc::EMSGSIZE) => Reason::TooBig,

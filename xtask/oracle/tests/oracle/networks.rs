@@ -124,6 +124,7 @@ fn router(network: &Network, of: &As) -> Router {
         siblings: Vec::new(),
         control_services: Vec::new(),
         discovery_services: Vec::new(),
+        services: Default::default(),
         sibling_bfd: Bfd::default(),
         key: of.key.clone(),
     };

@@ -203,7 +203,7 @@ impl Links for Shared {
         true
     }
 
-    fn interface_mtu(&self, interface: u16) -> Option<u16> {
+    fn most(&self, interface: u16) -> Option<u16> {
         let port = self.ports.get(&interface);
         port.map(|port| port.link.current_mtu())
     }

@@ -43,7 +43,7 @@ impl Links for LinksOf<'_> {
         true
     }
 
-    fn interface_mtu(&self, interface: u16) -> Option<u16> {
+    fn most(&self, interface: u16) -> Option<u16> {
         Some(self.at(interface).current_mtu())
     }
 }

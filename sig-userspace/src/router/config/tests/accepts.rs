@@ -16,7 +16,7 @@ fn topology_and_key_make_the_model() {
     assert!(model.core);
     assert_eq!(model.mtu, 1472);
     assert_eq!(model.internal, address("10.0.0.1:30042"));
-    assert_eq!(model.ports, Some(31000..=32767));
+    assert_eq!(model.ports, Some(30000..=32767));
     assert_eq!(model.control_services, [address("10.0.0.9:30252")]);
     assert_eq!(model.discovery_services, [address("[fd00::9]:30252")]);
     assert_eq!(model.key, HopKey::derive(b"testkey_xxxxxxxx"));
@@ -34,7 +34,7 @@ fn topology_and_key_make_the_model() {
         remote: address("192.0.2.2:50001"),
     };
     assert_eq!((first.owner, first.link_type), (owner, LinkType::Child));
-    assert_eq!((first.mtu, first.neighbour_interface), (1400, None));
+    assert_eq!((first.mtu, first.neighbour_interface), (1460, None));
     assert_eq!(first.bfd, Bfd::default());
     let second = &model.interfaces[&2];
     let owner = Owner::Here {
@@ -181,13 +181,65 @@ fn ports_are_written_as_the_reference_writes_them() {
         ("1024-65535", Some(1024..=65535)),
         ("7-7", Some(7..=7)),
     ] {
-        let topology = with("31000-32767", text);
+        let topology = with("30000-32767", text);
         assert_eq!(good(OWN, &topology).0.model.ports, ports, "{text:?}");
     }
-    let topology = with("\"dispatched_ports\": \"31000-32767\",", "");
-    assert_eq!(good(OWN, &topology).0.model.ports, None);
+    let topology = with("\"dispatched_ports\": \"30000-32767\",", "");
+    let (settings, warnings) = good(OWN, &topology);
+    assert_eq!(settings.model.ports, None);
+    assert!(
+        warnings[0].starts_with("conf/as/topology.json:1: dispatched_ports: missing"),
+        "{warnings:?}"
+    );
+    assert_eq!(warnings.len(), 1);
     let own = format!("{OWN}[router]\ndispatched_port_start = 5\ndispatched_port_end = 6\n");
     assert_eq!(good(&own, &topology).0.model.ports, Some(5..=6));
+}
+
+#[test]
+fn services_keep_their_ports_and_those_outside_the_range_are_named() {
+    let sigs = r#""dispatched_ports": "31000-32767", "sigs": {"sig": {"ctrl_addr": "10.0.0.8:30256",
+        "data_addr": "10.0.0.8:31056", "probe_addr": "gateway:30856", "allow_interfaces": [1]}},"#;
+    let topology = with("\"dispatched_ports\": \"30000-32767\",", sigs);
+    let (settings, warnings) = good(OWN, &topology);
+    for (port, dispatched) in [(30256, true), (31056, true), (30255, false)] {
+        let host = "10.0.0.8".parse().expect("an address");
+        assert_eq!(
+            settings.model.host_address(host, port).port() == port,
+            dispatched,
+            "{port}"
+        );
+    }
+    let controls = "10.0.0.9".parse().expect("an address");
+    assert_eq!(settings.model.host_address(controls, 30252).port(), 30252);
+    assert_eq!(settings.model.host_address(controls, 30256).port(), 30041);
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}");
+    };
+    let start = "conf/as/topology.json:7: control_service.cs-1.addr: 10.0.0.8:30256, 10.0.0.9:30252, [fd00::9]:30252 \
+                 are not in dispatched_ports 31000-32767: ";
+    assert!(warning.starts_with(start), "{warning}");
+}
+
+#[test]
+fn a_link_too_narrow_for_the_control_plane_is_named() {
+    let (_, warnings) = good(OWN, &with("\"mtu\": 1460", "\"mtu\": 1372"));
+    let start = "conf/as/topology.json:12: border_routers.br-1.interfaces.1: MTU 1372: ";
+    assert!(
+        warnings.len() == 1 && warnings[0].starts_with(start),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn a_short_key_is_named() {
+    let (_, warnings) = read(OWN, TOPOLOGY, "MjIyMg==").expect("a key");
+    let warnings: Vec<String> = warnings.iter().map(Problem::to_string).collect();
+    let start = "conf/as/keys/master0.key:1: the key has 4 bytes";
+    assert!(
+        warnings.len() == 1 && warnings[0].starts_with(start),
+        "{warnings:?}"
+    );
 }
 
 #[test]
@@ -205,7 +257,7 @@ fn fast_path_and_slow_path_can_be_left_out() {
     assert_eq!(settings.xdp.cpus, [2, 3]);
     let rate = |reason| settings.xdp.rate_limits.per_second(reason);
     assert_eq!(rate(sig_common::router::Reason::Expired), Some(5));
-    assert_eq!(rate(sig_common::router::Reason::Bfd), None);
+    assert_eq!(rate(sig_common::router::Reason::WrongPeer), None);
 }
 
 #[test]

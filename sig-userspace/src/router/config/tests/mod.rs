@@ -23,7 +23,7 @@ const TOPOLOGY: &str = r#"{
   "isd_as": "1-ff00:0:110",
   "mtu": 1472,
   "attributes": ["core"],
-  "dispatched_ports": "31000-32767",
+  "dispatched_ports": "30000-32767",
   "control_service": {"cs-1": {"addr": "10.0.0.9:30252"}},
   "discovery_service": {"cs-1": {"addr": "[fd00::9]:30252"}},
   "border_routers": {
@@ -32,7 +32,7 @@ const TOPOLOGY: &str = r#"{
       "interfaces": {
         "1": {
           "underlay": {"local": "192.0.2.1:50000", "remote": "192.0.2.2:50001"},
-          "isd_as": "1-ff00:0:111", "link_to": "CHILD", "mtu": 1400
+          "isd_as": "1-ff00:0:111", "link_to": "CHILD", "mtu": 1460
         },
         "2": {
           "underlay": {"public": "[2001:db8::1]:50000", "remote": "[2001:db8::2]:50000"},

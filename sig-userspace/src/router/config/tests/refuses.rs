@@ -14,9 +14,19 @@ fn unknown_keys_are_named_with_a_remedy() {
         errors(&own, TOPOLOGY, KEY),
         "conf/br.toml:5: xdp.modes: unknown key; did you mean \"mode\"?"
     );
-    let own = format!("{OWN}[xdp.rate_limits]\nbfd = 1\n");
+    let own = format!("{OWN}[xdp.rate_limits]\nwrong_peer = 1\n");
+    let text = errors(&own, TOPOLOGY, KEY);
     assert!(
-        errors(&own, TOPOLOGY, KEY).starts_with("conf/br.toml:5: xdp.rate_limits.bfd: unknown key")
+        text.starts_with("conf/br.toml:5: xdp.rate_limits.wrong_peer: unknown key"),
+        "{text}"
+    );
+    // Ignored where everything else is right, but here it may be the mistake.
+    assert_eq!(
+        topology_errors("\"link_to\": \"CHILD\"", "\"linkto\": \"CHILD\""),
+        "conf/as/topology.json:12: border_routers.br-1.interfaces.1.link_to: missing; write \"core\", \"parent\", \
+         \"child\" or \"peer\"\n\
+         conf/as/topology.json:14: border_routers.br-1.interfaces.1.linkto: unknown key, which has no effect; did you \
+         mean \"link_to\"?"
     );
 }
 
@@ -81,6 +91,22 @@ fn addresses_are_of_one_family_and_of_two_hosts() {
         text.contains("underlay.remote: 192.0.2.1:50000 is our own end"),
         "{text}"
     );
+    let text = topology_errors("192.0.2.1:50000", ":50000");
+    assert!(
+        text.contains("has no IP address; write the one that this router has on the link"),
+        "{text}"
+    );
+    for local in [
+        "[fe80::1]:50000",
+        "[fe80::1%eth1]:50000",
+        "[fe80::1%3]:50000",
+    ] {
+        let text = topology_errors("192.0.2.1:50000", local);
+        assert!(
+            text.contains("link-local address; give both ends"),
+            "{text}"
+        );
+    }
     for wrong in [
         "0.0.0.0:1",
         "224.0.0.1:1",
@@ -170,7 +196,7 @@ fn ranges_of_ports_are_read_strictly() {
     for wrong in [
         "5", "0-5", "5-0", "9-5", "1-65536", "1-2-3", "+1-5", " 1-5", "none",
     ] {
-        let text = topology_errors("31000-32767", wrong);
+        let text = topology_errors("30000-32767", wrong);
         assert!(
             text.contains("topology.json:5: dispatched_ports: "),
             "{text}"
