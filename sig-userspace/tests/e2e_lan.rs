@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{Bed, assert_pings};
-use testbed::{Family, Options, Site, Status, ping, wait_until};
+use testbed::{Family, Netns, Options, Site, Status, ping, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -187,4 +187,92 @@ fn changing_between_the_two_ways_loses_no_packet() {
             && now.packets_via_helper > before.packets_via_helper,
         "{before:?} {now:?}"
     );
+}
+
+/// Waits until client A gets an answer from this address.
+fn assert_answers(bed: &Bed, to: &str) {
+    let to = to.parse().expect("an address");
+    wait_until(&format!("an answer of {to}"), PATIENCE, || {
+        Ok(ping(&bed.network.a.client, to, 1, 64, Duration::from_millis(20))?.received == 1)
+    })
+    .unwrap_or_else(|e| panic!("{e:#}: {:#?}", bed.network.a.status()));
+}
+
+#[test]
+fn what_the_kernel_would_keep_is_not_taken_into_the_tunnel() {
+    // Within the prefixes of B: a management network of gateway A, and behind it a network that a route leads to.
+    let mut bed = Bed::new(&Options::default());
+    let elsewhere = Netns::new("elsewhere").expect("a namespace");
+    let gateway = |line: &str| bed.network.a.gateway.ip(line).expect(line);
+    gateway("link add mg0 type veth peer name mg1");
+    gateway(&format!("link set mg1 netns {}", elsewhere.name()));
+    for line in [
+        "addr add 192.168.11.201/29 dev mg0",
+        "addr add fd00:11::201/120 dev mg0 nodad",
+        "link set mg0 up",
+    ] {
+        gateway(line);
+    }
+    for line in [
+        "addr add 192.168.11.202/29 dev mg1",
+        "addr add fd00:11::202/120 dev mg1 nodad",
+        "link set mg1 up",
+        "link set lo up",
+        "addr add 192.168.11.70/32 dev lo",
+        "addr add fd00:11::770/128 dev lo",
+        "route add default via 192.168.11.201",
+        "route add default via fd00:11::201",
+    ] {
+        elsewhere.ip(line).expect(line);
+    }
+    bed.network
+        .start_gateways()
+        .unwrap_or_else(|e| panic!("{e:#}"));
+    let gateway = |line: &str| bed.network.a.gateway.ip(line).expect(line);
+    for to in [
+        "192.168.11.201",
+        "192.168.11.202",
+        "fd00:11::201",
+        "fd00:11::202",
+    ] {
+        assert_answers(&bed, to);
+    }
+    // What comes while the gateway runs.
+    gateway("route add 192.168.11.64/26 via 192.168.11.202");
+    gateway("route add fd00:11::700/120 via fd00:11::202");
+    gateway("addr add 192.168.11.99/32 dev lan");
+    gateway("addr add fd00:11::99/128 dev lan nodad");
+    for to in [
+        "192.168.11.70",
+        "192.168.11.99",
+        "fd00:11::770",
+        "fd00:11::99",
+    ] {
+        assert_answers(&bed, to);
+    }
+    for family in Family::ALL {
+        assert_pings(&bed.network, family, 3, 64);
+    }
+
+    // The prefixes of B become networks of this host, and then no longer are.
+    gateway("addr add 192.168.0.1/16 dev mg0");
+    gateway("addr add fd00:11::1:201/64 dev mg0 nodad");
+    let leads_to = |device: &str| {
+        // While neither leads there, the kernel says that it is unreachable.
+        let way = |to: &str| {
+            let found = bed.network.a.gateway.ip(&format!("route get {to}"));
+            found.is_ok_and(|way| way.contains(&format!(" dev {device} ")))
+        };
+        let done = wait_until(&format!("routes to {device}"), PATIENCE, || {
+            Ok(way("192.168.11.2") && way("fd00:11::2"))
+        });
+        done.unwrap_or_else(|e| panic!("{e:#}: {}", gateway("route show table all")));
+    };
+    leads_to("mg0");
+    gateway("addr del 192.168.0.1/16 dev mg0");
+    gateway("addr del fd00:11::1:201/64 dev mg0");
+    leads_to("sig");
+    for family in Family::ALL {
+        assert_pings(&bed.network, family, 3, 64);
+    }
 }

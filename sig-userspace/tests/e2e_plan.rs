@@ -71,6 +71,7 @@ fn first(status: &Status) -> Remote {
 
 async fn apply(handle: &HostHandle, plan: &Plan) -> Status {
     handle.apply(plan.clone()).await.expect("it takes effect");
+    handle.settle().await;
     handle.status()
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sig::kernel::link::{self, MAX_XDP_MTU, check_mtu};
 use sig::kernel::neighbours::{NextHops, Reason, Resolution, Snapshot, Timing};
 use sig::kernel::netlink::Netlink;
-use sig::kernel::watch::Watch;
+use sig::kernel::watch::{InterfaceState, Watch};
 use support::netns::{Netns, root_or_skip, veth, veth_with_queues};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, timeout};
@@ -51,13 +51,20 @@ struct Follower {
 }
 
 impl Follower {
-    fn start(targets: &[&str]) -> Self {
+    async fn start(targets: &[&str]) -> Self {
+        Self::start_from("10.0.0.1", targets).await
+    }
+
+    /// With frames from this address.
+    async fn start_from(source: &str, targets: &[&str]) -> Self {
         let watch = Watch::open().unwrap();
         let timing = Timing {
             refresh: Duration::from_secs(1),
             retry: Duration::from_millis(300),
         };
-        let hops = NextHops::new(&Netlink::open().unwrap(), &watch, "u0", timing);
+        let netlink = Netlink::open().unwrap();
+        let underlay = link::by_name(&netlink, "u0").await.unwrap().ifindex;
+        let hops = NextHops::new(&netlink, &watch, underlay, ip(source), timing);
         hops.set_targets(targets.iter().map(|target| ip(target)).collect());
         let snapshots = hops.subscribe();
         Self {
@@ -106,7 +113,7 @@ fn a_neighbour_on_the_link_is_resolved_in_both_families() {
     let (gateway, router) = gateway_and_router("nh");
     let (ours, theirs) = (mac(&gateway, "u0"), mac(&router, "r0"));
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["10.0.0.2", "fd00::2"]);
+        let mut follower = Follower::start(&["10.0.0.2", "fd00::2"]).await;
         for (target, source) in [("10.0.0.2", "10.0.0.1"), ("fd00::2", "fd00::1")] {
             let (found, _) = follower
                 .until(target, SOON, |found| found.resolved().is_some())
@@ -136,7 +143,7 @@ fn a_next_hop_behind_a_router_gets_the_routers_address() {
     let theirs = mac(&router, "r0");
     gateway.ip("route add 192.0.2.0/24 via 10.0.0.2 mtu 1400");
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["192.0.2.7"]);
+        let mut follower = Follower::start(&["192.0.2.7"]).await;
         let (found, _) = follower
             .until("192.0.2.7", SOON, |found| found.resolved().is_some())
             .await;
@@ -149,6 +156,35 @@ fn a_next_hop_behind_a_router_gets_the_routers_address() {
 }
 
 #[test]
+fn policy_rules_see_the_source_of_the_frames() {
+    if !root_or_skip() {
+        return;
+    }
+    let (gateway, router) = gateway_and_router("rule");
+    let theirs = mac(&router, "r0");
+    // Without the rule, both next hops are behind another interface, or nowhere.
+    gateway.ip("route add 192.0.2.0/24 dev lo");
+    for family in ["-4", "-6"] {
+        let (source, router, net) = match family {
+            "-4" => ("10.0.0.1", "10.0.0.2", "192.0.2.0/24"),
+            _ => ("fd00::1", "fd00::2", "2001:db8::/32"),
+        };
+        gateway.ip(&format!("{family} route add {net} via {router} table 77"));
+        gateway.ip(&format!("{family} rule add from {source} lookup 77"));
+    }
+    for (source, target) in [("10.0.0.1", "192.0.2.7"), ("fd00::1", "2001:db8::7")] {
+        gateway.block_on(async || {
+            let mut follower = Follower::start_from(source, &[target]).await;
+            let (found, _) = follower
+                .until(target, SOON, |found| found.resolved().is_some())
+                .await;
+            let found = *found.resolved().unwrap();
+            assert_eq!((found.destination_mac, found.source), (theirs, ip(source)));
+        });
+    }
+}
+
+#[test]
 fn a_neighbours_new_hardware_address_is_noticed_within_seconds_without_its_help() {
     if !root_or_skip() {
         return;
@@ -157,7 +193,7 @@ fn a_neighbours_new_hardware_address_is_noticed_within_seconds_without_its_help(
     // The router asks for nobody and announces nothing: only our own probing can find out.
     router.ip("neigh add 10.0.0.1 dev r0 lladdr 02:00:00:00:00:01 nud permanent");
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["10.0.0.2", "fd00::2"]);
+        let mut follower = Follower::start(&["10.0.0.2", "fd00::2"]).await;
         for target in ["10.0.0.2", "fd00::2"] {
             follower
                 .until(target, SOON, |found| found.resolved().is_some())
@@ -188,7 +224,7 @@ fn a_new_hardware_address_is_noticed_while_the_link_stays_up() {
     }
     let (gateway, router) = gateway_and_router("mac-up");
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["10.0.0.2"]);
+        let mut follower = Follower::start(&["10.0.0.2"]).await;
         follower
             .until("10.0.0.2", SOON, |found| found.resolved().is_some())
             .await;
@@ -213,7 +249,7 @@ fn what_was_unresolved_is_resolved_once_the_other_side_comes_up() {
     let (gateway, router) = gateway_and_router("late");
     router.ip("addr del 10.0.0.2/24 dev r0");
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["10.0.0.2"]);
+        let mut follower = Follower::start(&["10.0.0.2"]).await;
         let silent = Resolution::Unresolved(Reason::NoAnswer(ip("10.0.0.2")));
         follower
             .until("10.0.0.2", Duration::from_secs(6), |found| *found == silent)
@@ -247,7 +283,7 @@ fn a_neighbour_that_falls_silent_is_reported_and_found_again() {
     }
     let (gateway, router) = gateway_and_router("silent");
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["10.0.0.2"]);
+        let mut follower = Follower::start(&["10.0.0.2"]).await;
         follower
             .until("10.0.0.2", SOON, |found| found.resolved().is_some())
             .await;
@@ -274,7 +310,7 @@ fn a_flushed_entry_is_found_again_without_a_gap() {
     }
     let (gateway, _router) = gateway_and_router("flush");
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["10.0.0.2"]);
+        let mut follower = Follower::start(&["10.0.0.2"]).await;
         follower
             .until("10.0.0.2", SOON, |found| found.resolved().is_some())
             .await;
@@ -301,7 +337,7 @@ fn an_administrators_entry_is_used_and_never_touched() {
         "neigh add 10.0.0.9 dev u0 lladdr {OTHER_MAC} nud permanent"
     ));
     gateway.block_on(async || {
-        let mut follower = Follower::start(&["10.0.0.9"]);
+        let mut follower = Follower::start(&["10.0.0.9"]).await;
         let (found, _) = follower
             .until("10.0.0.9", SOON, |found| found.resolved().is_some())
             .await;
@@ -324,7 +360,7 @@ fn targets_that_cannot_work_say_why() {
     gateway.ip("route add 198.51.100.0/24 dev lo");
     gateway.block_on(async || {
         let mut follower =
-            Follower::start(&["10.0.0.1", "203.0.113.1", "198.51.100.1", "2001:db8::1"]);
+            Follower::start(&["10.0.0.1", "203.0.113.1", "198.51.100.1", "2001:db8::1"]).await;
         for (target, reason) in [
             ("10.0.0.1", Reason::LocalAddress),
             ("203.0.113.1", Reason::NoRoute),
@@ -357,11 +393,9 @@ fn an_interface_is_followed_through_all_its_changes() {
     }
     let (gateway, router) = gateway_and_router("iface");
     gateway.block_on(async || {
-        let watch = Watch::open().unwrap();
-        let mut state = watch
-            .interface(&Netlink::open().unwrap(), "u0")
-            .await
-            .unwrap();
+        let (watch, netlink) = (Watch::open().unwrap(), Netlink::open().unwrap());
+        let underlay = link::by_name(&netlink, "u0").await.unwrap();
+        let mut state = watch.interface(&netlink, underlay.ifindex).await.unwrap();
         assert!(state.borrow().up);
         assert!(
             state
@@ -401,8 +435,16 @@ fn an_interface_is_followed_through_all_its_changes() {
         .await
         .unwrap()
         .unwrap();
-        gateway.ip("link del u0");
-        timeout(wait, state.wait_for(|state| state.ifindex.is_none()))
+        gateway.ip("link set u0 down");
+        gateway.ip("link set u0 name wan0");
+        gateway.ip("link set wan0 up");
+        let renamed = |state: &InterfaceState| state.up && state.name.as_deref() == Some("wan0");
+        timeout(wait, state.wait_for(renamed))
+            .await
+            .unwrap()
+            .unwrap();
+        gateway.ip("link del wan0");
+        timeout(wait, state.wait_for(|state| state.name.is_none()))
             .await
             .unwrap()
             .unwrap();
@@ -427,7 +469,7 @@ fn a_link_is_described_and_an_mtu_beyond_xdp_is_refused_with_the_remedy() {
         assert_eq!(check_mtu(&link), Ok(()));
         left.ip(&format!("link set a0 mtu {}", MAX_XDP_MTU + 1));
         let refused = check_mtu(&link::by_name(&netlink, "a0").await.unwrap()).unwrap_err();
-        assert!(refused.contains("ip link set dev a0 mtu 3498"), "{refused}");
+        assert!(refused.contains("ip link set dev a0 mtu 3506"), "{refused}");
         let error = link::by_name(&netlink, "nosuch")
             .await
             .unwrap_err()

@@ -41,12 +41,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .flat_map(|remote| &remote.paths)
         .map(|path| path.next_hop.ip())
         .collect();
+    let source = config.as_ref().map(|config| config.gateway.data_addr.ip());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let facts = runtime
-        .block_on(facts::gather(&next_hops))
+        .block_on(facts::gather(source, &next_hops))
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let findings = findings(&facts, config.as_ref());
     let ok = findings.iter().all(|finding| finding.level != Level::Bad);

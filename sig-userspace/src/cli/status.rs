@@ -2,6 +2,7 @@
 
 mod control;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -249,7 +250,7 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         ">bytes sent",
         "streams",
     ]);
-    let mut unresolved = Vec::new();
+    let mut unresolved = BTreeMap::new();
     let mut problems = Vec::new();
     for remote in remotes {
         for path in &remote.paths {
@@ -261,8 +262,10 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             } else if let (Some(problem), Some(_)) = (&path.problem, &path.next_hop_mac) {
                 problems.push(format!("{} path {}: {problem}", remote.isd_as, path.name));
             }
-            if path.next_hop_mac.is_none() && !unresolved.contains(&path.next_hop.ip()) {
-                unresolved.push(path.next_hop.ip());
+            if path.next_hop_mac.is_none() {
+                unresolved
+                    .entry(path.next_hop.ip())
+                    .or_insert(path.problem.as_deref());
             }
             table.row([
                 remote.isd_as.clone(),
@@ -300,12 +303,15 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for problem in problems {
         writeln!(out, "  {problem}")?;
     }
-    for ip in unresolved {
-        writeln!(
-            out,
-            "  {ip} does not answer: check that the router is up and on the underlay, \
-             \"ip neighbour show {ip}\""
-        )?;
+    for (ip, problem) in unresolved {
+        match problem {
+            Some(problem) => writeln!(out, "  {problem}")?,
+            None => writeln!(
+                out,
+                "  {ip} does not answer: check that the router is up and on the underlay, \
+                 \"ip neighbour show {ip}\""
+            )?,
+        }
     }
     Ok(())
 }

@@ -10,20 +10,20 @@ mod apply;
 mod guard;
 mod interfaces;
 mod lan;
+mod notices;
 mod ports;
 mod sources;
 mod status;
 mod surroundings;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::{IpAddr, SocketAddr, UdpSocket},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use ipnet::IpNet;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
@@ -33,7 +33,6 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    dataplane::icmp::Sources,
     kernel::{
         self,
         bpf::{Attachment, Logging, Programs, TcAttachment},
@@ -43,6 +42,7 @@ use crate::{
         neighbours::{NextHops, Snapshot, Timing},
         netlink::Netlink,
         netns,
+        networks::{self, Networks},
         routes::Routes,
         watch::Watch,
     },
@@ -107,6 +107,7 @@ pub struct Host {
     pair: InnerPair,
     attached: Attached,
     _watch: Watch,
+    _following: networks::Following,
     data_socket: Option<UdpSocket>,
 }
 
@@ -118,6 +119,9 @@ struct Shared {
     sockets: Vec<xdp::Monitor>,
     /// Per worker, its place in `sockets`.
     of_worker: Vec<Range<usize>>,
+    networks: watch::Receiver<Arc<Networks>>,
+    /// Border routers on this host that paths have been left out for, which has been logged.
+    own_routers: Mutex<HashSet<IpAddr>>,
     next_hops: NextHops,
     hops: watch::Receiver<Snapshot>,
     sources: sources::Sources,
@@ -170,13 +174,15 @@ impl Host {
         let mut inner_macs = [0; 12];
         inner_macs[..6].copy_from_slice(&pair.host().mac);
         inner_macs[6..].copy_from_slice(&pair.peer().mac);
-        let mut home = interfaces.networks();
-        home.extend(&config.gateway.prefixes);
+        let (networks, following) =
+            networks::follow(&netlink, &watch, pair.host().ifindex, config.tunnel.table).await?;
+        let known = networks.borrow().clone();
+        let place = surroundings::Place::new(&config, &interfaces);
         let surroundings = Surroundings {
             neighbours: HashMap::new(),
-            home: home.clone(),
+            home: place.home(&known),
             inner_macs,
-            icmp: icmp_sources(&config, &interfaces),
+            icmp: place.icmp_sources(&known),
             lan: Arc::default(),
         };
         let gateway = Gateway::builder(config.clone())
@@ -193,7 +199,13 @@ impl Host {
         let attached = attach(&mut programs, &config, &interfaces, &pair, &mut ports.facts)?;
         steer(&mut programs, &ports)?;
         let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
-        let next_hops = NextHops::new(&netlink, &watch, &interfaces.underlay.name, NEIGHBOURS);
+        let next_hops = NextHops::new(
+            &netlink,
+            &watch,
+            interfaces.underlay.ifindex,
+            config.gateway.data_addr.ip(),
+            NEIGHBOURS,
+        );
         let mut tasks = JoinSet::new();
         if let Some(forward) = programs.forward_logs() {
             tasks.spawn(async move {
@@ -209,6 +221,8 @@ impl Host {
             ports: ports.facts,
             sockets: ports.monitors,
             of_worker: ports.of_worker,
+            networks: networks.clone(),
+            own_routers: Mutex::default(),
             hops: next_hops.subscribe(),
             next_hops,
             sources: sources::Sources::new(config.dataplane.underlay_sources.clone()),
@@ -216,9 +230,9 @@ impl Host {
             lan_hops,
             routes,
             outside: tokio::sync::Mutex::new(Outside::new(
-                Guard::new(&interfaces),
-                config.tunnel.clone(),
-                home,
+                &config,
+                Guard::new(daemon_addresses(&config).await),
+                known,
             )),
             control: Mutex::new(None),
         });
@@ -226,10 +240,17 @@ impl Host {
         let now = std::time::SystemTime::now();
         let plan = Configured::new(&config, now).plan(now);
         handle.apply(plan).await?;
+        handle.settle().await;
         let (fail, failed) = watch::channel(None);
-        tasks.spawn(surroundings::follow(shared.clone(), surroundings));
+        tasks.spawn(handle.follow_networks(networks.clone()));
+        tasks.spawn(surroundings::follow(
+            shared.clone(),
+            place,
+            surroundings,
+            networks,
+        ));
         for link in interfaces.all() {
-            let state = watch.interface(&netlink, &link.name).await?;
+            let state = watch.interface(&netlink, link.ifindex).await?;
             tasks.spawn(interfaces::follow(
                 link.clone(),
                 state,
@@ -246,6 +267,7 @@ impl Host {
             pair,
             attached,
             _watch: watch,
+            _following: following,
             data_socket: Some(data_socket),
         })
     }
@@ -328,28 +350,21 @@ fn bind_data_address(address: SocketAddr) -> Result<UdpSocket, Error> {
     UdpSocket::bind(address).map_err(|source| Error::DataAddress { address, source })
 }
 
-/// ICMP errors come from the LAN side where hosts know the gateway, or else from whatever address the
-/// configuration names.
-fn icmp_sources(config: &Config, interfaces: &Interfaces) -> Sources {
-    let addresses = || {
-        let lan = interfaces
-            .lan
-            .iter()
-            .flat_map(|link| &link.addresses)
-            .map(IpNet::addr);
-        lan.chain(config.tunnel.src_ipv4.map(IpAddr::V4))
-            .chain(config.tunnel.src_ipv6.map(IpAddr::V6))
-            .chain([config.gateway.data_addr.ip()])
+/// Where the SCION daemon is. What a name stands for is looked up once.
+async fn daemon_addresses(config: &Config) -> Vec<IpAddr> {
+    let Some(control) = &config.control else {
+        return Vec::new();
     };
-    Sources {
-        v4: addresses().find_map(|address| match address {
-            IpAddr::V4(v4) if !v4.is_link_local() => Some(v4),
-            _ => None,
-        }),
-        v6: addresses().find_map(|address| match address {
-            IpAddr::V6(v6) if !v6.is_unicast_link_local() => Some(v6),
-            _ => None,
-        }),
+    match tokio::net::lookup_host(&control.daemon).await {
+        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(
+                "the address of the SCION daemon {} is not kept out of the tunnel, since it cannot be \
+                 looked up: {error}",
+                control.daemon
+            );
+            Vec::new()
+        }
     }
 }
 

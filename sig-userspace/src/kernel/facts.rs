@@ -154,17 +154,19 @@ impl Privileges {
     }
 }
 
-/// Gathers the facts, with the routes to `next_hops`. Must be called within a tokio runtime.
+/// Gathers the facts, with the routes of packets from `source`, if this host has it, to `next_hops`. Must be called within a tokio runtime.
 ///
 /// # Errors
 /// When the kernel does not list its interfaces. Everything else that cannot be found out is a fact itself.
-pub async fn gather(next_hops: &[IpAddr]) -> Result<Facts, Error> {
+pub async fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Facts, Error> {
     let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
     let ethtool = Ethtool::open().map_err(Error::doing("open an ethtool socket"))?;
     let links = link::all(&netlink).await?;
+    let own = |ip: &IpAddr| links.iter().any(|link| link.has_address(*ip));
+    let source = source.filter(own);
     let mut routes = Vec::with_capacity(next_hops.len());
     for next_hop in next_hops {
-        routes.push((*next_hop, lookup(&netlink, *next_hop).await));
+        routes.push((*next_hop, lookup(&netlink, source, *next_hop).await));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Facts {

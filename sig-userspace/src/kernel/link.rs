@@ -1,7 +1,8 @@
 //! What the kernel knows of a network interface.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use rtnetlink::packet_route::RouteNetlinkMessage;
@@ -67,6 +68,13 @@ pub struct Link {
     pub addresses: Vec<IpNet>,
 }
 
+impl Link {
+    /// Whether the interface carries this address.
+    pub fn has_address(&self, ip: IpAddr) -> bool {
+        self.addresses.iter().any(|net| net.addr() == ip)
+    }
+}
+
 /// The interface called `name`, `None` when there is none.
 pub async fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, Error> {
     let mut request = LinkMessage::default();
@@ -120,7 +128,26 @@ async fn get(netlink: &Netlink, request: LinkMessage) -> io::Result<Option<Link>
     }
 }
 
-async fn addresses(netlink: &Netlink) -> io::Result<Vec<(u32, IpNet)>> {
+/// The names of all interfaces by their index.
+pub(super) async fn names(netlink: &Netlink) -> io::Result<HashMap<u32, String>> {
+    let answers = netlink
+        .dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))
+        .await?;
+    let names = answers.into_iter().filter_map(|answer| {
+        let RouteNetlinkMessage::NewLink(message) = answer else {
+            return None;
+        };
+        let mut attributes = message.attributes.into_iter();
+        attributes.find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some((message.header.index, name)),
+            _ => None,
+        })
+    });
+    Ok(names.collect())
+}
+
+/// All addresses with the index of their interface.
+pub(super) async fn addresses(netlink: &Netlink) -> io::Result<Vec<(u32, IpNet)>> {
     let answers = netlink
         .dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))
         .await?;
@@ -258,10 +285,29 @@ pub fn check_mtu(link: &Link) -> Result<(), String> {
     }
     Err(format!(
         "interface {name} has MTU {mtu}, but a packet must fit one buffer: at most {MAX_XDP_MTU} bytes work with XDP; \
-         lower it with `ip link set dev {name} mtu 3498` (on the hosts of that network too)",
+         {}",
+        lower_mtu(&link.name),
         name = link.name,
         mtu = link.mtu,
     ))
+}
+
+/// What to do about an MTU beyond [`MAX_XDP_MTU`].
+pub fn lower_mtu(name: &str) -> String {
+    format!(
+        "lower it with `ip link set dev {name} mtu {MAX_XDP_MTU}`, on the hosts of that network too; if it is the \
+         underlay, lower `mtu` in topology.json of the AS as well, to {} (IPv6: {}), or other ASes send larger frames",
+        MAX_XDP_MTU - underlay_headers(Ipv4Addr::UNSPECIFIED.into()),
+        MAX_XDP_MTU - underlay_headers(Ipv6Addr::UNSPECIFIED.into()),
+    )
+}
+
+/// Bytes of the IP and UDP headers in front of a SCION packet to this next hop.
+pub const fn underlay_headers(next_hop: IpAddr) -> u32 {
+    match next_hop {
+        IpAddr::V4(_) => 20 + 8,
+        IpAddr::V6(_) => 40 + 8,
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod neighbours;
 pub mod netdev;
 pub mod netlink;
 pub mod netns;
+pub mod networks;
 pub mod routes;
 pub mod suited;
 pub mod sysctl;

@@ -94,15 +94,18 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resolving => f.write_str("waiting for the neighbour's answer"),
+            Self::Resolving => f.write_str("no answer yet; is the router up and on the underlay?"),
             Self::NoAnswer(neighbour) => write!(
                 f,
-                "neighbour {neighbour} does not answer; is it up and on this link?"
+                "{neighbour} does not answer: check that the router is up and on the underlay, \
+                 `ip neighbour show {neighbour}`"
             ),
             Self::NoRoute => {
                 f.write_str("no route; add one or an address in the next hop's network")
             }
-            Self::LocalAddress => f.write_str("this is an address of this host"),
+            Self::LocalAddress => f.write_str(
+                "this is an address of this host: a border router on the gateway's own host cannot be used",
+            ),
             Self::OtherInterface(ifindex) => {
                 write!(
                     f,
@@ -147,10 +150,17 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// Starts with no targets. `interface` is the name of the underlay interface: next hops routed elsewhere stay
-    /// unresolved. Must be called within a tokio runtime.
-    pub fn new(netlink: &Netlink, watch: &Watch, interface: &str, timing: Timing) -> Self {
-        Self::start(netlink, watch, Some(interface.to_owned()), timing)
+    /// Starts with no targets. `interface` is the index of the underlay interface: next hops routed elsewhere stay
+    /// unresolved. `source` is the source address of the packets, which policy rules may ask for. Must be called within
+    /// a tokio runtime.
+    pub fn new(
+        netlink: &Netlink,
+        watch: &Watch,
+        interface: u32,
+        source: IpAddr,
+        timing: Timing,
+    ) -> Self {
+        Self::start(netlink, watch, Some((interface, source)), timing)
     }
 
     /// Starts with no targets, which may be behind any interface. Must be called within a tokio runtime.
@@ -158,15 +168,20 @@ impl NextHops {
         Self::start(netlink, watch, None, timing)
     }
 
-    fn start(netlink: &Netlink, watch: &Watch, interface: Option<String>, timing: Timing) -> Self {
+    fn start(
+        netlink: &Netlink,
+        watch: &Watch,
+        only: Option<(u32, IpAddr)>,
+        timing: Timing,
+    ) -> Self {
         let (targets, wanted) = watch::channel(Vec::new());
         let (publish, snapshots) = watch::channel(Snapshot::default());
         let resolver = Resolver {
             netlink: netlink.clone(),
-            interface,
+            interface: only.map(|(interface, _)| interface),
+            source: only.map(|(_, source)| source),
             timing,
             hops: HashMap::new(),
-            ifindex: None,
             publish,
         };
         let task = Task::spawn(resolver.run(wanted, watch.subscribe()));
@@ -204,11 +219,11 @@ struct Hop {
 struct Resolver {
     netlink: Netlink,
     /// The only interface that next hops may be behind, if there is one.
-    interface: Option<String>,
+    interface: Option<u32>,
+    /// Where packets to them come from, if that is known.
+    source: Option<IpAddr>,
     timing: Timing,
     hops: HashMap<IpAddr, Hop>,
-    /// Its index, if it can be used.
-    ifindex: Option<u32>,
     publish: watch::Sender<Snapshot>,
 }
 
@@ -250,9 +265,9 @@ impl Resolver {
         match change {
             Change::Link { ifindex }
             | Change::LinkRemoved { ifindex }
-            | Change::Address { ifindex } => self.ifindex.is_none_or(|ours| ours == *ifindex),
+            | Change::Address { ifindex } => self.interface.is_none_or(|ours| ours == *ifindex),
             Change::Neighbour { ifindex, address } => {
-                (self.interface.is_none() || self.ifindex == Some(*ifindex))
+                self.interface.is_none_or(|ours| ours == *ifindex)
                     && self
                         .hops
                         .values()
@@ -264,14 +279,10 @@ impl Resolver {
 
     /// Looks at every target, asks where due, and publishes what changed.
     async fn look(&mut self) {
-        let only = match &self.interface {
-            Some(name) => usable(link::find(&self.netlink, name).await).map(Some),
+        let only = match self.interface {
+            Some(index) => usable(link::by_index(&self.netlink, index).await).map(Some),
             None => Ok(None),
         };
-        self.ifindex = only
-            .as_ref()
-            .ok()
-            .and_then(|link| Some(link.as_ref()?.ifindex));
         let targets: Vec<IpAddr> = self.hops.keys().copied().collect();
         for target in targets {
             let found = match &only {
@@ -356,7 +367,7 @@ impl Resolver {
     }
 
     async fn find_neighbour(&self, only: Option<&Link>, target: IpAddr) -> Result<Found, Reason> {
-        let way = find_way(&self.netlink, only, target).await?;
+        let way = find_way(&self.netlink, only, self.source, target).await?;
         let entry = find_entry(&self.netlink, way.ifindex, way.neighbour).await?;
         Ok(Found { way, entry })
     }

@@ -18,7 +18,8 @@ use super::Error;
 use super::netlink::{Netlink, Task};
 use super::watch::{Change, Changes, RouteKey, Watch, ip_of};
 
-/// Metric of the tunnel's routes, as the reference gateway sets it: better than BGP's 20, worse than a connected route.
+/// Metric of the tunnel's routes, as the reference gateway sets it: better than BGP's 20. Connected routes may have a higher
+/// one (IPv6: 256, NetworkManager: 100), so it protects no network of this host; see [`networks`](super::networks).
 pub const METRIC: u32 = 15;
 
 /// Least time between two attempts to put back what is missing. Whoever deletes a route again and again is a program
@@ -59,6 +60,7 @@ enum Command {
     Add(Route, oneshot::Sender<Result<(), Error>>),
     Remove(IpNet, oneshot::Sender<Result<(), Error>>),
     Set(Vec<Route>, oneshot::Sender<Result<(), Error>>),
+    Settle(oneshot::Sender<Result<(), Error>>),
 }
 
 impl Routes {
@@ -99,6 +101,18 @@ impl Routes {
         self.ask(|answer| Command::Set(routes, answer)).await
     }
 
+    /// Like [`Routes::set`], but does not wait until it is done: commands are carried out in their order.
+    pub async fn set_soon(&self, routes: Vec<Route>) {
+        let (answer, _) = oneshot::channel();
+        // A keeper that has ended has logged why.
+        let _ = self.commands.send(Command::Set(routes, answer)).await;
+    }
+
+    /// Waits until everything before is done.
+    pub async fn settle(&self) -> Result<(), Error> {
+        self.ask(Command::Settle).await
+    }
+
     /// Removes all routes.
     pub async fn close(&self) -> Result<(), Error> {
         self.set(Vec::new()).await
@@ -118,6 +132,7 @@ impl Routes {
     }
 }
 
+#[derive(Default)]
 struct Wanted {
     source_hint: Option<IpAddr>,
     installed: bool,
@@ -161,47 +176,32 @@ impl Keeper {
     async fn obey(&mut self, command: Command) {
         // Somebody who no longer waits for the answer does not need it.
         let _ = match command {
-            Command::Add(route, answer) => answer.send(self.add(route).await),
-            Command::Remove(prefix, answer) => answer.send(self.remove(prefix.trunc()).await),
+            Command::Add(route, answer) => answer.send(self.add(vec![route]).await),
+            Command::Remove(prefix, answer) => answer.send(self.remove(vec![prefix.trunc()]).await),
             Command::Set(routes, answer) => answer.send(self.set(routes).await),
+            Command::Settle(answer) => answer.send(Ok(())),
         };
     }
 
     async fn set(&mut self, routes: Vec<Route>) -> Result<(), Error> {
-        let mut result = Ok(());
-        for route in &routes {
-            result = result.and(self.add(*route).await);
-        }
         let kept: HashSet<IpNet> = routes.iter().map(|route| route.prefix.trunc()).collect();
-        let surplus: Vec<IpNet> = self
-            .wanted
-            .keys()
-            .filter(|prefix| !kept.contains(*prefix))
-            .copied()
-            .collect();
-        for prefix in surplus {
-            result = result.and(self.remove(prefix).await);
-        }
-        result
+        let wanted = self.wanted.keys();
+        let surplus: Vec<IpNet> = wanted.filter(|net| !kept.contains(*net)).copied().collect();
+        let added = self.add(routes).await;
+        added.and(self.remove(surplus).await)
     }
 
-    async fn add(&mut self, route: Route) -> Result<(), Error> {
-        let prefix = route.prefix.trunc();
-        let source_hint = route.source_hint;
-        if self
-            .wanted
-            .get(&prefix)
-            .is_some_and(|wanted| wanted.installed && wanted.source_hint == source_hint)
-        {
-            return Ok(());
+    async fn add(&mut self, routes: Vec<Route>) -> Result<(), Error> {
+        let mut missing = Vec::new();
+        for route in routes {
+            let (prefix, source_hint) = (route.prefix.trunc(), route.source_hint);
+            let wanted = self.wanted.entry(prefix).or_default();
+            if !wanted.installed || wanted.source_hint != source_hint {
+                wanted.source_hint = source_hint;
+                missing.push((prefix, source_hint));
+            }
         }
-        let wanted = self.wanted.entry(prefix).or_insert(Wanted {
-            source_hint,
-            installed: false,
-            problem: None,
-        });
-        wanted.source_hint = source_hint;
-        let result = self.try_to_install(prefix, source_hint).await;
+        let result = self.try_to_install(missing).await;
         if result.is_err() {
             self.interval = RESTORE_INTERVAL;
             self.try_again_at(Instant::now() + self.interval);
@@ -209,78 +209,111 @@ impl Keeper {
         result
     }
 
-    /// Adds a wanted route and remembers what came of it. Each reason for a failure is logged once.
-    async fn try_to_install(
-        &mut self,
+    /// Adds wanted routes and remembers what came of it. All are tried, the error is the first one met. Each reason
+    /// for a failure is logged once.
+    async fn try_to_install(&mut self, routes: Vec<(IpNet, Option<IpAddr>)>) -> Result<(), Error> {
+        let mut first = Ok(());
+        for ((prefix, _), result) in routes.iter().zip(self.install(&routes).await) {
+            let Some(wanted) = self.wanted.get_mut(prefix) else {
+                continue;
+            };
+            wanted.installed = result.is_ok();
+            let problem = result.as_ref().err().map(Error::to_string);
+            match (&problem, &wanted.problem) {
+                (Some(now), before) if Some(now) != before.as_ref() => {
+                    tracing::warn!(
+                        "the route to {prefix} is missing and will be tried again: {now}"
+                    );
+                }
+                (None, Some(_)) => tracing::info!("the route to {prefix} is there now"),
+                _ => {}
+            }
+            wanted.problem = problem;
+            first = first.and(result);
+        }
+        first
+    }
+
+    async fn remove(&mut self, mut prefixes: Vec<IpNet>) -> Result<(), Error> {
+        prefixes.retain(|prefix| self.wanted.remove(prefix).is_some());
+        let requests = prefixes
+            .iter()
+            .map(|prefix| RouteNetlinkMessage::DelRoute(self.message(*prefix, None)))
+            .collect();
+        let results = self.netlink.execute_all(requests, 0).await;
+        let mut first = Ok(());
+        for (prefix, result) in prefixes.iter().zip(results) {
+            first = first.and(match result {
+                // Gone already, or gone with its device.
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::ESRCH | libc::ENODEV | libc::ENOENT)
+                    ) =>
+                {
+                    Ok(())
+                }
+                other => other.map_err(Error::doing(format!("remove the route to {prefix}"))),
+            });
+        }
+        first
+    }
+
+    /// What the kernel says about each of the routes.
+    async fn install(&self, routes: &[(IpNet, Option<IpAddr>)]) -> Vec<Result<(), Error>> {
+        let requests = routes.iter();
+        let requests = requests.map(|(prefix, source_hint)| {
+            RouteNetlinkMessage::NewRoute(self.message(*prefix, *source_hint))
+        });
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        let answers = self.netlink.execute_all(requests.collect(), flags).await;
+        // What is in the way, once for all of a family.
+        let mut existing = [None, None];
+        let mut results = Vec::with_capacity(routes.len());
+        for (&(prefix, source_hint), answer) in routes.iter().zip(answers) {
+            let Err(error) = answer else {
+                results.push(Ok(()));
+                continue;
+            };
+            let there = &mut existing[usize::from(prefix.addr().is_ipv6())];
+            results.push(self.resolve(prefix, source_hint, error, there).await);
+        }
+        results
+    }
+
+    /// Deals with the kernel's refusal of a route.
+    async fn resolve(
+        &self,
         prefix: IpNet,
         source_hint: Option<IpAddr>,
+        error: io::Error,
+        existing: &mut Option<HashMap<IpNet, Option<IpAddr>>>,
     ) -> Result<(), Error> {
-        let result = self.install(prefix, source_hint).await;
-        let Some(wanted) = self.wanted.get_mut(&prefix) else {
-            return result;
-        };
-        wanted.installed = result.is_ok();
-        let problem = result.as_ref().err().map(Error::to_string);
-        match (&problem, &wanted.problem) {
-            (Some(now), before) if Some(now) != before.as_ref() => {
-                tracing::warn!("the route to {prefix} is missing and will be tried again: {now}");
-            }
-            (None, Some(_)) => tracing::info!("the route to {prefix} is there now"),
-            _ => {}
-        }
-        wanted.problem = problem;
-        result
-    }
-
-    async fn remove(&mut self, prefix: IpNet) -> Result<(), Error> {
-        if self.wanted.remove(&prefix).is_none() {
-            return Ok(());
-        }
-        let request = RouteNetlinkMessage::DelRoute(self.message(prefix, None));
-        match self.netlink.execute(request, 0).await {
-            // Gone already, or gone with its device.
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::ESRCH | libc::ENODEV | libc::ENOENT)
-                ) =>
-            {
-                Ok(())
-            }
-            other => other.map_err(Error::doing(format!("remove the route to {prefix}"))),
-        }
-    }
-
-    async fn install(&self, prefix: IpNet, source_hint: Option<IpAddr>) -> Result<(), Error> {
         let doing = || Error::doing(format!("add the route to {prefix}"));
-        let request = || RouteNetlinkMessage::NewRoute(self.message(prefix, source_hint));
-        let error = match self
-            .netlink
-            .execute(request(), NLM_F_CREATE | NLM_F_EXCL)
-            .await
-        {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
         match error.raw_os_error() {
-            Some(libc::EEXIST) => match self
-                .existing(family(prefix))
-                .await
-                .map_err(doing())?
-                .get(&prefix)
-            {
-                Some(existing) if *existing == source_hint => Ok(()),
-                Some(_) => self
-                    .netlink
-                    .execute(request(), NLM_F_CREATE | NLM_F_REPLACE)
-                    .await
-                    .map_err(doing()),
-                None => Err(Error::Refused(format!(
-                    "another route to {prefix} with metric {METRIC} exists (`ip route show {prefix} table {}`); delete \
-                     it or give it another metric",
-                    self.table
-                ))),
-            },
+            Some(libc::EEXIST) => {
+                let existing = match existing {
+                    Some(known) => known,
+                    None => {
+                        let found = self.existing(family(prefix)).await.map_err(doing())?;
+                        existing.insert(found)
+                    }
+                };
+                match existing.get(&prefix) {
+                    Some(existing) if *existing == source_hint => Ok(()),
+                    Some(_) => {
+                        let route = self.message(prefix, source_hint);
+                        let request = RouteNetlinkMessage::NewRoute(route);
+                        let flags = NLM_F_CREATE | NLM_F_REPLACE;
+                        self.netlink.execute(request, flags).await.map_err(doing())
+                    }
+                    None => Err(Error::Refused(format!(
+                        "another route to {prefix} with metric {METRIC} exists (`ip route show {prefix} table {}`); \
+                         delete it or give it another metric",
+                        self.table
+                    ))),
+                }
+            }
             Some(libc::EINVAL) if source_hint.is_some() => Err(Error::Refused(format!(
                 "cannot add the route to {prefix}: its source hint {} is not an address of this host",
                 source_hint.map(|ip| ip.to_string()).unwrap_or_default(),
@@ -386,11 +419,7 @@ impl Keeper {
             .filter(|(_, wanted)| !wanted.installed)
             .map(|(prefix, wanted)| (*prefix, wanted.source_hint))
             .collect();
-        let mut refused = false;
-        for (prefix, source_hint) in missing {
-            refused |= self.try_to_install(prefix, source_hint).await.is_err();
-        }
-        if refused {
+        if self.try_to_install(missing).await.is_err() {
             self.interval = (2 * self.interval).min(MAX_INTERVAL);
             self.retry_at = Some(now + self.interval);
         }

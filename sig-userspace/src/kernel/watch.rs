@@ -75,9 +75,8 @@ pub struct Watch {
 /// An interface as [`Watch::interface`] follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceState {
-    /// Its index, `None` while there is no such interface. A different index means a different device under the same
-    /// name: programs and sockets have to be attached anew.
-    pub ifindex: Option<u32>,
+    /// Its name, `None` when the interface is gone for good
+    pub name: Option<String>,
     /// Administratively up and with a carrier
     pub up: bool,
     /// Hardware address
@@ -133,17 +132,17 @@ impl Watch {
         Changes(self.changes.subscribe())
     }
 
-    /// Follows the interface called `name`: the receiver holds its present state and wakes when that changes.
+    /// Follows the interface with this index, whatever it is called: the receiver holds its present state and wakes when that changes.
     ///
     /// The state is read once before this returns. The following ends when the receiver is dropped.
     pub async fn interface(
         &self,
         netlink: &Netlink,
-        name: &str,
+        ifindex: u32,
     ) -> Result<watch::Receiver<InterfaceState>, Error> {
         let mut changes = self.subscribe();
-        let (sender, receiver) = watch::channel(interface_state(netlink, name).await?);
-        let (netlink, name) = (netlink.clone(), name.to_owned());
+        let (sender, receiver) = watch::channel(interface_state(netlink, ifindex).await?);
+        let netlink = netlink.clone();
         tokio::spawn(async move {
             loop {
                 let change = tokio::select! {
@@ -160,7 +159,7 @@ impl Watch {
                 ) {
                     continue;
                 }
-                match interface_state(&netlink, &name).await {
+                match interface_state(&netlink, ifindex).await {
                     Ok(state) => {
                         sender.send_if_modified(|current| {
                             let changed = *current != state;
@@ -191,12 +190,12 @@ impl Changes {
     }
 }
 
-async fn interface_state(netlink: &Netlink, name: &str) -> Result<InterfaceState, Error> {
-    let Some(link) = link::find(netlink, name).await? else {
+async fn interface_state(netlink: &Netlink, ifindex: u32) -> Result<InterfaceState, Error> {
+    let Some(link) = link::by_index(netlink, ifindex).await? else {
         return Ok(InterfaceState::default());
     };
     Ok(InterfaceState {
-        ifindex: Some(link.ifindex),
+        name: Some(link.name),
         up: link.up && link.carrier,
         mac: link.mac,
         mtu: link.mtu,

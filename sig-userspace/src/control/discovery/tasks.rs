@@ -51,6 +51,7 @@ pub(super) struct Core {
     shared: Arc<Shared>,
     sockets: Sockets,
     inputs: mpsc::Receiver<Input>,
+    host: HostHandle,
     plans: watch::Sender<Plan>,
     applier: tokio::task::JoinHandle<()>,
 }
@@ -74,7 +75,8 @@ impl Core {
             sockets,
             inputs,
             plans,
-            applier: tokio::spawn(apply(host, wanted)),
+            applier: tokio::spawn(apply(host.clone(), wanted)),
+            host,
         }
     }
 
@@ -133,11 +135,16 @@ impl Core {
     fn act(&self, action: Action) {
         let shared = self.shared.clone();
         match action {
-            Action::AskPaths(isd_as) => self.ask(async move {
-                let answer = shared.daemon.paths(shared.local.isd_as, isd_as).await;
-                let result = answer.map_err(|error| error.to_string());
-                Event::Paths { isd_as, result }
-            }),
+            Action::AskPaths(isd_as) => {
+                let host = self.host.clone();
+                self.ask(async move {
+                    let answer = shared.daemon.paths(shared.local.isd_as, isd_as).await;
+                    let result = answer
+                        .map_err(|error| error.to_string())
+                        .and_then(|paths| host.reachable(paths));
+                    Event::Paths { isd_as, result }
+                });
+            }
             Action::AskGateways { isd_as, path } => self.ask(async move {
                 let answer = shared.client.gateways(isd_as, &path).await;
                 Event::Gateways {

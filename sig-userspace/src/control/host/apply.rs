@@ -1,7 +1,7 @@
 //! Plans take effect: in the workers' tables, in the maps of the BPF programs, in the kernel's routes.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -9,17 +9,18 @@ use std::{
 
 use ipnet::IpNet;
 use sig_common::{addr::IsdAs, maps::LanRoute};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{ControlReport, Error, Shared, guard::Guard, lock, status};
 use crate::{
     control::{
         Planner,
-        config::Tunnel,
+        config::{Config, Tunnel},
         plan::{Plan, SessionKey},
     },
-    kernel::routes::Route,
+    kernel::{neighbours::Reason, networks::Networks, routes::Route},
     observe::status::Status,
+    scion,
 };
 
 /// How long sessions wait for the link-layer addresses of new next hops before they are switched to them.
@@ -41,20 +42,45 @@ impl HostHandle {
     /// Makes the gateway follow this plan. What is in it and in the one before is not touched; what is new
     /// gets its kernel routes when everything behind them is ready; what goes loses them first.
     ///
-    /// Prefixes that would capture the gateway's own traffic are left out and logged. Routes that the kernel
-    /// refuses are logged and tried again.
+    /// Prefixes that would capture traffic of this host are left out and logged, now and whenever its networks
+    /// change. Routes that the kernel refuses are logged and tried again. New kernel routes may still be under way
+    /// when this returns, so that the next plan does not wait for thousands of them: see [`HostHandle::settle`].
     ///
     /// # Errors
     ///
     /// If the maps of the BPF programs do not take everything; the rest of the plan is in force then.
     pub async fn apply(&self, plan: Plan) -> Result<(), Error> {
+        let mut outside = self.shared.outside.lock().await;
+        outside.wanted = plan;
+        self.put_in_force(&mut outside).await
+    }
+
+    /// Keeps the plan in force in step with the networks of this host.
+    pub(super) async fn follow_networks(self, mut networks: watch::Receiver<Arc<Networks>>) {
+        while networks.changed().await.is_ok() {
+            let mut outside = self.shared.outside.lock().await;
+            outside.networks = networks.borrow_and_update().clone();
+            if let Err(error) = self.put_in_force(&mut outside).await {
+                tracing::error!(
+                    "a change of this host's networks has not taken effect in full: {error}"
+                );
+            }
+        }
+    }
+
+    async fn put_in_force(&self, outside: &mut Outside) -> Result<(), Error> {
         let shared = &*self.shared;
-        let mut outside = shared.outside.lock().await;
         if outside.has_ended {
             return Ok(());
         }
-        let plan = outside.guard.admit(plan);
-        if outside.is_complete && *lock(&shared.gateway).planner().current() == plan {
+        let (wanted, networks) = (outside.wanted.clone(), outside.networks.clone());
+        let plan = outside.guard.admit(wanted, &networks);
+        let home = outside.prefixes.iter().chain(plan.served.iter().flatten());
+        let lan = lan_routes(&exported(&plan).collect(), home, &networks);
+        if outside.is_complete
+            && outside.lan == lan
+            && *lock(&shared.gateway).planner().current() == plan
+        {
             return Ok(());
         }
         self.wait_for_next_hops(&plan).await;
@@ -64,7 +90,7 @@ impl HostHandle {
         let was_complete = std::mem::take(&mut outside.is_complete);
         let mut filled = Ok(());
 
-        let (routes, lan) = (outside.kernel_routes(&plan), outside.lan_routes(&plan));
+        let routes = outside.kernel_routes(&plan);
         if outside.retain_routes(&routes) {
             // Whoever leaves a dead path must not wait until thousands of routes of others are gone.
             {
@@ -72,10 +98,12 @@ impl HostHandle {
                 let sooner = gateway.planner().current().with_paths_of(&plan);
                 gateway.apply(sooner);
             }
-            self.set_routes(&outside).await;
+            // Whoever keeps the routes has told what is wrong with which one, and goes on trying.
+            let left = outside.routes.values().copied().collect();
+            let _ = shared.routes.set(left).await;
         }
         if outside.retain_entries(&plan, &lan) {
-            filled = self.fill_maps(&outside);
+            filled = self.fill_maps(outside);
         }
 
         let hops = plan.next_hops();
@@ -89,11 +117,12 @@ impl HostHandle {
 
         if !was_complete || (&outside.remotes, &outside.lan) != (&remotes, &lan) {
             (outside.remotes, outside.lan) = (remotes, lan);
-            filled = filled.and(self.fill_maps(&outside));
+            filled = filled.and(self.fill_maps(outside));
         }
         if !was_complete || outside.routes != routes {
             outside.routes = routes;
-            self.set_routes(&outside).await;
+            let routes = outside.routes.values().copied().collect();
+            shared.routes.set_soon(routes).await;
         }
         outside.is_complete = filled.is_ok();
         filled
@@ -108,6 +137,41 @@ impl HostHandle {
         let routers = routers.into_iter().collect();
         let shared = &*self.shared;
         shared.sources.set_routers(routers, &shared.programs)
+    }
+
+    /// These paths without those that begin at a border router on this host, which the data plane cannot reach: it
+    /// sends frames out of the underlay interface only.
+    ///
+    /// # Errors
+    ///
+    /// If no other path is left: why.
+    pub fn reachable(&self, paths: Vec<scion::Path>) -> Result<Vec<scion::Path>, String> {
+        let networks = self.shared.networks.borrow().clone();
+        let (on_this_host, left): (Vec<_>, Vec<_>) = paths
+            .into_iter()
+            .partition(|path| networks.has(path.next_hop.ip()));
+        for router in on_this_host.iter().map(|path| path.next_hop.ip()) {
+            if lock(&self.shared.own_routers).insert(router) {
+                tracing::warn!(
+                    next_hop = %router,
+                    "paths over this border router are not used: {}", Reason::LocalAddress
+                );
+            }
+        }
+        match on_this_host.first() {
+            Some(path) if left.is_empty() => Err(format!(
+                "all paths begin at {}: {}",
+                path.next_hop.ip(),
+                Reason::LocalAddress
+            )),
+            _ => Ok(left),
+        }
+    }
+
+    /// Waits until the kernel has been given the routes of the plan in force.
+    pub async fn settle(&self) {
+        // Fails only if the gateway has ended.
+        let _ = self.shared.routes.settle().await;
     }
 
     /// The state now.
@@ -163,15 +227,6 @@ impl HostHandle {
         let lan = programs.set_lan_routes(outside.lan.iter().map(|(net, route)| (*net, *route)));
         Ok(remotes.and(lan)?)
     }
-
-    async fn set_routes(&self, outside: &Outside) {
-        // Whoever keeps the routes has told what is wrong with which one, and goes on trying.
-        let _ = self
-            .shared
-            .routes
-            .set(outside.routes.values().copied().collect())
-            .await;
-    }
 }
 
 /// The numbers of the remotes in the tables.
@@ -193,8 +248,11 @@ pub(super) struct Outside {
     is_complete: bool,
     guard: Guard,
     tunnel: Tunnel,
-    /// See [`Surroundings::home`](crate::control::Surroundings::home).
-    home: Vec<IpNet>,
+    /// `[gateway] prefixes`.
+    prefixes: Vec<IpNet>,
+    networks: Arc<Networks>,
+    /// The plan as it was given.
+    wanted: Plan,
     remotes: Remotes,
     lan: BTreeMap<IpNet, LanRoute>,
     /// By their prefixes.
@@ -203,13 +261,15 @@ pub(super) struct Outside {
 
 impl Outside {
     /// Nothing does yet.
-    pub(super) fn new(guard: Guard, tunnel: Tunnel, home: Vec<IpNet>) -> Self {
+    pub(super) fn new(config: &Config, guard: Guard, networks: Arc<Networks>) -> Self {
         Outside {
             has_ended: false,
             is_complete: false,
             guard,
-            tunnel,
-            home,
+            tunnel: config.tunnel.clone(),
+            prefixes: config.gateway.prefixes.clone(),
+            networks,
+            wanted: Plan::default(),
             remotes: BTreeMap::new(),
             lan: BTreeMap::new(),
             routes: BTreeMap::new(),
@@ -241,22 +301,6 @@ impl Outside {
         self.remotes.len() + self.lan.len() < before
     }
 
-    /// The remotes' prefixes go into the tunnel; what is at home here stays, if a remote's prefix is wide
-    /// enough to hold it.
-    fn lan_routes(&self, plan: &Plan) -> BTreeMap<IpNet, LanRoute> {
-        let mut routes: BTreeMap<_, _> = exported(plan)
-            .map(|prefix| (prefix, LanRoute::TUNNEL))
-            .collect();
-        let is_held = |net: &IpNet| {
-            let mut wider = std::iter::successors(net.supernet(), IpNet::supernet);
-            !routes.contains_key(net) && wider.any(|wide| routes.contains_key(&wide))
-        };
-        let home = self.home.iter().chain(plan.served.iter().flatten());
-        let held: Vec<IpNet> = home.copied().filter(is_held).collect();
-        routes.extend(held.into_iter().map(|net| (net, LanRoute::PASS)));
-        routes
-    }
-
     fn kernel_routes(&self, plan: &Plan) -> BTreeMap<IpNet, Route> {
         let route = |prefix| Route {
             prefix,
@@ -277,9 +321,88 @@ fn exported(plan: &Plan) -> impl Iterator<Item = IpNet> {
     sites.flat_map(|site| site.prefixes.iter().map(IpNet::trunc))
 }
 
+/// What becomes of packets from the LAN: they go into the tunnel to the prefixes in it, except for what the kernel
+/// would route elsewhere: the networks of this host, what is served here, and other routes that are more specific.
+fn lan_routes<'a>(
+    tunnel: &BTreeSet<IpNet>,
+    served: impl Iterator<Item = &'a IpNet>,
+    networks: &Networks,
+) -> BTreeMap<IpNet, LanRoute> {
+    let is_held = |net: &IpNet| {
+        let mut wider = std::iter::successors(net.supernet(), IpNet::supernet);
+        !tunnel.contains(net) && wider.any(|wide| tunnel.contains(&wide))
+    };
+    let served = served.map(IpNet::trunc).filter(is_held);
+    let kept = tunnel.iter().flat_map(|prefix| {
+        // Whether it is preferred to another prefix of the tunnel is asked when that one's turn comes.
+        let within = networks.within(prefix);
+        within.filter(move |net| net == prefix || !tunnel.contains(net))
+    });
+    let mut routes: BTreeMap<_, _> = tunnel.iter().map(|net| (*net, LanRoute::TUNNEL)).collect();
+    for net in served.chain(kept) {
+        routes.insert(net, LanRoute::PASS);
+    }
+    routes
+}
+
 fn everything() -> Vec<IpNet> {
     vec![
         IpNet::new_assert([0; 4].into(), 0),
         IpNet::new_assert([0; 16].into(), 0),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn net(text: &str) -> IpNet {
+        text.parse().expect("a prefix")
+    }
+
+    #[test]
+    fn the_lan_goes_where_the_kernel_would_route_it() {
+        let tunnel = ["10.0.0.0/8", "10.6.0.0/16", "10.7.0.0/16", "fd00::/16"].map(net);
+        let own = [
+            "10.5.0.0/24",
+            "10.5.0.1/32",
+            "192.168.1.0/24",
+            "fd00:5::/64",
+        ];
+        let routes = [
+            ("10.6.0.0/16", 1000), // the tunnel's metric is lower
+            ("10.7.0.0/16", 0),
+            ("10.7.1.0/24", 1000),
+            ("10.8.0.0/16", 1000),
+            ("0.0.0.0/0", 0),
+        ];
+        let networks = Networks {
+            own: own.map(|own| (net(own), "mg0".into())).into(),
+            routes: routes.map(|(prefix, metric)| (net(prefix), metric)).into(),
+            ..Networks::default()
+        };
+        let served = ["10.9.0.0/16", "10.6.0.0/16", "172.16.0.0/16"].map(net);
+        let found = lan_routes(&tunnel.into(), served.iter(), &networks);
+        let passed = found.iter().filter(|(_, route)| **route == LanRoute::PASS);
+        let passed: Vec<String> = passed.map(|(net, _)| net.to_string()).collect();
+        let expected = [
+            "10.5.0.0/24",
+            "10.5.0.1/32",
+            "10.7.0.0/16",
+            "10.7.1.0/24",
+            "10.8.0.0/16",
+            "10.9.0.0/16",
+            "fd00:5::/64",
+        ];
+        assert_eq!(passed, expected);
+        let mut taken = found
+            .iter()
+            .filter(|(_, route)| **route == LanRoute::TUNNEL);
+        assert!(
+            taken
+                .by_ref()
+                .map(|(net, _)| *net)
+                .eq([tunnel[0], tunnel[1], tunnel[3]])
+        );
+    }
 }

@@ -1,8 +1,7 @@
 //! The interfaces that the configuration names, and what becomes of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
-use ipnet::IpNet;
 use tokio::sync::watch;
 
 use super::{Error, Shared, lock};
@@ -11,11 +10,12 @@ use crate::{
     kernel::{
         self, bpf,
         ethtool::Ethtool,
-        link::{self, Link},
+        link::{self, Link, MAX_XDP_MTU},
         netlink::Netlink,
         suited::{self, Unsuited, VlanTags},
         watch::InterfaceState,
     },
+    port::xdp::Role,
 };
 
 /// The interfaces of the gateway as they were at the start.
@@ -28,7 +28,7 @@ impl Interfaces {
     /// Looks them up and checks that they can be used.
     pub(super) async fn find(netlink: &Netlink, config: &Config) -> Result<Self, Error> {
         let data_ip = config.gateway.data_addr.ip();
-        let has_data_ip = |link: &Link| link.addresses.iter().any(|net| net.addr() == data_ip);
+        let has_data_ip = |link: &Link| link.has_address(data_ip);
         let underlay = match &config.dataplane.underlay {
             Some(name) => link::by_name(netlink, name).await?,
             None => link::all(netlink).await?.into_iter().find(has_data_ip).ok_or_else(|| {
@@ -50,6 +50,12 @@ impl Interfaces {
             lan.push(link::by_name(netlink, name).await?);
         }
         let interfaces = Interfaces { underlay, lan };
+        if interfaces.underlay.loopback {
+            return Err(Error::Interface(format!(
+                "`[gateway] data_addr` {data_ip} is on the loopback interface, which no border router is \
+                 behind: write the address that this host has in the border routers' network"
+            )));
+        }
         let links = link::all(netlink).await?;
         let ethtool = Ethtool::open().map_err(kernel::Error::doing("open an ethtool socket"))?;
         for link in interfaces.all() {
@@ -79,12 +85,6 @@ impl Interfaces {
     /// All interfaces, the underlay first.
     pub(super) fn all(&self) -> impl Iterator<Item = &Link> {
         std::iter::once(&self.underlay).chain(&self.lan)
-    }
-
-    /// The networks that they are connected to.
-    pub(super) fn networks(&self) -> Vec<IpNet> {
-        let addresses = self.all().flat_map(|link| &link.addresses);
-        addresses.map(IpNet::trunc).collect()
     }
 
     /// Whether hosts behind a LAN interface may leave checksums to a card that is not there.
@@ -119,23 +119,32 @@ pub(super) fn xdp_mode(mode: XdpMode) -> Option<bpf::XdpMode> {
     }
 }
 
-/// Follows one interface: another MAC address is taken over, another device under the same name ends
-/// the gateway, since programs and sockets are on the old one.
+/// Follows one interface: another name, MAC address or MTU is taken over. The end of the device ends the
+/// gateway, since programs and sockets are on it, even if another one gets its name.
 pub(super) async fn follow(
     at_start: Link,
     mut state: watch::Receiver<InterfaceState>,
     shared: Arc<Shared>,
     fail: watch::Sender<Option<String>>,
 ) {
+    let ifindex = at_start.ifindex;
+    let mut ports = shared.ports.iter();
+    let port = ports.find(|port| port.ifindex == ifindex && port.role != Role::Inner);
+    let is_lan = port.is_some_and(|port| port.is_lan());
     let mut last = state.borrow_and_update().clone();
     loop {
-        let name = at_start.name.as_str();
         let now = state.borrow_and_update().clone();
-        if now.ifindex != Some(at_start.ifindex) {
-            fail.send_replace(Some(format!(
-                "interface {name} was removed, renamed or replaced"
-            )));
+        let Some(name) = now.name.as_deref() else {
+            let name = last.name.as_ref().unwrap_or(&at_start.name);
+            fail.send_replace(Some(format!("interface {name} was removed or replaced")));
             return;
+        };
+        if now.name != last.name {
+            tracing::warn!(
+                interface = name,
+                "interface {} has been renamed: change [dataplane] too, or the next start does not find it",
+                last.name.as_ref().unwrap_or(&at_start.name)
+            );
         }
         if now.up != last.up {
             if now.up {
@@ -144,19 +153,31 @@ pub(super) async fn follow(
                 tracing::warn!(interface = name, "link is down");
             }
         }
-        let port = shared.ports.iter().find(|port| port.interface == name);
         if let Some(port) = port {
             port.set_up(now.up);
+            port.mtu.store(now.mtu, Ordering::Relaxed);
         }
-        let is_lan = port.is_some_and(|port| port.is_lan());
+        if now.mtu != last.mtu && now.mtu > MAX_XDP_MTU {
+            let effect = if is_lan {
+                "hosts that send longer packets are asked for shorter ones"
+            } else {
+                "longer frames are lost, and the next start refuses it"
+            };
+            tracing::warn!(
+                interface = name,
+                mtu = now.mtu,
+                "the new MTU is too large: at most {MAX_XDP_MTU} bytes work with XDP; {effect}; {}",
+                link::lower_mtu(name)
+            );
+        }
         let changed = now.mac != last.mac || now.mtu != last.mtu;
         if let (true, Some(mac)) = (changed, now.mac) {
             tracing::info!(interface = name, "MAC address or MTU changed");
             let mut programs = lock(&shared.programs);
             let told = if is_lan {
-                programs.set_lan_port(at_start.ifindex, mac, true, now.mtu)
+                programs.set_lan_port(ifindex, mac, true, lan_mtu(now.mtu))
             } else {
-                programs.set_underlay_mac(at_start.ifindex, mac)
+                programs.set_underlay_mac(ifindex, mac)
             };
             if let Err(error) = told {
                 fail.send_replace(Some(error.to_string()));
@@ -168,4 +189,10 @@ pub(super) async fn follow(
             return;
         }
     }
+}
+
+/// The longest packet from a LAN interface that is taken into the tunnel: what does not fit a buffer is left to
+/// the kernel, which sends it into the tunnel device or answers that it is too big.
+fn lan_mtu(mtu: u32) -> u32 {
+    mtu.min(MAX_XDP_MTU)
 }

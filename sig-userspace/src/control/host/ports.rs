@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -35,7 +35,8 @@ pub(super) struct PortFacts {
     pub(super) ifindex: u32,
     pub(super) driver: Option<String>,
     pub(super) queues: u32,
-    pub(super) mtu: u32,
+    /// As far as is known.
+    pub(super) mtu: AtomicU32,
     pub(super) zero_copy: bool,
     /// Whether the link is up, as far as is known.
     pub(super) up: AtomicBool,
@@ -221,7 +222,7 @@ fn facts(
             ifindex: link.map_or(pair.peer().ifindex, |link| link.ifindex),
             driver: link.map_or(Some("veth".into()), |link| link.driver.clone()),
             queues: spec.queues,
-            mtu: link.map_or(config.tunnel.mtu.into(), |link| link.mtu),
+            mtu: AtomicU32::new(link.map_or(config.tunnel.mtu.into(), |link| link.mtu)),
             zero_copy: false,
             up: AtomicBool::new(true),
             native: false,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     },
     counter::Counter,
     dataplane::counters::WorkerCounters,
-    kernel::neighbours::Snapshot,
+    kernel::neighbours::{Resolution, Snapshot},
     observe::status::{
         Control, Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Probing, Queue, Remote,
         Status, Underlay, Verdict, Worker, XdpAttachment,
@@ -203,7 +203,7 @@ fn port(facts: &PortFacts, sockets: &[Monitor]) -> Port {
         },
         zero_copy: facts.zero_copy,
         queues: facts.queues as u16,
-        mtu: facts.mtu,
+        mtu: facts.mtu.load(Ordering::Relaxed),
         up: facts.is_up(),
         rx_packets: own().map(|socket| socket.counters().received.get()).sum(),
         tx_packets: own()
@@ -300,14 +300,21 @@ fn prefixes(plan: &Plan, session: usize) -> Vec<IpNet> {
 
 fn path(path: &SessionPath, planned: &PlannedPath, hops: &Snapshot) -> Path {
     let next_hop = path.path.next_hop;
-    let resolved = hops.get(&next_hop.ip()).and_then(|hop| hop.resolved());
+    let hop = hops.get(&next_hop.ip());
+    let resolved = hop.and_then(Resolution::resolved);
+    let problem = match hop {
+        Some(Resolution::Unresolved(reason)) if planned.problem.is_some() => {
+            Some(format!("next hop {}: {reason}", next_hop.ip()))
+        }
+        _ => planned.problem.clone(),
+    };
     let sent = planned.sent();
     Path {
         name: path.name.clone(),
         fingerprint: path.path.fingerprint.to_string(),
         next_hop,
         next_hop_mac: resolved.map(|hop| mac(hop.destination_mac)),
-        problem: planned.problem.clone(),
+        problem,
         expires_at: path.path.expiry.map(seconds),
         expired: path.expired,
         mtu: path.mtu,

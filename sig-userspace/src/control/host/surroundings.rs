@@ -1,22 +1,93 @@
 //! Keeps the workers' tables in step with the kernel.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use tokio::time::{MissedTickBehavior, interval};
+use ipnet::IpNet;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
 
-use super::{Shared, lock};
+use super::{Shared, interfaces::Interfaces, lock, notices::Notices};
 use crate::{
-    control::{Neighbour, Surroundings},
-    kernel::neighbours::{Resolution, Snapshot},
+    control::{Neighbour, Surroundings, config::Config},
+    dataplane::icmp::Sources,
+    kernel::{
+        neighbours::{Resolution, Snapshot},
+        networks::Networks,
+    },
 };
 
 /// How often flows are spread anew.
 const REBALANCE: Duration = Duration::from_secs(1);
 
-/// Gives the workers new tables whenever a next hop, or the way to a host on the LAN, changes.
-pub(super) async fn follow(shared: Arc<Shared>, mut surroundings: Surroundings) {
+/// What the configuration says of the place of the gateway in its network.
+pub(super) struct Place {
+    prefixes: Vec<IpNet>,
+    /// Indexes of the LAN interfaces.
+    lan: Vec<u32>,
+    /// Addresses for ICMP errors where no LAN interface has one.
+    sources: Vec<IpAddr>,
+}
+
+impl Place {
+    pub(super) fn new(config: &Config, interfaces: &Interfaces) -> Self {
+        let v4 = config.tunnel.src_ipv4.map(IpAddr::V4);
+        let v6 = config.tunnel.src_ipv6.map(IpAddr::V6);
+        let sources = v4.into_iter().chain(v6);
+        Place {
+            prefixes: config.gateway.prefixes.clone(),
+            lan: interfaces.lan.iter().map(|link| link.ifindex).collect(),
+            sources: sources.chain([config.gateway.data_addr.ip()]).collect(),
+        }
+    }
+
+    /// See [`Surroundings::home`].
+    pub(super) fn home(&self, networks: &Networks) -> Vec<IpNet> {
+        let own = networks.own.keys().copied();
+        own.chain(self.prefixes.iter().copied()).collect()
+    }
+
+    /// ICMP errors come from the LAN side where hosts know the gateway, or else from whatever address the
+    /// configuration names.
+    pub(super) fn icmp_sources(&self, networks: &Networks) -> Sources {
+        let addresses = || {
+            let lan = self
+                .lan
+                .iter()
+                .filter_map(|index| networks.addresses.get(index));
+            let lan = lan.flatten().map(IpNet::addr);
+            lan.chain(self.sources.iter().copied())
+        };
+        Sources {
+            v4: addresses().find_map(|address| match address {
+                IpAddr::V4(v4) if !v4.is_link_local() => Some(v4),
+                _ => None,
+            }),
+            v6: addresses().find_map(|address| match address {
+                IpAddr::V6(v6) if !v6.is_unicast_link_local() => Some(v6),
+                _ => None,
+            }),
+        }
+    }
+}
+
+/// Gives the workers new tables whenever a next hop, the way to a host on the LAN, or a network of this host
+/// changes.
+pub(super) async fn follow(
+    shared: Arc<Shared>,
+    place: Place,
+    mut surroundings: Surroundings,
+    mut networks: watch::Receiver<Arc<Networks>>,
+) {
     let mut hops = shared.hops.clone();
     let mut lan = shared.lan.clone();
+    let mut notices = Notices::default();
     let mut rebalance = interval(REBALANCE);
     rebalance.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -34,12 +105,29 @@ pub(super) async fn follow(shared: Arc<Shared>, mut surroundings: Surroundings) 
             surroundings.lan = table;
             changed = true;
         }
+        if networks.has_changed().unwrap_or(false) {
+            let networks = networks.borrow_and_update();
+            surroundings.home = place.home(&networks);
+            surroundings.icmp = place.icmp_sources(&networks);
+            changed = true;
+        }
         if changed {
             lock(&shared.gateway).update(&surroundings);
+        }
+        {
+            let gateway = lock(&shared.gateway);
+            let planner = gateway.planner();
+            let is_static = planner.config().control.is_none();
+            notices.look(Instant::now(), &snapshot, planner.current(), is_static);
         }
         let followed = tokio::select! {
             result = hops.changed() => result.is_ok(),
             followed = lan.changed() => followed,
+            result = networks.changed() => {
+                // It is looked at above.
+                networks.mark_changed();
+                result.is_ok()
+            }
             _ = rebalance.tick() => {
                 lock(&shared.gateway).rebalance();
                 true

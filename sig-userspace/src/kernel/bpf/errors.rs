@@ -112,7 +112,7 @@ pub(super) fn of_attaching(name: &str, ifindex: u32, error: &ProgramError) -> Er
         ),
         Some(libc::ERANGE) => format!(
             "the MTU of {device}, or of the other end of the pair, is larger than its driver allows with XDP: lower \
-             it, e.g. to 3498 for veth (`ip -details link show` tells the limit as maxmtu while a program is attached)"
+             it, e.g. to 3506 for veth (`ip -details link show` tells the limit as maxmtu while a program is attached)"
         ),
         Some(libc::ENODEV) => format!("{device} does not exist in this network namespace"),
         _ => format!("cannot attach {name} to {device}: {}", chain(error)),

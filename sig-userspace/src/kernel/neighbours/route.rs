@@ -36,16 +36,17 @@ impl Way {
     }
 }
 
-/// Asks the kernel which way packets to `target` go: over `only`, or over any interface if that is `None`.
+/// Asks the kernel which way packets from `source` to `target` go: over `only`, or over any interface if that is `None`.
 ///
 /// # Errors
 /// The reason why the target cannot be reached that way.
 pub(super) async fn find_way(
     netlink: &Netlink,
     only: Option<&Link>,
+    source: Option<IpAddr>,
     target: IpAddr,
 ) -> Result<Way, Reason> {
-    let route = lookup(netlink, target).await?;
+    let route = lookup(netlink, source, target).await?;
     if route.kind == RouteType::Local {
         return Err(Reason::LocalAddress);
     }
@@ -96,14 +97,26 @@ pub struct RouteLookup {
     pub mtu: Option<u32>,
 }
 
-/// Looks up the route to `target`.
-pub async fn lookup(netlink: &Netlink, target: IpAddr) -> Result<RouteLookup, Reason> {
+/// Looks up the route to `target`, of packets with this source address: policy rules may ask for it. Without one, or with
+/// one of the other family, the kernel chooses.
+pub async fn lookup(
+    netlink: &Netlink,
+    source: Option<IpAddr>,
+    target: IpAddr,
+) -> Result<RouteLookup, Reason> {
     let mut request = RouteMessage::default();
     request.header.address_family = family(target);
     request.header.destination_prefix_length = if target.is_ipv4() { 32 } else { 128 };
     request
         .attributes
         .push(RouteAttribute::Destination(target.into()));
+    let source = source.filter(|source| source.is_ipv4() == target.is_ipv4());
+    if let Some(source) = source {
+        request.header.source_prefix_length = request.header.destination_prefix_length;
+        request
+            .attributes
+            .push(RouteAttribute::Source(source.into()));
+    }
     let route = match netlink.get(RouteNetlinkMessage::GetRoute(request)).await {
         Ok(Some(RouteNetlinkMessage::NewRoute(route))) => route,
         Ok(_) => return Err(Reason::NoRoute),
@@ -120,7 +133,10 @@ pub async fn lookup(netlink: &Netlink, target: IpAddr) -> Result<RouteLookup, Re
             });
         }
     };
-    Ok(RouteLookup::of(&route))
+    let mut found = RouteLookup::of(&route);
+    // The kernel tells no more than it was not told.
+    found.source = found.source.or(source);
+    Ok(found)
 }
 
 impl RouteLookup {

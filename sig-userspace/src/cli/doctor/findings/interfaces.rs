@@ -10,7 +10,7 @@ use crate::control::config::{Config, LanTransmit, Wish, XdpMode};
 use crate::kernel::ethtool::Offload;
 use crate::kernel::facts::{Facts, Interface};
 use crate::kernel::inner_pair::ALIAS;
-use crate::kernel::link::MAX_XDP_MTU;
+use crate::kernel::link::{MAX_XDP_MTU, lower_mtu};
 use crate::kernel::neighbours::{Reason, RouteLookup};
 use crate::kernel::netdev::XdpFeatures;
 use crate::kernel::suited::{self, VlanTags};
@@ -40,10 +40,6 @@ fn too_large_mtu(interface: &Interface) -> Option<String> {
     (mtu > MAX_XDP_MTU).then(|| {
         format!("MTU {mtu} is too large for a gateway: at most {MAX_XDP_MTU} bytes work with XDP")
     })
-}
-
-fn lower_mtu(name: &str) -> String {
-    format!("`ip link set dev {name} mtu 3498`, on the hosts of that network too")
 }
 
 fn describe(interface: &Interface) -> String {
@@ -225,6 +221,15 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             continue;
         }
         if let Some(interface) = by_name(out, facts, name) {
+            if underlay.is_some_and(|underlay| underlay.link.ifindex == interface.link.ifindex) {
+                out.push(Finding::bad(
+                    &format!("interface {name}"),
+                    "is in `lan`, but is the underlay interface, which carries `data_addr`",
+                    "take it out of `lan`: the LAN needs an interface of its own, or leave `lan` empty, and the \
+                     kernel hands the packets over",
+                ));
+                continue;
+            }
             used_interface(out, facts, config, interface, "LAN");
             lan_forwarding(out, interface);
             out.push(lan_transmit(config, interface));
@@ -264,7 +269,7 @@ pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
 }
 
 fn carries(interface: &Interface, ip: IpAddr) -> bool {
-    interface.link.addresses.iter().any(|net| net.addr() == ip)
+    interface.link.has_address(ip)
 }
 
 fn by_name<'a>(out: &mut Vec<Finding>, facts: &'a Facts, name: &str) -> Option<&'a Interface> {

@@ -398,7 +398,7 @@ fn interfaces_of_the_configuration_must_exist_be_up_and_fit() {
         &host,
         Some(&sample()),
         "Bad",
-        &["eth1", "MTU 9000", "ip link set dev eth1 mtu 3498"],
+        &["eth1", "MTU 9000", "ip link set dev eth1 mtu 3506"],
     );
     complains(&host, None, "Warning", &["eth1", "MTU 9000"]);
     host.interfaces[1].link.mac = None;
@@ -423,6 +423,14 @@ fn the_underlay_must_carry_the_data_address() {
         "Bad",
         &["eth0", "10.10.0.2 is not an address of this interface"],
     );
+}
+
+#[test]
+fn the_underlay_is_no_lan_interface() {
+    let mut config = sample();
+    config.dataplane.lan = vec!["eth0".into()];
+    let remedy = ["interface eth0", "is the underlay interface", "take it out"];
+    complains(&good_host(), Some(&config), "Bad", &remedy);
 }
 
 #[test]
