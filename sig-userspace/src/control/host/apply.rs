@@ -1,6 +1,7 @@
 //! Plans take effect: in the workers' tables, in the maps of the BPF programs, in the kernel's routes.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     sync::Arc,
@@ -77,8 +78,9 @@ impl HostHandle {
         let plan = outside.guard.admit(wanted, &networks);
         let home = outside.prefixes.iter().chain(plan.served.iter().flatten());
         let lan = lan_routes(&exported(&plan).collect(), home, &networks);
+        let routes = outside.kernel_routes(&plan);
         if outside.is_complete
-            && outside.lan == lan
+            && (&outside.lan, &outside.routes) == (&lan, &routes)
             && *lock(&shared.gateway).planner().current() == plan
         {
             return Ok(());
@@ -90,7 +92,6 @@ impl HostHandle {
         let was_complete = std::mem::take(&mut outside.is_complete);
         let mut filled = Ok(());
 
-        let routes = outside.kernel_routes(&plan);
         if outside.retain_routes(&routes) {
             // Whoever leaves a dead path must not wait until thousands of routes of others are gone.
             {
@@ -302,11 +303,17 @@ impl Outside {
     }
 
     fn kernel_routes(&self, plan: &Plan) -> BTreeMap<IpNet, Route> {
+        let configured = [
+            self.tunnel.src_ipv4.map(IpAddr::V4),
+            self.tunnel.src_ipv6.map(IpAddr::V6),
+        ];
+        let served = served_addresses(&self.networks, plan.served.as_deref().unwrap_or_default());
+        let [v4, v6] = [0, 1].map(|version| configured[version].or(served[version]));
         let route = |prefix| Route {
             prefix,
             source_hint: match prefix {
-                IpNet::V4(_) => self.tunnel.src_ipv4.map(IpAddr::V4),
-                IpNet::V6(_) => self.tunnel.src_ipv6.map(IpAddr::V6),
+                IpNet::V4(_) => v4,
+                IpNet::V6(_) => v6,
             },
         };
         exported(plan)
@@ -345,6 +352,22 @@ fn lan_routes<'a>(
     routes
 }
 
+/// An IPv4 and an IPv6 address of this host that are served: remotes accept packets of this host from there, and hosts
+/// behind them know whose errors they get. Of several, one in the longest prefix.
+fn served_addresses(networks: &Networks, served: &[IpNet]) -> [Option<IpAddr>; 2] {
+    let candidates = networks.addresses.values().flatten().filter_map(|own| {
+        let address = own.addr();
+        let around = served.iter().filter(|net| net.contains(&address));
+        Some((around.map(IpNet::prefix_len).max()?, Reverse(address)))
+    });
+    [IpAddr::is_ipv4, IpAddr::is_ipv6].map(|is_version| {
+        let of_version = candidates
+            .clone()
+            .filter(|(_, Reverse(address))| is_version(address));
+        of_version.max().map(|(_, Reverse(address))| address)
+    })
+}
+
 fn everything() -> Vec<IpNet> {
     vec![
         IpNet::new_assert([0; 4].into(), 0),
@@ -358,6 +381,33 @@ mod tests {
 
     fn net(text: &str) -> IpNet {
         text.parse().expect("a prefix")
+    }
+
+    #[test]
+    fn packets_of_this_host_come_from_an_address_that_is_served() {
+        let addresses = [
+            (1, vec!["10.10.0.2/24", "fe80::1/64"]),
+            (2, vec!["10.1.0.9/24", "10.1.0.1/24", "fd00:1::1/64"]),
+        ];
+        let addresses = addresses.map(|(place, nets)| (place, nets.into_iter().map(net).collect()));
+        let networks = Networks {
+            addresses: addresses.into(),
+            ..Networks::default()
+        };
+        let found = |served: &[&str]| {
+            let served: Vec<IpNet> = served.iter().map(|prefix| net(prefix)).collect();
+            served_addresses(&networks, &served).map(|ip| ip.map(|ip| ip.to_string()))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            found(&["10.1.0.0/24", "10.0.0.0/8"]),
+            [some("10.1.0.1"), None]
+        );
+        assert_eq!(
+            found(&["10.2.0.0/24", "fd00:1::/48"]),
+            [None, some("fd00:1::1")]
+        );
+        assert_eq!(found(&[]), [None, None]);
     }
 
     #[test]
