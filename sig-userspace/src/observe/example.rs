@@ -307,6 +307,7 @@ fn control() -> Control {
             scmp_errors: 3,
             overflows: 4,
             strays: 5,
+            forged: 3,
         },
         refused: vec![Refused {
             isd_as: "1-ff00:0:111".to_owned(),

@@ -636,6 +636,9 @@ pub struct Sockets {
     /// Packets for somebody else, and packets to which there is no way back.
     #[serde(default)]
     pub strays: u64,
+    /// Packets of another AS that no border router sent, and packets of this AS that their source did not send.
+    #[serde(default)]
+    pub forged: u64,
     /// Packets that came to the end host port while the queue of their socket was full.
     #[serde(default)]
     pub overflows: u64,
@@ -657,6 +660,7 @@ impl From<&crate::sockets::Counters> for Sockets {
             parse_errors: get(&counters.parse_errors),
             scmp_errors: get(&counters.scmp_errors),
             strays: get(&counters.strays),
+            forged: get(&counters.forged),
             overflows: get(&counters.overflows),
         }
     }

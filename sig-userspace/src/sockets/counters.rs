@@ -27,6 +27,9 @@ pub struct Counters {
     pub scmp_errors: AtomicU64,
     /// Packets for somebody else, and packets to which there is no way back.
     pub strays: AtomicU64,
+    /// Packets from underlay addresses that such packets do not come from: from other ASes, they come from a border
+    /// router; from this AS, from the host that is their source.
+    pub forged: AtomicU64,
     /// Packets that came to the end host port while the queue of their socket was full.
     pub overflows: AtomicU64,
 }

@@ -23,7 +23,7 @@ use crate::scion::{
 const MAX_SKIPPED: usize = 64;
 
 /// How a packet gets to its destination.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Via {
     /// Path type number.
     pub path_type: u8,
@@ -350,6 +350,14 @@ impl ScionSocket {
                 } => destination_port == self.address.port(),
                 Content::Scmp(_) => true,
             };
+        let has_path = !packet.path.bytes().is_empty();
+        if !self
+            .local
+            .may_bring(packet.source, has_path, from, self.address)
+        {
+            add(&counters.forged, 1);
+            return None;
+        }
         let reply = self.local.way_back(&packet, from, self.address);
         let (true, Some(reply)) = (is_ours, reply) else {
             add(&counters.strays, 1);

@@ -178,7 +178,7 @@ fn serve(shared: &Arc<Shared>) -> Result<RpcServer> {
         state.calls.gateways.push(caller);
         state.gateways.iter().map(message).collect()
     });
-    let server = RpcServer::start(Arc::new(socket), protocols, &LIMITS, router);
+    let server = RpcServer::start(Arc::new(socket), protocols, &LIMITS, router, |_| true);
     server.map_err(|error| anyhow::anyhow!("cannot serve at {address}: {error}"))
 }
 

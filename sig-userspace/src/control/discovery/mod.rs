@@ -84,7 +84,7 @@ struct Shared {
     control: Control,
     config: Config,
     remotes: Mutex<Remotes>,
-    policies: ArcSwap<Policies>,
+    policies: Arc<ArcSwap<Policies>>,
     prefixes: Arc<Prefixes>,
     daemon: Daemon,
     local: Arc<Local>,
@@ -171,6 +171,8 @@ impl Discovery {
             })?;
 
         let routing = policies.routing.clone();
+        let traffic = policies.traffic.clone();
+        let policies = Arc::new(ArcSwap::from_pointee(policies));
         let prefixes = Arc::new(Prefixes::new(local_as.isd_as, routing.clone()));
         let rpc = |error: RpcError| Error::Rpc(error.to_string());
         let (limits, asked) = (&control.limits, prefixes.clone());
@@ -182,16 +184,20 @@ impl Discovery {
             control.server_protocol,
             limits,
             router,
+            {
+                let policies = Arc::clone(&policies);
+                move |isd_as| policies.load().traffic.ases.contains_key(&isd_as)
+            },
         )
         .map_err(rpc)?;
 
         let now = Now::read();
         let mut remotes = Remotes::new(now, settings(&config, &control));
-        remotes.set_policies(now, &policies.traffic, routing);
+        remotes.set_policies(now, &traffic, routing);
         let (wake, inputs) = mpsc::channel(EVENTS);
         let shared = Arc::new(Shared {
             remotes: Mutex::new(remotes),
-            policies: ArcSwap::from_pointee(policies),
+            policies,
             prefixes,
             daemon,
             local,

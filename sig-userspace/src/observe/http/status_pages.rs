@@ -12,17 +12,22 @@ use axum::{
 
 use super::answer::{self, Gateway};
 use crate::observe::{
+    metrics,
     operator::Operator,
     pages::{self, Page},
+    process::Process,
 };
 
 /// Every page at its path, the index everywhere else.
 pub(super) fn routes() -> Router<Arc<dyn Operator>> {
     let mut routes = Router::new().route("/all", get(all)).fallback(get(index));
-    for page in Page::ALL {
+    let pages = Page::ALL.into_iter();
+    for page in pages.filter(|page| *page != Page::Metrics) {
         routes = routes.route(page.path(), methods(page));
     }
-    routes
+    let counters = Arc::new(metrics::Counters::default());
+    let show = get(move |operator: Gateway| show_metrics(operator, Arc::clone(&counters)));
+    routes.route(Page::Metrics.path(), show)
 }
 
 fn methods(page: Page) -> MethodRouter<Arc<dyn Operator>> {
@@ -32,6 +37,17 @@ fn methods(page: Page) -> MethodRouter<Arc<dyn Operator>> {
         Page::RoutingPolicy => show.put(set_routing_policy),
         _ => show,
     }
+}
+
+async fn show_metrics(
+    operator: Gateway,
+    counters: Arc<metrics::Counters>,
+) -> Result<Response, StatusCode> {
+    let text = answer::ask(operator, move |operator| {
+        counters.render(|| operator.status(), &Process::read())
+    });
+    let content_type = Page::Metrics.content_type();
+    Ok(([(header::CONTENT_TYPE, content_type)], text.await?).into_response())
 }
 
 async fn index(operator: Gateway) -> Result<Html<String>, StatusCode> {

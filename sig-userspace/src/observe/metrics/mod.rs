@@ -1,15 +1,19 @@
-//! Metrics for Prometheus, made anew from the status for every scrape: what is gone from the status, such as
-//! a retired session, is gone from the metrics.
+//! Metrics for Prometheus, made anew from the status for every scrape. Gauges of what is gone from the status, such as a
+//! retired session, are gone from the metrics; counters stay, see [`Counters`].
 
 mod names;
 mod text;
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
 
 use sig_common::reason::DropReason;
 
 pub use names::ALL;
 pub(crate) use text::Exposition;
+use text::Ledger;
 pub use text::{Kind, Metric};
 
 use super::{
@@ -21,9 +25,29 @@ use names::*;
 /// Media type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What a server has shown of counters, so that they never fall from one scrape to the next.
+#[derive(Debug, Default)]
+pub struct Counters(Mutex<Ledger>);
+
+impl Counters {
+    /// As [`render`], with counters that are never lower than in the page before.
+    #[must_use]
+    pub fn render(&self, status: impl FnOnce() -> Status, process: &Process) -> String {
+        // An older status must not come after a newer one.
+        let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = page(&status(), process);
+        ledger.raise(&mut page);
+        page.to_string()
+    }
+}
+
 /// The metrics of a gateway, in the text format of Prometheus, version 0.0.4.
 #[must_use]
 pub fn render(status: &Status, process: &Process) -> String {
+    page(status, process).to_string()
+}
+
+fn page(status: &Status, process: &Process) -> Exposition {
     let mut page = Exposition::default();
     traffic(&mut page, status);
     errors(&mut page, status);
@@ -38,7 +62,7 @@ pub fn render(status: &Status, process: &Process) -> String {
         control_plane(&mut page, &status.isd_as, control);
     }
     self::process(&mut page, &status.version, "gateway", process);
-    page.to_string()
+    page
 }
 
 fn traffic(page: &mut Exposition, status: &Status) {
@@ -274,6 +298,7 @@ fn control_plane(page: &mut Exposition, isd_as: &str, control: &Control) {
 
     let isd_as = ("isd_as", isd_as);
     page.add(SOCKET_OVERFLOWS, &[isd_as], sockets.overflows);
+    page.add(SOCKET_FORGED, &[isd_as], sockets.forged);
     page.add(SOCKET_STRAYS, &[isd_as], sockets.strays);
     let daemon = &control.daemon;
     page.raise(DAEMON_REACHABLE, &[isd_as], u8::from(daemon.reachable));

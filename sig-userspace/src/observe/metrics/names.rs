@@ -145,6 +145,8 @@ metrics! {
         "Packets received on SCION sockets that are no valid SCION packets.";
     Counter SNET_SCMP_ERRORS "lib_snet_scmp_error_total"
         "SCMP error messages received.";
+    Counter SOCKET_FORGED "gateway_socket_forged_total"
+        "Packets on SCION sockets that came neither from a border router nor, within the AS, from their source.";
     Counter SOCKET_OVERFLOWS "gateway_socket_overflows_total"
         "Packets to the end host port dropped because the queue of their socket was full.";
     Counter SOCKET_STRAYS "gateway_socket_strays_total"

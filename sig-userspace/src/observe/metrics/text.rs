@@ -76,6 +76,54 @@ impl Exposition {
     }
 }
 
+/// What counters showed before, so that none ever falls. A counter is a sum over what there is, such as the sessions
+/// of a policy. When a part goes, its share stays in what is shown.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(BTreeMap<(&'static str, Labels), Mark>);
+
+#[derive(Debug)]
+struct Mark {
+    metric: Metric,
+    /// The sum when it was last shown.
+    last: f64,
+    /// By how much sums have fallen.
+    gone: f64,
+}
+
+/// Series that a [`Ledger`] remembers. Those are far more than a gateway has; beyond, counters may fall.
+const SERIES: usize = 1 << 16;
+
+impl Ledger {
+    /// Adds to the counters of a page what their sums have lost, and the counters that it lacks.
+    pub(crate) fn raise(&mut self, page: &mut Exposition) {
+        for (name, (metric, series)) in &page.metrics {
+            if metric.kind != Kind::Counter {
+                continue;
+            }
+            for labels in series.keys() {
+                let key = (*name, labels.clone());
+                if self.0.len() < SERIES || self.0.contains_key(&key) {
+                    self.0.entry(key).or_insert(Mark {
+                        metric: *metric,
+                        last: 0.0,
+                        gone: 0.0,
+                    });
+                }
+            }
+        }
+        for ((name, labels), mark) in &mut self.0 {
+            let (_, series) = page
+                .metrics
+                .entry(name)
+                .or_insert_with(|| (mark.metric, BTreeMap::new()));
+            let value = series.entry(labels.clone()).or_insert(0.0);
+            mark.gone += (mark.last - *value).max(0.0);
+            mark.last = *value;
+            *value += mark.gone;
+        }
+    }
+}
+
 impl fmt::Display for Exposition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (metric, series) in self.metrics.values() {
@@ -149,6 +197,30 @@ loss_ratio{a=\"quote \\\" slash \\\\ line\\nend\",b=\"x\"} 0.25
 seen_total 4503599627370496
 "
         );
+    }
+
+    #[test]
+    fn counters_never_fall() {
+        let mut ledger = Ledger::default();
+        // Two gateways of an AS, of which one goes and comes back with nothing counted, and then both.
+        let mut shown = |gateways: &[u64]| {
+            let mut page = Exposition::default();
+            for count in gateways {
+                page.add(SEEN, &[("remote", "1-ff00:0:111")], *count);
+                page.raise(LOSS, &[], *count as f64);
+            }
+            ledger.raise(&mut page);
+            let (_, series) = &page.metrics[SEEN.name];
+            (*series.values().next().unwrap(), page.metrics.len())
+        };
+        assert_eq!(shown(&[10, 5]), (15.0, 2));
+        assert_eq!(shown(&[11]), (15.0, 2));
+        assert_eq!(shown(&[12]), (16.0, 2));
+        assert_eq!(shown(&[12, 0]), (16.0, 2));
+        assert_eq!(shown(&[12, 4]), (20.0, 2));
+        // A gauge goes with what it is about.
+        assert_eq!(shown(&[]), (20.0, 1));
+        assert_eq!(shown(&[3]), (23.0, 2));
     }
 
     #[test]

@@ -83,8 +83,8 @@ pub(in crate::rpc) fn server(
         ServerConfig::with_crypto(Arc::new(sni::Server(Arc::new(tls::server(&alpn)?))));
     config
         .transport_config(transport())
-        // Who asks is told from the address.
-        .migration(false)
+        // A peer is followed along another path once a packet from there is authentic.
+        .migration(true)
         .max_incoming(waiting as usize)
         .incoming_buffer_size(EARLY)
         .incoming_buffer_size_total(EARLY_TOTAL);

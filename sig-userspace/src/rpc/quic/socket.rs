@@ -33,12 +33,12 @@ const RESOLUTION_RETRY: Duration = Duration::from_secs(1);
 pub(in crate::rpc) enum Ways {
     /// From [`QuicSocket::set_way`]: a client chooses its paths.
     Chosen,
-    /// From what peers send: a server answers the way it was asked.
+    /// From what peers send: a server answers the way it was asked. Each way has an address of its own in quinn.
     Reversed,
 }
 
-/// Carries the datagrams of a QUIC endpoint. A peer keeps its (synthetic) address whatever the path to it is, so
-/// that QUIC does not notice when the path changes.
+/// Carries the datagrams of a QUIC endpoint. To a client a server keeps its (synthetic) address whatever the path to
+/// it is, so that QUIC does not notice when the path changes.
 pub(in crate::rpc) struct QuicSocket {
     socket: Arc<ScionSocket>,
     ways: Ways,
@@ -47,7 +47,7 @@ pub(in crate::rpc) struct QuicSocket {
 }
 
 impl QuicSocket {
-    /// `capacity`: of how many peers the way is known at the same time.
+    /// `capacity`: how many ways to peers are known at the same time.
     pub(in crate::rpc) fn new(socket: Arc<ScionSocket>, ways: Ways, capacity: usize) -> Self {
         QuicSocket {
             socket,
@@ -60,6 +60,11 @@ impl QuicSocket {
     /// Sends what is for this peer this way from now on.
     pub(in crate::rpc) fn set_way(&self, peer: Peer, via: Via) {
         self.routes().set(peer, via);
+    }
+
+    /// The peer at an address of [`Ways::Reversed`], unless it is forgotten already.
+    pub(in crate::rpc) fn peer(&self, address: SocketAddr) -> Option<Peer> {
+        self.routes().get(address).map(|route| route.peer)
     }
 
     /// Where the discovery service of an AS is reached. Asks until there is an answer: the caller limits the time.
@@ -83,8 +88,8 @@ impl QuicSocket {
         }
     }
 
-    /// The datagram, if it is for QUIC.
-    fn accept(&self, received: Received) -> Option<(Peer, Bytes)> {
+    /// The datagram with the address of its sender, if it is for QUIC.
+    fn accept(&self, received: Received) -> Option<(SocketAddr, Bytes)> {
         let peer = Peer::from_endpoint(received.sender())?;
         // What SCMP says about paths is for those who choose them. To QUIC a lost datagram is a lost datagram.
         let Payload::Udp(datagram) = received.payload else {
@@ -93,10 +98,11 @@ impl QuicSocket {
         if self.resolutions.take(peer.isd_as, &datagram) {
             return None;
         }
-        if self.ways == Ways::Reversed {
-            self.routes().set(peer, received.reply);
-        }
-        Some((peer, datagram))
+        let address = match self.ways {
+            Ways::Chosen => peer.synthetic(),
+            Ways::Reversed => self.routes().learn(peer, received.reply),
+        };
+        Some((address, datagram))
     }
 
     fn routes(&self) -> MutexGuard<'_, Routes> {
@@ -114,14 +120,14 @@ impl AsyncUdpSocket for QuicSocket {
 
     /// A datagram that cannot be sent is a lost datagram: an error would end the connection.
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let peer = Peer::from_synthetic(transmit.destination);
-        let via = self.routes().get(peer);
-        let Some(via) = via else {
+        let route = self.routes().get(transmit.destination);
+        let Some(route) = route else {
             return Ok(());
         };
+        let peer = route.peer;
         match self
             .socket
-            .try_send_to(peer.endpoint(), &via, transmit.contents)
+            .try_send_to(peer.endpoint(), &route.via, transmit.contents)
         {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 tracing::trace!(%peer, %error, "a QUIC datagram is lost");
@@ -139,7 +145,7 @@ impl AsyncUdpSocket for QuicSocket {
     ) -> Poll<io::Result<usize>> {
         let mut count = 0;
         for (buf, meta) in bufs.iter_mut().zip(meta) {
-            let (peer, datagram) = loop {
+            let (address, datagram) = loop {
                 match self.socket.poll_recv(cx) {
                     Poll::Pending if count == 0 => return Poll::Pending,
                     Poll::Pending => return Poll::Ready(Ok(count)),
@@ -151,7 +157,7 @@ impl AsyncUdpSocket for QuicSocket {
             };
             buf[..datagram.len()].copy_from_slice(&datagram);
             *meta = RecvMeta {
-                addr: peer.synthetic(),
+                addr: address,
                 len: datagram.len(),
                 stride: datagram.len(),
                 ecn: None,

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use sig_common::addr::IsdAs;
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -25,7 +26,7 @@ use crate::{
 mod admission;
 mod router;
 
-use admission::{Admission, Seat};
+use admission::{Admission, Answer, Seat};
 pub use router::{MethodCounts, Router};
 
 /// Requests of one connection that are worked on at the same time. Others wait in the network.
@@ -34,6 +35,9 @@ pub(super) const AT_ONCE: usize = 8;
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A handshake has to be complete within this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Ways to peers that are remembered per connection: reconnecting peers, changed paths, handshakes amid a flood of
+/// forged datagrams, each of which has a way of its own.
+const WAYS_PER_CONNECTION: usize = 32;
 /// A connection without a request for this long, or a little longer, is closed.
 const UNUSED: Duration = Duration::from_secs(60);
 
@@ -53,6 +57,8 @@ pub struct ServerCounts {
     pub accepted: u64,
     /// Connections turned away: too many of them, or too many in a short time.
     pub refused: u64,
+    /// Clients that were asked to show first that answers reach them (QUIC Retry).
+    pub retried: u64,
     /// Handshakes that failed: no common protocol, or no end in time.
     pub failed: u64,
     /// Connections open now.
@@ -64,7 +70,8 @@ pub struct ServerCounts {
 }
 
 impl RpcServer {
-    /// Starts serving.
+    /// Starts serving. `known` tells whether an AS is one that this gateway works with: half of all connections is
+    /// for these alone.
     ///
     /// # Errors
     /// [`RpcError::Endpoint`] if no certificate can be made.
@@ -76,17 +83,19 @@ impl RpcServer {
         protocols: RpcProtocols,
         limits: &PeerLimits,
         router: Router,
+        known: impl Fn(IsdAs) -> bool + Send + Sync + 'static,
     ) -> Result<Self, RpcError> {
-        // A peer may reconnect before its old connection is forgotten.
-        let peers = 4 * limits.connections as usize;
-        let socket = Arc::new(QuicSocket::new(socket, Ways::Reversed, peers));
-        let endpoint = quic::server(socket, protocols, limits.connections)?;
+        let ways = WAYS_PER_CONNECTION * limits.connections as usize;
+        let socket = Arc::new(QuicSocket::new(socket, Ways::Reversed, ways));
+        let endpoint = quic::server(Arc::clone(&socket), protocols, limits.connections)?;
         let router = Arc::new(router.with_limit(limits.message_bytes));
         let admission = Arc::new(Admission::new(limits.connections));
         let accepting = tokio::spawn(accept(
             endpoint.clone(),
+            socket,
             Arc::clone(&admission),
             Arc::clone(&router),
+            known,
         ));
         Ok(RpcServer {
             endpoint,
@@ -115,23 +124,36 @@ impl Drop for RpcServer {
     }
 }
 
-async fn accept(endpoint: quinn::Endpoint, admission: Arc<Admission>, router: Arc<Router>) {
+async fn accept(
+    endpoint: quinn::Endpoint,
+    socket: Arc<QuicSocket>,
+    admission: Arc<Admission>,
+    router: Arc<Router>,
+    known: impl Fn(IsdAs) -> bool,
+) {
     while let Some(incoming) = endpoint.accept().await {
-        let caller = Peer::from_synthetic(incoming.remote_address());
-        let Some(seat) = admission.admit(caller.isd_as) else {
-            incoming.refuse();
+        let Some(caller) = socket.peer(incoming.remote_address()) else {
+            incoming.ignore();
             continue;
         };
-        match incoming.accept() {
-            Ok(connecting) => {
-                tokio::spawn(serve(connecting, seat, caller, Arc::clone(&router)));
+        let reached = incoming.remote_address_validated();
+        match admission.admit(caller.isd_as, known(caller.isd_as), reached) {
+            Answer::Seat(seat) => match incoming.accept() {
+                Ok(connecting) => {
+                    tokio::spawn(serve(connecting, seat, caller, Arc::clone(&router)));
+                }
+                Err(error) => seat.failed(&error),
+            },
+            Answer::Retry => {
+                // Not refused: who was not reached before may be asked for it.
+                let _ = incoming.retry();
             }
-            Err(error) => seat.failed(&error),
+            Answer::Refuse => incoming.refuse(),
         }
     }
 }
 
-async fn serve(connecting: quinn::Connecting, seat: Seat, caller: Peer, router: Arc<Router>) {
+async fn serve(connecting: quinn::Connecting, mut seat: Seat, caller: Peer, router: Arc<Router>) {
     let connection = match timeout(HANDSHAKE_TIMEOUT, connecting).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => return seat.failed(&error),

@@ -83,6 +83,7 @@ fn session_probes_of_the_reference_get_its_own_answers() {
             .map(|(.., payload)| payload)
     };
     assert!(to_port(DEFAULT_PROBE_PORT).count() > 10);
+    assert!(from_port(DEFAULT_PROBE_PORT).count() > 10);
     for request in to_port(DEFAULT_PROBE_PORT) {
         assert_eq!(request, &probe::request(0, b""));
         let answer = probe::answer(request).expect("an answer");

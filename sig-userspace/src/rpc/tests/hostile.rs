@@ -8,7 +8,7 @@ use super::{
     quic::{CONNECT, QuicSocket, Ways},
     *,
 };
-use crate::sockets::Via;
+use crate::{control::config::UnderlaySources, sockets::Via};
 
 const BOTH: [RpcProtocols; 2] = [RpcProtocols::Connect, RpcProtocols::Grpc];
 
@@ -38,12 +38,6 @@ async fn answers_beyond_the_limits_are_refused() {
         etag: String::new(),
     };
     for protocols in BOTH {
-        let few = PeerLimits {
-            prefixes_per_gateway: 100,
-            ..LIMITS
-        };
-        let error = error_after(protocols, &few, list.clone()).await;
-        assert!(error.ends_with("more than 100 prefixes"), "{error}");
         let short = PeerLimits {
             message_bytes: 100,
             ..LIMITS
@@ -209,6 +203,147 @@ async fn clients_that_say_nothing_do_not_keep_others_out() {
     assert_eq!(all(call.await.expect("an answer")).len(), 1);
 }
 
+/// First datagrams of clients that say that they are in `ases` ASes, `each` of every one, as SCION packets to a server.
+async fn first_datagrams(to: SocketAddr, ases: u64, each: usize) -> Vec<Vec<u8>> {
+    let nowhere = UdpSocket::bind((LOCALHOST, 0)).await.expect("a socket");
+    let mut datagrams = Vec::new();
+    // Those that are dropped say goodbye, which is not to be among the datagrams.
+    let mut attempts = Vec::new();
+    let mut buffer = vec![0; 9216];
+    for n in 0..ases {
+        let socket = socket(IsdAs(theirs().0 + 1 + n));
+        let socket = Arc::new(QuicSocket::new(socket, Ways::Chosen, 8));
+        let peer = Peer {
+            isd_as: theirs(),
+            address: to,
+        };
+        socket.set_way(
+            peer,
+            Via {
+                path_type: 0,
+                raw: Arc::default(),
+                next_hop: nowhere.local_addr().expect("an address"),
+            },
+        );
+        let endpoint = quic::client(socket).expect("an endpoint");
+        for _ in 0..each {
+            let config = quic::client_config(CONNECT).expect("a configuration");
+            let attempt = endpoint
+                .connect_with(config, peer.synthetic(), "127.0.0.1")
+                .expect("an attempt");
+            attempts.push((endpoint.clone(), attempt));
+            let (len, _) = nowhere.recv_from(&mut buffer).await.expect("a datagram");
+            datagrams.push(buffer[..len].to_vec());
+        }
+    }
+    datagrams
+}
+
+#[tokio::test]
+async fn a_flood_of_handshakes_with_forged_sources_keeps_nobody_out() {
+    let (server, address) = server(RpcProtocols::All, serving(&["10.0.0.0/8"]));
+    let attacker = UdpSocket::bind((LOCALHOST, 0)).await.expect("a socket");
+    // Of eight ASes, each of which may have a quarter of all places.
+    let flood = first_datagrams(address, 8, 32).await;
+    for datagram in &flood {
+        attacker.send_to(datagram, address).await.expect("sent");
+        // The socket's buffer must not overflow: the datagrams are to be handled.
+        tokio::task::yield_now().await;
+    }
+    while server.counts().open + (server.counts().retried + server.counts().refused) as u32 == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let path = Path::configured(&[], address, 1280);
+    let prefixes = client(RpcProtocols::All)
+        .prefixes(theirs(), address, &path, "")
+        .await;
+    assert_eq!(all(prefixes.expect("an answer")).len(), 1);
+    let counts = server.counts();
+    assert_eq!(counts.refused, 0);
+    assert!(counts.retried > 0, "{counts:?}");
+    assert!(counts.open <= LIMITS.connections / 4, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_datagram_does_not_take_the_answers_of_its_source() {
+    let attacker = std::net::UdpSocket::bind((LOCALHOST, 0)).expect("a socket");
+    attacker.set_nonblocking(true).expect("a socket");
+    let forge = attacker.try_clone().expect("a socket");
+    let target = Arc::new(std::sync::OnceLock::<SocketAddr>::new());
+    let (to, forged) = (Arc::clone(&target), Arc::new(AtomicU64::new(0)));
+    let count = Arc::clone(&forged);
+    // While the server works on the answer, a datagram with the source of the client comes another way.
+    let router = Router::new().unary(PREFIXES, move |caller: Peer, _: PrefixesRequest| {
+        let to = *to.get().expect("the server's address");
+        let host = |address: SocketAddr| HostAddr::from(address.ip());
+        let addresses = Addresses {
+            source: (caller.isd_as, host(caller.address), caller.address.port()),
+            destination: (theirs(), host(to), to.port()),
+        };
+        for first in [0x00, 0x40, 0xc0] {
+            let packet = packet::udp(&addresses, 0, &[], &[first; 1200]).expect("a packet");
+            forge.send_to(&packet, to).expect("sent");
+        }
+        count.fetch_add(1, Relaxed);
+        // The thread that reads the socket gets its chance.
+        std::thread::sleep(Duration::from_millis(20));
+        Ok(PrefixesResponse {
+            prefixes: Vec::new(),
+            etag: "some".to_owned(),
+        })
+    });
+    let (_server, address) = server(RpcProtocols::All, router);
+    target.set(address).expect("the first");
+    let path = Path::configured(&[], address, 1280);
+    let client = client(RpcProtocols::Connect);
+    for _ in 0..10 {
+        let answer = client.prefixes(theirs(), address, &path, "").await;
+        answer.expect("an answer");
+    }
+    assert_eq!(forged.load(Relaxed), 10);
+    let mut buffer = [0; 2048];
+    let stolen = attacker.recv_from(&mut buffer);
+    assert!(stolen.is_err(), "{stolen:?}");
+}
+
+#[tokio::test]
+async fn datagrams_of_other_ases_come_from_border_routers_only() {
+    let server_socket = socket(theirs());
+    let address = server_socket.local_addr();
+    let local = Arc::clone(server_socket.local());
+    let border = BorderRouter::start(None).await;
+    // This border router has the same IP address as everything else here, the one that is known has another.
+    let elsewhere = "127.0.0.99:50000".parse().expect("an address");
+    local.interfaces.store(Arc::new([(1, elsewhere)].into()));
+    local.sources.store(Arc::new(UnderlaySources::Routers));
+    let server = RpcServer::start(
+        server_socket,
+        RpcProtocols::All,
+        &LIMITS,
+        serving(&["10.0.0.0/8"]),
+        |_| true,
+    )
+    .expect("a server");
+    let flood = first_datagrams(address, 1, 3).await;
+    let attacker = UdpSocket::bind((LOCALHOST, 0)).await.expect("a socket");
+    for datagram in &flood {
+        attacker.send_to(datagram, address).await.expect("sent");
+    }
+    while local.counters.read_packets.load(Relaxed) < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(local.counters.forged.load(Relaxed), 3);
+    assert_eq!(server.counts().open, 0);
+    // By way of a known border router, the same gets an answer.
+    local
+        .interfaces
+        .store(Arc::new([(1, border.address)].into()));
+    let prefixes = client(RpcProtocols::All)
+        .prefixes(theirs(), address, &border.path(), "")
+        .await;
+    assert_eq!(all(prefixes.expect("an answer")).len(), 1);
+}
+
 #[tokio::test]
 async fn datagrams_that_are_no_quic_disturb_nothing() {
     let (_server, address) = server(RpcProtocols::All, serving(&["10.0.0.0/8"]));
@@ -241,11 +376,11 @@ async fn a_variant_that_hangs_is_overtaken_by_the_other() {
     let socket = socket(theirs());
     let address = socket.local_addr();
     let socket = Arc::new(QuicSocket::new(socket, Ways::Reversed, 8));
-    let endpoint = quic::server(socket, RpcProtocols::All, 8).expect("an endpoint");
+    let endpoint = quic::server(socket.clone(), RpcProtocols::All, 8).expect("an endpoint");
     tokio::spawn(async move {
         let mut hanging = Vec::new();
         while let Some(incoming) = endpoint.accept().await {
-            let caller = Peer::from_synthetic(incoming.remote_address());
+            let caller = socket.peer(incoming.remote_address()).expect("a peer");
             let connection = incoming.await.expect("a connection");
             if server::alpn(&connection).as_deref() == Some(CONNECT) {
                 hanging.push(connection);

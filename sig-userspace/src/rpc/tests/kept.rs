@@ -59,8 +59,14 @@ async fn a_server_that_restarts_is_found_again() {
         let first_socket = socket(theirs());
         let address = first_socket.local_addr();
         let start = |socket, prefixes: &[&str]| {
-            RpcServer::start(socket, RpcProtocols::All, &LIMITS, serving(prefixes))
-                .expect("a server")
+            RpcServer::start(
+                socket,
+                RpcProtocols::All,
+                &LIMITS,
+                serving(prefixes),
+                |_| true,
+            )
+            .expect("a server")
         };
         let border = BorderRouter::start(None).await;
         let client = client(protocols);

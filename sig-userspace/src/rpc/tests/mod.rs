@@ -74,11 +74,11 @@ fn socket(isd_as: IsdAs) -> Arc<ScionSocket> {
     Arc::new(ScionSocket::bind(&local, LOCALHOST, PortChoice::Free).expect("a socket"))
 }
 
-/// A server of the other AS, and its address.
+/// A server of the other AS that knows all others, and its address.
 fn server(protocols: RpcProtocols, router: Router) -> (RpcServer, SocketAddr) {
     let socket = socket(theirs());
     let address = socket.local_addr();
-    let server = RpcServer::start(socket, protocols, &LIMITS, router).expect("a server");
+    let server = RpcServer::start(socket, protocols, &LIMITS, router, |_| true).expect("a server");
     (server, address)
 }
 
