@@ -1,6 +1,6 @@
 //! `sig config`: check a configuration file, print a sample.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -124,7 +124,7 @@ fn check(file: &Path) -> Result<(String, Vec<Problem>), Errors> {
 
 fn show_warnings(warnings: &[Problem]) {
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        let _ = writeln!(io::stderr(), "warning: {warning}");
     }
 }
 

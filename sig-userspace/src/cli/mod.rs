@@ -11,6 +11,7 @@ mod run;
 mod signals;
 mod socket;
 mod status;
+mod supervise;
 mod table;
 mod version;
 
@@ -21,12 +22,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use crate::observe::log::last_words;
+
 /// SCION-IP gateway: carries IP packets between SCION ASes.
 #[derive(Parser)]
 #[command(
     name = "sig",
     version,
     max_term_width = 100,
+    arg_required_else_help = true,
     after_help = "Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration.",
     args_conflicts_with_subcommands = true
 )]
@@ -114,12 +118,12 @@ pub fn main() -> ExitCode {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(Failure::Refused(message)) => {
             if !message.is_empty() {
-                eprintln!("{message}");
+                last_words(&message);
             }
             ExitCode::from(2)
         }
         Err(Failure::Failed(message)) => {
-            eprintln!("sig: {message}");
+            last_words(&format!("sig: {message}"));
             ExitCode::FAILURE
         }
     }

@@ -1,21 +1,23 @@
 //! `sig run`: the gateway, in the foreground until a signal ends it.
 
 use std::{
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     Failure,
     signals::{self, Signals, Wish},
+    supervise::supervise,
 };
 use crate::{
     control::{
         config::{self, Config},
         configured,
-        discovery::{self, Discovery, Policies},
+        discovery::{self, Discovery, Found, Policies},
         host::{Host, HostHandle},
         operator::{Remotes, Running},
     },
@@ -24,7 +26,9 @@ use crate::{
         log::{self, LogControl},
         operator::Operator,
         socket::ControlSocket,
+        status::Status,
     },
+    problem::{Errors, Problem},
 };
 
 /// Run the gateway in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was;
@@ -37,31 +41,49 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let refused = |errors: crate::problem::Errors| Failure::Refused(errors.to_string());
-    let config = config::load(&args.config).map_err(refused)?;
-    let policies = match &config.control {
-        Some(control) => Some(Policies::load(control, &config.gateway).map_err(refused)?),
-        None => None,
-    };
-    let log = log::start(&config.log);
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
-    }
-    let policies = policies.map(|(policies, warnings)| {
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
-        policies
-    });
+    let files = Files::read(&args.config).map_err(Failure::Refused)?;
+    let (log, _flush) = log::start(&files.config.log);
+    files.log_warnings();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The workers have threads of their own; the control plane has little to do.
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))?;
-    runtime
-        .block_on(gateway(&args.config, config, policies, log))
-        .map_err(Failure::Failed)
+    supervise(runtime, gateway(&args.config, files, log)).map_err(Failure::Failed)
+}
+
+/// The configuration and the policy files that it names.
+struct Files {
+    config: Config,
+    /// Where the remotes are to be found.
+    policies: Option<Policies>,
+    warnings: Vec<Problem>,
+}
+
+impl Files {
+    fn read(file: &Path) -> Result<Self, String> {
+        let refused = |errors: Errors| errors.to_string();
+        let config = config::load(file).map_err(refused)?;
+        let policies = match &config.control {
+            Some(control) => Some(Policies::load(control, &config.gateway).map_err(refused)?),
+            None => None,
+        };
+        let (policies, more) = policies.unzip();
+        let mut warnings = config.warnings().to_vec();
+        warnings.extend(more.into_iter().flatten());
+        Ok(Files {
+            config,
+            policies,
+            warnings,
+        })
+    }
+
+    fn log_warnings(&self) {
+        for warning in &self.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
 }
 
 /// The gateway, whichever way it finds its remotes.
@@ -77,9 +99,14 @@ enum Gateway {
 }
 
 impl Gateway {
-    async fn start(config: Config, policies: Option<Policies>) -> Result<Self, discovery::Error> {
-        match policies {
-            Some(policies) => Discovery::start(config, policies).await.map(Self::Finding),
+    async fn start(
+        config: Config,
+        found: Option<(Found, Policies)>,
+    ) -> Result<Self, discovery::Error> {
+        match found {
+            Some((found, policies)) => Discovery::start(config, policies, found)
+                .await
+                .map(Self::Finding),
             None => {
                 let host = Host::start(config.clone()).await?;
                 let (remotes, following) = configured::follow(host.handle(), &config);
@@ -144,30 +171,43 @@ impl Gateway {
     }
 }
 
-async fn gateway(
-    file: &Path,
-    config: Config,
-    policies: Option<Policies>,
-    log: LogControl,
-) -> Result<(), String> {
+async fn gateway(file: &Path, files: Files, log: LogControl) -> Result<(), String> {
     // Signals are caught before there is anything to leave behind.
     let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let id = config.gateway.id.clone();
+    let id = files.config.gateway.id.clone();
     tracing::info!(id, "starting");
+    let (door, mut asked) = Door::new();
+    let door = Arc::new(door);
+    let socket = door.open(&files.config)?;
+    let Some((files, found)) = find(file, files, &log, &door, &mut signals, &mut asked).await
+    else {
+        return Ok(());
+    };
+    let config = files.config;
+    door.set_stage("its interfaces and programs are being set up");
+    let mut reload_later = false;
     let gateway = {
-        // Waiting for the SCION daemon can take long.
-        let mut starting = std::pin::pin!(Gateway::start(config.clone(), policies));
+        let found = found.zip(files.policies);
+        let mut starting = std::pin::pin!(Gateway::start(config.clone(), found));
         loop {
             tokio::select! {
                 started = &mut starting => break started.map_err(|error| error.to_string())?,
-                signal = signals.next() => if signal == Wish::End { return Ok(()) },
+                wish = signals.next() => match wish {
+                    Wish::End => return Ok(()),
+                    Wish::Reload => reload_later = true,
+                },
             }
         }
     };
     let running = Arc::new(gateway.running(file, config.clone(), log));
+    door.pass_on_to(&running);
+    if reload_later {
+        let running = Arc::clone(&running);
+        signals::reload(move || running.reload()).await;
+    }
     let outcome = match serve(&config, &running).await {
         Ok(servers) => {
-            let outcome = until_the_end(&gateway, &running, &mut signals, &id).await;
+            let outcome = until_the_end(&gateway, &running, &mut signals, &mut asked, &id).await;
             drop(servers);
             outcome
         }
@@ -176,42 +216,144 @@ async fn gateway(
     if outcome.is_ok() {
         tracing::info!(id, "stopping");
     }
-    drop(running);
+    drop((socket, door, running));
     gateway.stop().await.map_err(|error| error.to_string())?;
     outcome
 }
 
-/// Opens everything by which operators look at the gateway.
-async fn serve(
-    config: &Config,
-    running: &Arc<Running>,
-) -> Result<(ControlSocket, Vec<Server>), String> {
-    let socket = &config.gateway.status_socket;
-    let (asked, reloaded) = (running.clone(), running.clone());
-    let control = ControlSocket::listen(socket, move || asked.status(), move || reloaded.reload());
-    let control = control.map_err(|error| {
-        format!(
-            "{}: cannot listen for `sig status`: {error}",
-            socket.display()
+/// Waits for the SCION daemon, where one is needed. Who changes the files meanwhile may have them read again: the
+/// daemon's address may be what is wrong. `None` if the gateway is to end.
+async fn find(
+    file: &Path,
+    mut files: Files,
+    log: &LogControl,
+    door: &Door,
+    signals: &mut Signals,
+    asked: &mut mpsc::Receiver<Reload>,
+) -> Option<(Files, Option<Found>)> {
+    loop {
+        let Some(control) = &files.config.control else {
+            return Some((files, None));
+        };
+        let waiting = Found::wait(control, |error| {
+            door.set_stage(&format!("it waits for the SCION daemon: {error}"));
+        });
+        let reload = tokio::select! {
+            found = waiting => return Some((files, Some(found))),
+            wish = signals.next() => match wish {
+                Wish::End => return None,
+                Wish::Reload => None,
+            },
+            Some(reload) = asked.recv() => Some(reload),
+        };
+        let result = match Files::read(file) {
+            Ok(read) => {
+                read.log_warnings();
+                files = read;
+                log.set(files.config.log.level)
+                    .map(|()| "all files are read again, and the daemon is asked anew\n".to_owned())
+            }
+            Err(problems) => Err(problems),
+        };
+        match reload {
+            // The control socket logs it.
+            Some(reload) => reload.answer(result),
+            None => log::reloaded("SIGHUP", &result),
+        }
+    }
+}
+
+/// What the control socket answers: before the gateway runs, what it waits for.
+struct Door {
+    running: OnceLock<Arc<Running>>,
+    stage: Mutex<String>,
+    reloads: mpsc::Sender<Reload>,
+}
+
+/// Somebody asks for a reload before the gateway runs.
+struct Reload(std::sync::mpsc::Sender<Result<String, String>>);
+
+impl Reload {
+    fn answer(self, result: Result<String, String>) {
+        // Who asked may have gone.
+        let _ = self.0.send(result);
+    }
+}
+
+impl Door {
+    fn new() -> (Self, mpsc::Receiver<Reload>) {
+        let (reloads, asked) = mpsc::channel(1);
+        let door = Door {
+            running: OnceLock::new(),
+            stage: Mutex::new("it reads its files".to_owned()),
+            reloads,
+        };
+        (door, asked)
+    }
+
+    fn open(self: &Arc<Self>, config: &Config) -> Result<ControlSocket, String> {
+        let socket = &config.gateway.status_socket;
+        let (asked, reloaded) = (Arc::clone(self), Arc::clone(self));
+        ControlSocket::listen(socket, move || asked.status(), move || reloaded.reload()).map_err(
+            |error| {
+                let socket = socket.display();
+                format!("{socket}: cannot listen for `sig status`: {error}")
+            },
         )
-    })?;
+    }
+
+    fn set_stage(&self, stage: &str) {
+        stage.clone_into(&mut self.stage.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn pass_on_to(&self, running: &Arc<Running>) {
+        // There is one gateway only.
+        let _ = self.running.set(Arc::clone(running));
+    }
+
+    fn status(&self) -> Result<Status, String> {
+        match self.running.get() {
+            Some(running) => Ok(running.status()),
+            None => {
+                let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+                Err(format!("the gateway is starting: {stage}"))
+            }
+        }
+    }
+
+    fn reload(&self) -> Result<String, String> {
+        if let Some(running) = self.running.get() {
+            return running.reload();
+        }
+        let (answer, answered) = std::sync::mpsc::channel();
+        let gone = || "the gateway ends".to_owned();
+        self.reloads
+            .blocking_send(Reload(answer))
+            .map_err(|_| gone())?;
+        answered.recv().map_err(|_| gone())?
+    }
+}
+
+/// Opens the HTTP servers.
+async fn serve(config: &Config, running: &Arc<Running>) -> Result<Vec<Server>, String> {
     let mut servers = Vec::new();
-    for (service, address) in [
+    for (service, listen) in [
         (Service::StatusPages, config.observe.prometheus),
         (Service::Api, config.observe.api),
     ] {
-        if let Some(address) = address {
-            let server = Server::listen(service, address, running.clone()).await;
+        if let Some(listen) = listen {
+            let server = Server::listen(service, listen, running.clone()).await;
             servers.push(server.map_err(|error| error.to_string())?);
         }
     }
-    Ok((control, servers))
+    Ok(servers)
 }
 
 async fn until_the_end(
     gateway: &Gateway,
     running: &Arc<Running>,
     signals: &mut Signals,
+    asked: &mut mpsc::Receiver<Reload>,
     id: &str,
 ) -> Result<(), String> {
     let mut announced = false;
@@ -219,6 +361,9 @@ async fn until_the_end(
         tokio::select! {
             () = gateway.ready(), if !announced => {
                 announced = true;
+                // As the router does, for scripts that wait for it; nobody has to read it.
+                let mut out = io::stdout();
+                let _ = writeln!(out, "gateway is ready").and_then(|()| out.flush());
                 tracing::info!(id, "ready");
             }
             reason = gateway.failed() => return Err(reason),
@@ -229,6 +374,11 @@ async fn until_the_end(
                     signals::reload(move || running.reload()).await;
                 },
             },
+            // Asked for just before the gateway ran.
+            Some(reload) = asked.recv() => {
+                let running = Arc::clone(running);
+                tokio::task::spawn_blocking(move || reload.answer(running.reload()));
+            }
         }
     }
 }

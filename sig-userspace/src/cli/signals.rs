@@ -4,6 +4,8 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::observe::log;
+
 /// What a signal asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
@@ -43,16 +45,7 @@ impl Signals {
 /// What SIGHUP asks for: runs `reload` where it may wait for the kernel, and logs what it told.
 pub(super) async fn reload(reload: impl FnOnce() -> Result<String, String> + Send + 'static) {
     match tokio::task::spawn_blocking(reload).await {
-        Ok(Ok(told)) => {
-            for line in told.lines() {
-                tracing::info!("reload: {line}");
-            }
-        }
-        Ok(Err(problems)) => {
-            for problem in problems.lines() {
-                tracing::error!("reload refused, nothing has changed: {problem}");
-            }
-        }
+        Ok(result) => log::reloaded("SIGHUP", &result),
         Err(error) => tracing::error!("the reload did not end: {error}"),
     }
 }

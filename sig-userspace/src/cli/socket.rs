@@ -1,5 +1,6 @@
 //! Talking to a running gateway over its Unix socket.
 
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -7,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Failure;
-use crate::{control::config, observe::status as gateway, router::status as router};
+use crate::{
+    control::config, document, observe::status as gateway, problem::Errors,
+    router::status as router,
+};
 
 /// What listens on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +91,37 @@ impl Choice {
     pub(super) fn socket(&self) -> Result<PathBuf, Failure> {
         match (&self.socket, &self.config) {
             (Some(socket), _) => Ok(socket.clone()),
-            (None, Some(file)) => {
-                let config = config::load(file).map_err(|e| Failure::Refused(e.to_string()))?;
-                Ok(config.gateway.status_socket)
-            }
+            (None, Some(file)) => match config::load(file) {
+                Ok(config) => Ok(config.gateway.status_socket),
+                Err(errors) => in_spite_of(&errors, file, ["gateway", "gateway"], Kind::Gateway),
+            },
             (None, None) => only_socket(Path::new(FOLDER), Kind::Gateway).map_err(Failure::Failed),
         }
     }
+}
+
+/// The socket of a process that runs although its file has mistakes by now: as far as that can be read in these
+/// sections, which have its path and its id; or else the only one there is.
+pub(super) fn in_spite_of(
+    errors: &Errors,
+    file: &Path,
+    [section, id]: [&str; 2],
+    kind: Kind,
+) -> Result<PathBuf, Failure> {
+    let refused = || Failure::Refused(errors.to_string());
+    let text = std::fs::read_to_string(file).map_err(|_| refused())?;
+    let named = document::status_socket(&text, section, id).filter(|socket| socket.exists());
+    let socket = named
+        .or_else(|| only_socket(Path::new(FOLDER), kind).ok())
+        .ok_or_else(refused)?;
+    let mut warning = format!("{errors}\n");
+    let (file, shown) = (file.display(), socket.display());
+    let _ = writeln!(
+        warning,
+        "warning: {file} has mistakes; asking at {shown} nevertheless"
+    );
+    let _ = io::stderr().write_all(warning.as_bytes());
+    Ok(socket)
 }
 
 /// The socket in `folder`, if there is exactly one of what is wanted.
@@ -248,6 +276,29 @@ pub(super) mod tests {
             b"{}"
         );
         gateway.join().unwrap();
+    }
+
+    #[test]
+    fn a_file_with_mistakes_still_names_its_socket() {
+        let folder = Folder::new("mistakes");
+        let (file, socket) = (folder.0.join("a.toml"), folder.0.join("a.sock"));
+        std::fs::write(&socket, "").unwrap();
+        let named = format!("[gateway]\nstatus_socket = \"{}\"\n", socket.display());
+        for mistake in [
+            "mtu = \n",
+            "[tunnel]\nmtu = \"x\"\n",
+            "[dataplane\n",
+            "nonsense\n",
+            "[[remote]]\n",
+        ] {
+            std::fs::write(&file, format!("{named}{mistake}")).unwrap();
+            let choice = Choice {
+                socket: None,
+                config: Some(file.clone()),
+            };
+            let found = choice.socket();
+            assert!(matches!(&found, Ok(found) if *found == socket), "{mistake}");
+        }
     }
 
     #[test]

@@ -32,6 +32,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     expect(&socket, Kind::Gateway, "status").map_err(Failure::Failed)?;
     // No line: gateways of every version answer that with the status.
     let document = ask(&socket, "", PATIENCE, Kind::Gateway).map_err(Failure::Failed)?;
+    if let Some(why) = document.strip_prefix(b"error\n") {
+        let why = String::from_utf8_lossy(why.trim_ascii_end());
+        return Err(Failure::Failed(format!("{}: {why}", socket.display())));
+    }
     let strange = |error: serde_json::Error| {
         let socket = socket.display();
         Failure::Failed(format!(

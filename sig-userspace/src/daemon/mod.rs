@@ -38,6 +38,7 @@ use crate::scion;
 const PATHS_TIMEOUT: Duration = Duration::from_secs(10);
 const INTERFACES_TIMEOUT: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(5);
+const DIAGNOSIS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Waits between attempts to reach a daemon that is not there.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -196,8 +197,8 @@ impl Daemon {
         })
     }
 
-    /// Asks about the local AS until there is an answer.
-    pub async fn wait_for(&self) -> LocalAs {
+    /// Asks about the local AS until there is an answer. Until then, `told` is told why there is none.
+    pub async fn wait_for(&self, told: impl Fn(&DaemonError)) -> LocalAs {
         let mut wait = FIRST_WAIT;
         let mut failed = false;
         loop {
@@ -208,11 +209,13 @@ impl Daemon {
                     }
                     return local;
                 }
-                Err(error) if !failed => {
-                    tracing::warn!(%error, "waiting for the SCION daemon");
+                Err(error) => {
+                    told(&error);
+                    if !failed {
+                        tracing::warn!(%error, "waiting for the SCION daemon");
+                    }
                     failed = true;
                 }
-                Err(_) => {}
             }
             tokio::time::sleep(wait).await;
             wait = (2 * wait).min(LONGEST_WAIT);
@@ -370,7 +373,25 @@ impl Daemon {
                 inner.state.problem = None;
                 Ok(answer)
             }
-            Err(error) => Err(self.failed(self.explain(what, error))),
+            Err(mut error) => {
+                if error.code == ErrorCode::Unavailable
+                    && let Some(reason) = self.why_unreachable().await
+                {
+                    error.message = Some(reason);
+                }
+                Err(self.failed(self.explain(what, error)))
+            }
+        }
+    }
+
+    /// Why there is no connection to the daemon, in the words of the operating system, which the HTTP client keeps for
+    /// itself.
+    async fn why_unreachable(&self) -> Option<String> {
+        let address = self.inner().state.address.clone();
+        let connecting = tokio::net::TcpStream::connect(address);
+        match tokio::time::timeout(DIAGNOSIS_TIMEOUT, connecting).await {
+            Ok(Err(error)) => Some(error.to_string()),
+            Ok(Ok(_)) | Err(_) => None,
         }
     }
 

@@ -200,12 +200,14 @@ async fn a_daemon_that_comes_later_is_waited_for() {
     let daemon = Daemon::new(&address.to_string());
     let waiting = tokio::spawn({
         let daemon = daemon.clone();
-        async move { daemon.wait_for().await }
+        async move { daemon.wait_for(|_| {}).await }
     });
     while daemon.state().failures < 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(!daemon.state().reachable);
+    let problem = daemon.state().problem.expect("a problem");
+    assert!(problem.contains("refused"), "{problem}");
     let _fake = Fake::start(address, answers());
     let local = tokio::time::timeout(PATIENCE, waiting).await.unwrap();
     assert_eq!(local.unwrap().isd_as, LOCAL);

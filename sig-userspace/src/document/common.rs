@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sig_common::addr::IsdAs;
 
-use super::toml::{Item, Section, or};
+use super::toml::{Item, Section, or, or_if_empty};
 use crate::notation::{duration, show_duration};
 use crate::problem::excerpt;
 
@@ -48,6 +48,20 @@ impl LogLevel {
             Self::Trace => "trace",
         }
     }
+
+    /// The level of this word, in any case. The reference's levels beyond `error` are of messages that end the process;
+    /// here those are errors.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "error" | "dpanic" | "panic" | "fatal" => Self::Error,
+            "warn" | "warning" => Self::Warn,
+            "info" => Self::Info,
+            "debug" => Self::Debug,
+            "trace" => Self::Trace,
+            _ => return None,
+        })
+    }
 }
 
 /// Notation of log lines.
@@ -63,9 +77,18 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Observe {
     /// Metrics and status pages.
-    pub prometheus: Option<SocketAddr>,
+    pub prometheus: Option<Listen>,
     /// Management API.
-    pub api: Option<SocketAddr>,
+    pub api: Option<Listen>,
+}
+
+/// Where an HTTP server listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether other machines may change things, and names of this host be used that are none of its own.
+    pub allow_remote: bool,
 }
 
 /// How XDP programs are attached to an interface.
@@ -103,16 +126,17 @@ pub(crate) fn time(item: &Item<'_>, from: Duration, to: Duration) -> Option<Dura
 /// `[log.console]`.
 pub(crate) fn log(root: &Section<'_>) -> Option<Log> {
     let console = root.section("log").section("console");
-    let level = or(&console, "level", LogLevel::Info, |item| {
-        item.choice(&[
-            ("error", LogLevel::Error),
-            ("warn", LogLevel::Warn),
-            ("info", LogLevel::Info),
-            ("debug", LogLevel::Debug),
-            ("trace", LogLevel::Trace),
-        ])
+    let level = or_if_empty(&console, "level", LogLevel::Info, |item| {
+        item.parse("\"info\"", |word| {
+            LogLevel::from_word(word).ok_or_else(|| {
+                format!(
+                    "\"{}\" is unknown; write \"error\", \"warn\", \"info\", \"debug\" or \"trace\"",
+                    excerpt(word)
+                )
+            })
+        })
     });
-    let format = or(&console, "format", LogFormat::Human, |item| {
+    let format = or_if_empty(&console, "format", LogFormat::Human, |item| {
         let text = item.text("\"human\"")?;
         if text.eq_ignore_ascii_case("json") {
             return Some(LogFormat::Json);
@@ -124,7 +148,7 @@ pub(crate) fn log(root: &Section<'_>) -> Option<Log> {
         }
         Some(LogFormat::Human)
     });
-    if let Some(item) = console.get("stacktrace_level") {
+    if let Some(item) = console.get_unless_empty("stacktrace_level") {
         item.text("\"none\"");
         item.place.warn("ignored: log lines carry no stack traces");
     }
@@ -186,32 +210,29 @@ pub(crate) fn socket_path(item: &Item<'_>, example: &str) -> Option<PathBuf> {
     })
 }
 
-/// `[metrics]` and `[api]`. What is `read_only` may be reached from other machines, as the reference's; what can be changed
-/// there, only if that is spelled out.
-pub(crate) fn observe(root: &Section<'_>, read_only: bool) -> Option<Observe> {
+/// `[metrics]` and `[api]`. As in the reference, an address that other machines reach is taken; to change anything from
+/// there takes `allow_remote`.
+pub(crate) fn observe(root: &Section<'_>) -> Option<Observe> {
     let listen = |section: &'static str, key| {
         let section = root.section(section);
         let remote = or(&section, "allow_remote", false, Item::boolean);
         let address = or(&section, key, None, |item| {
             item.parse("\"127.0.0.1:30456\"", listen_address)
         });
-        let (address, remote) = (address?, remote?);
-        if let (Some(address), false, Some(item)) = (address, remote, section.get(key))
+        let (address, allow_remote) = (address?, remote?);
+        if let (Some(address), false, Some(item)) = (address, allow_remote, section.get(key))
             && !address.ip().is_loopback()
         {
-            let told = format!(
-                "{address} can be reached from other machines, and there is no authentication; \
-                 write \"127.0.0.1:{}\", or allow_remote = true if that is meant",
+            item.place.warn(format!(
+                "{address} can be read from other machines, and there is no authentication; write \
+                 \"127.0.0.1:{}\", or allow_remote = true if that is meant, which allows changes too",
                 address.port()
-            );
-            if read_only {
-                item.place.warn(told);
-            } else {
-                item.place.error(told);
-                return None;
-            }
+            ));
         }
-        Some(address)
+        Some(address.map(|address| Listen {
+            address,
+            allow_remote,
+        }))
     };
     let (prometheus, api) = (listen("metrics", "prometheus"), listen("api", "addr"));
     let observe = Observe {
@@ -219,11 +240,12 @@ pub(crate) fn observe(root: &Section<'_>, read_only: bool) -> Option<Observe> {
         api: api?,
     };
     if let (Some(metrics), Some(api)) = (observe.prometheus, observe.api)
-        && metrics == api
+        && metrics.address == api.address
         && let Some(item) = root.section("api").get("addr")
     {
         item.place.error(format!(
-            "{api} is [metrics] prometheus already; write another port"
+            "{} is [metrics] prometheus already; write another port",
+            api.address
         ));
     }
     Some(observe)

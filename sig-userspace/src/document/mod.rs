@@ -7,9 +7,19 @@ pub(crate) mod schema;
 pub(crate) mod toml;
 pub(crate) mod values;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::problem::{Errors, Problem};
+
+/// The status socket that a configuration file names, also where the file holds mistakes: in this `section`, or by the
+/// id in that of `id`.
+pub(crate) fn status_socket(text: &str, section: &str, id: &str) -> Option<PathBuf> {
+    let socket = toml::legible(text, section, "status_socket").map(PathBuf::from);
+    socket.or_else(|| {
+        let name = values::file_name_of(&toml::legible(text, id, "id")?);
+        Some(PathBuf::from(format!("/run/sig/{name}.sock")))
+    })
+}
 
 /// Reads a text file.
 ///

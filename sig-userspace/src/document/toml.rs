@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::schema::Schema;
 use crate::problem::{Report, excerpt, printable};
@@ -40,6 +40,24 @@ pub(crate) fn parse<'a>(
     }
     // What the parser made up to go on would only add noise.
     syntax.is_empty().then_some(document)
+}
+
+/// The text of a key in a section of a file that may hold mistakes, as far as it can be read.
+pub(crate) fn legible(text: &str, section: &str, key: &str) -> Option<String> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let DeValue::Table(section) = value_of(document.get_ref(), section)? else {
+        return None;
+    };
+    match value_of(section, key)? {
+        DeValue::String(text) if !text.is_empty() => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+fn value_of<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t DeValue<'a>> {
+    let mut entries = table.iter();
+    let (_, value) = entries.find(|(written, _)| is_same_key(written, key))?;
+    Some(value.get_ref())
 }
 
 /// A place in the file: what messages about a key, or about its absence, point at.
@@ -111,12 +129,34 @@ impl<'a> Section<'a> {
 
     fn report_strangers(&self) {
         let known = self.schema.keys(&self.name);
-        for (key, _) in self.table.into_iter().flatten() {
+        let keys: Vec<_> = self
+            .table
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key)
+            .collect();
+        for key in &keys {
             let word = key.get_ref().as_ref();
-            if !known.contains(&word) {
-                let path = join(&self.place.key, &excerpt(word));
-                let message = self.schema.advice(&self.name, word);
-                self.place.report.error(key.span().start, &path, message);
+            let (at, path) = (key.span().start, join(&self.place.key, &excerpt(word)));
+            let report = self.place.report;
+            match known.iter().find(|known| known.eq_ignore_ascii_case(word)) {
+                None => report.error(at, &path, self.schema.advice(&self.name, word)),
+                Some(known) => {
+                    let same = |other: &&&Spanned<_>| is_same_key(other, word);
+                    if keys.iter().filter(same).count() > 1 {
+                        report.error(
+                            at,
+                            &path,
+                            format!("\"{known}\" is written twice; remove one"),
+                        );
+                    } else if *known != word {
+                        report.warn(
+                            at,
+                            &path,
+                            format!("read as \"{known}\"; write it like that"),
+                        );
+                    }
+                }
             }
         }
         for key in known {
@@ -156,7 +196,10 @@ impl<'a> Section<'a> {
             self.schema.keys(&self.name).contains(&key),
             "{key} is missing in the list of keys"
         );
-        let (key, value) = self.table?.get_key_value(key)?;
+        let (key, value) = self
+            .table?
+            .iter()
+            .find(|(written, _)| is_same_key(written, key))?;
         Some(Item {
             place: Place {
                 report: self.place.report,
@@ -165,6 +208,11 @@ impl<'a> Section<'a> {
             },
             value,
         })
+    }
+
+    /// The same, where an empty text means what the absence of the key means: the keys of the reference.
+    pub(crate) fn get_unless_empty(&self, key: &'static str) -> Option<Item<'a>> {
+        self.get(key).filter(|item| !item.is_word(""))
     }
 
     /// The value of `key`; its absence is an error that says what to `write`.
@@ -235,6 +283,18 @@ pub(crate) fn or<'a, T>(
     read: impl FnOnce(&Item<'a>) -> Option<T>,
 ) -> Option<T> {
     section.get(key).map_or(Some(default), |item| read(&item))
+}
+
+/// The same of a key of the reference, where an empty text means the default.
+pub(crate) fn or_if_empty<'a, T>(
+    section: &Section<'a>,
+    key: &'static str,
+    default: T,
+    read: impl FnOnce(&Item<'a>) -> Option<T>,
+) -> Option<T> {
+    section
+        .get_unless_empty(key)
+        .map_or(Some(default), |item| read(&item))
 }
 
 /// An array whose elements are all read, also after a wrong one.
@@ -374,6 +434,11 @@ impl<'a> Item<'a> {
         let elements = values.iter().enumerate();
         Some(elements.map(|(i, v)| self.element(i, v)).collect())
     }
+}
+
+/// Whether a key of the file is the one of this name. Cases are the same, as in the reference.
+fn is_same_key(written: &Spanned<DeString<'_>>, name: &str) -> bool {
+    written.get_ref().eq_ignore_ascii_case(name)
 }
 
 fn join(path: &str, key: &str) -> String {

@@ -11,6 +11,9 @@ use crate::notation::from_base64;
 use crate::problem::excerpt;
 use crate::scion::HopKey;
 
+/// Longest id of a gateway, in characters.
+const LONGEST_ID: usize = 255;
+
 /// Host and port of an address, the port replaced by `default_port` where it is absent or 0, as in
 /// the reference. The host is `None` where it is empty.
 pub(crate) fn address(text: &str, default_port: u16) -> Result<(Option<IpAddr>, u16), String> {
@@ -168,6 +171,32 @@ fn net_v6(first: u16, length: u8) -> IpNet {
         IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)),
         length,
     )
+}
+
+/// Name of a gateway: what fits a line of the log.
+pub(crate) fn id(text: &str) -> Result<String, String> {
+    if text.chars().count() > LONGEST_ID || text.contains(char::is_control) {
+        return Err(format!(
+            "\"{}\" is no name for a line of the log; write up to {LONGEST_ID} characters, none of them \
+             a control character",
+            excerpt(text)
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// A file name made of an id: what file names better do without is replaced.
+pub(crate) fn file_name_of(id: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let name: String = id
+        .chars()
+        .take(64)
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
+    match name.strip_prefix('.') {
+        Some(rest) => format!("_{rest}"),
+        None => name,
+    }
 }
 
 /// Name of a network interface as the kernel takes it.

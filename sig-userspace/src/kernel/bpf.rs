@@ -9,6 +9,7 @@
 
 mod errors;
 mod maps;
+mod names;
 mod object;
 mod router;
 

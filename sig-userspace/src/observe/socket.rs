@@ -21,6 +21,8 @@ use tokio::{
     time::timeout,
 };
 
+use super::log;
+
 /// A client that sends nothing for this long wants the status.
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -41,13 +43,13 @@ pub struct ControlSocket {
 
 /// What clients ask for.
 struct Answers {
-    status: Box<dyn Fn() -> serde_json::Result<Vec<u8>> + Send + Sync>,
+    status: Box<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>,
     reload: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
 }
 
 impl ControlSocket {
     /// Listens at `path`, with access for the user and group of the process, and answers with what
-    /// `status` and `reload` tell, which may block. The socket's folder is created if it is not there; the file
+    /// `status` and `reload` tell, which may block. A status that is an error is answered like one of a reload. The socket's folder is created if it is not there; the file
     /// of a predecessor that was killed is replaced. Must be called within a tokio runtime.
     ///
     /// # Errors
@@ -55,7 +57,7 @@ impl ControlSocket {
     /// If another process listens there, or the socket cannot be made.
     pub fn listen<S: Serialize>(
         path: &Path,
-        status: impl Fn() -> S + Send + Sync + 'static,
+        status: impl Fn() -> Result<S, String> + Send + Sync + 'static,
         reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
@@ -74,7 +76,10 @@ impl ControlSocket {
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
         let answers = Answers {
-            status: Box::new(move || serde_json::to_vec(&status())),
+            status: Box::new(move || {
+                serde_json::to_vec(&status()?)
+                    .map_err(|error| format!("cannot tell the status: {error}"))
+            }),
             reload: Box::new(reload),
         };
         Ok(ControlSocket {
@@ -119,7 +124,11 @@ async fn client(mut stream: UnixStream, answers: Arc<Answers>) {
     let Ok(line) = line(&mut stream).await else {
         return;
     };
-    let Ok(answer) = tokio::task::spawn_blocking(move || answer(&line, &answers)).await else {
+    let by = match stream.peer_cred() {
+        Ok(peer) => format!("uid {}, pid {}", peer.uid(), peer.pid().unwrap_or_default()),
+        Err(_) => "control socket".to_owned(),
+    };
+    let Ok(answer) = tokio::task::spawn_blocking(move || answer(&line, &by, &answers)).await else {
         return;
     };
     let _ = timeout(PATIENCE, stream.write_all(&answer)).await;
@@ -144,13 +153,17 @@ async fn line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     }
 }
 
-fn answer(line: &[u8], answers: &Answers) -> Vec<u8> {
+fn answer(line: &[u8], by: &str, answers: &Answers) -> Vec<u8> {
     let result = match line.trim_ascii() {
         b"" | b"status" => match (answers.status)() {
             Ok(document) => return document,
-            Err(error) => Err(format!("cannot tell the status: {error}")),
+            Err(error) => Err(error),
         },
-        b"reload" => (answers.reload)(),
+        b"reload" => {
+            let result = (answers.reload)();
+            log::reloaded(by, &result);
+            result
+        }
         other => Err(format!(
             "unknown command \"{}\"; known: status, reload",
             other.escape_ascii()
@@ -183,7 +196,7 @@ mod tests {
             _ => Err("gateway.toml:3: wrong".to_owned()),
         };
         let path = folder.join(format!("{name}.sock"));
-        let socket = ControlSocket::listen(&path, example::found, reload).unwrap();
+        let socket = ControlSocket::listen(&path, || Ok(example::found()), reload).unwrap();
         Running { socket, reloads }
     }
 
@@ -230,6 +243,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_has_no_status_yet_says_why() {
+        let path = std::env::temp_dir().join(format!("sig-early-{}.sock", std::process::id()));
+        let status = || Err::<Status, _>("the gateway waits".to_owned());
+        let socket = ControlSocket::listen(&path, status, || Ok(String::new())).unwrap();
+        let running = Running {
+            socket,
+            reloads: Arc::default(),
+        };
+        assert_eq!(
+            ask(&running, Some("status\n")).await,
+            "error\nthe gateway waits"
+        );
+    }
+
+    #[tokio::test]
     async fn nonsense_is_refused_and_bounded() {
         let running = listen("nonsense");
         assert_eq!(
@@ -262,8 +290,11 @@ mod tests {
     #[tokio::test]
     async fn a_second_gateway_does_not_take_the_socket() {
         let running = listen("taken");
-        let second =
-            ControlSocket::listen(&running.socket.path, example::idle, || Ok(String::new()));
+        let second = ControlSocket::listen(
+            &running.socket.path,
+            || Ok(example::idle()),
+            || Ok(String::new()),
+        );
         assert_eq!(
             second.err().map(|e| e.kind()),
             Some(io::ErrorKind::AddrInUse)

@@ -3,7 +3,6 @@
 mod report;
 
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -21,6 +20,7 @@ use super::{
     status::Status,
 };
 use crate::{
+    document::common::Listen,
     observe::{
         http::{Server, Text},
         log::LogControl,
@@ -114,7 +114,7 @@ impl Running {
         };
         let (asked, reloaded) = (self.clone(), self.clone());
         let socket =
-            ControlSocket::listen(&path, move || asked.status(), move || reloaded.reload());
+            ControlSocket::listen(&path, move || Ok(asked.status()), move || reloaded.reload());
         let socket = socket.map_err(|error| {
             let path = path.display();
             format!("{path}: cannot listen for `sig router status`: {error}")
@@ -124,9 +124,9 @@ impl Running {
             ("[metrics] prometheus", observe.prometheus),
             ("[api] addr", observe.api),
         ];
-        for (key, address) in wanted {
-            if let Some(address) = address {
-                servers.push(self.serve(key, address).await?);
+        for (key, listen) in wanted {
+            if let Some(listen) = listen {
+                servers.push(self.serve(key, listen).await?);
             }
         }
         Ok(Doors {
@@ -135,11 +135,7 @@ impl Running {
         })
     }
 
-    async fn serve(
-        self: &Arc<Self>,
-        key: &'static str,
-        address: SocketAddr,
-    ) -> Result<Server, String> {
+    async fn serve(self: &Arc<Self>, key: &'static str, listen: Listen) -> Result<Server, String> {
         let (measured, asked) = (self.clone(), self.clone());
         let pages = vec![
             Text {
@@ -156,7 +152,7 @@ impl Running {
                 }),
             },
         ];
-        let server = Server::texts(key, address, pages).await;
+        let server = Server::texts(key, listen, pages).await;
         server.map_err(|error| error.to_string())
     }
 

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     Failure,
-    socket::{FOLDER, Kind, only_socket},
+    socket::{FOLDER, Kind, in_spite_of, only_socket},
 };
 use crate::router::config::{self, Settings};
 
@@ -52,7 +52,10 @@ impl Choice {
     fn socket(&self) -> Result<PathBuf, Failure> {
         match (&self.socket, &self.config) {
             (Some(socket), _) => Ok(socket.clone()),
-            (None, Some(file)) => Ok(load(file)?.0.status_socket),
+            (None, Some(file)) => match config::load(file) {
+                Ok((settings, _)) => Ok(settings.status_socket),
+                Err(errors) => in_spite_of(&errors, file, ["xdp", "general"], Kind::Router),
+            },
             (None, None) => only_socket(Path::new(FOLDER), Kind::Router).map_err(Failure::Failed),
         }
     }
@@ -75,7 +78,7 @@ fn load(file: &Path) -> Result<(Settings, usize), Failure> {
     let (settings, warnings) =
         config::load(file).map_err(|errors| Failure::Refused(errors.to_string()))?;
     for warning in &warnings {
-        eprintln!("warning: {warning}");
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     Ok((settings, warnings.len()))
 }

@@ -10,6 +10,7 @@ use crate::{
     cli::{
         Failure,
         signals::{self, Signals, Wish},
+        supervise::supervise,
     },
     observe::log,
     router::{
@@ -30,7 +31,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (settings, warnings) =
         config::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
-    let log = log::start(&settings.log);
+    let (log, _flush) = log::start(&settings.log);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -38,9 +39,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))?;
-    runtime
-        .block_on(router(&args.config, settings, log))
-        .map_err(Failure::Failed)
+    supervise(runtime, router(&args.config, settings, log)).map_err(Failure::Failed)
 }
 
 async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result<(), String> {

@@ -7,8 +7,9 @@ use super::model::{Control, DefaultRoute, EndhostPort, PeerLimits, RpcProtocols,
 use super::sections::OwnAddresses;
 use crate::document::{
     common::{server, time},
-    toml::{Section, or},
+    toml::{Section, or, or_if_empty},
 };
+use crate::problem::excerpt;
 
 const DEFAULT_DAEMON: &str = "127.0.0.1:30255";
 const DEFAULT_TRAFFIC_POLICY: &str = "/etc/scion/traffic.policy";
@@ -63,29 +64,33 @@ pub(super) fn control(
             key: place.key,
         }
     };
-    let daemon = or(&sciond, "address", DEFAULT_DAEMON.to_owned(), |item| {
+    let daemon = or_if_empty(&sciond, "address", DEFAULT_DAEMON.to_owned(), |item| {
         item.parse(&format!("\"{DEFAULT_DAEMON}\""), |text| {
             server(text).map(|()| text.to_owned())
         })
     });
-    if let Some(item) = sciond.get("initial_connect_period") {
-        time(
-            &item,
-            Duration::from_nanos(1),
-            Duration::from_secs(365 * 86400),
-        );
+    if let Some(item) = sciond.get_unless_empty("initial_connect_period") {
+        time(&item, Duration::ZERO, Duration::from_secs(365 * 86400));
     }
     if let Some(item) = sciond.get("fake_data") {
         item.text("\"\"");
     }
     let rpc = root.section("rpc");
     let protocols = |key| {
-        or(&rpc, key, RpcProtocols::All, |item| {
-            item.choice(&[
-                ("all", RpcProtocols::All),
-                ("grpc", RpcProtocols::Grpc),
-                ("connectrpc", RpcProtocols::Connect),
-            ])
+        or_if_empty(&rpc, key, RpcProtocols::All, |item| {
+            Some(match item.text("\"all\"")? {
+                "all" => RpcProtocols::All,
+                "grpc" => RpcProtocols::Grpc,
+                "connectrpc" => RpcProtocols::Connect,
+                // The reference's gateway takes any text and always speaks all of them.
+                other => {
+                    item.place.warn(format!(
+                        "\"{}\" is unknown and means \"all\"; write \"all\", \"grpc\" or \"connectrpc\"",
+                        excerpt(other)
+                    ));
+                    RpcProtocols::All
+                }
+            })
         })
     };
     let (client_protocol, server_protocol) =

@@ -24,7 +24,7 @@ use std::io;
 use std::path::Path as FilePath;
 use std::time::{Duration, SystemTime};
 
-pub use crate::document::common::{Log, LogFormat, LogLevel, Observe, XdpMode};
+pub use crate::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use crate::problem::{Errors, Problem};
 pub use model::{
     Config, Control, Dataplane, DefaultRoute, EndhostPort, Gateway, LanTransmit, Limits, Made,
@@ -85,7 +85,7 @@ pub fn check_at(
     let own = sections::own_addresses(&root, discovers);
     let gateway = sections::gateway(&root, own.as_ref(), discovers);
     let control = discovery::control(&root, own.as_ref(), discovers);
-    let observe = common::observe(&root, false);
+    let observe = common::observe(&root);
     let tunnel = sections::tunnel(&root);
     let dataplane = sections::dataplane(&root);
     sections::without_effect(&root);

@@ -214,13 +214,12 @@ fn write_observe(file: &mut File, observe: &Observe) {
         ("[api]", "addr", observe.api),
     ];
     for (section, key, address) in servers {
-        let Some(address) = address else {
+        let Some(listen) = address else {
             continue;
         };
         file.section(section);
-        file.text(key, address);
-        // Otherwise it would have been refused.
-        file.set("allow_remote", !address.ip().is_loopback());
+        file.text(key, listen.address);
+        file.set("allow_remote", listen.allow_remote);
     }
 }
 

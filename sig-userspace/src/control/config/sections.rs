@@ -9,8 +9,8 @@ use sig_common::addr::IsdAs;
 
 use super::{DEFAULT_DATA_PORT, XdpMode};
 use crate::document::{
-    common::{XDP_MODES, file_name, isd_as, socket_path, time},
-    toml::{Item, Placed, Section, list, or},
+    common::{XDP_MODES, isd_as, socket_path, time},
+    toml::{Item, Placed, Section, list, or, or_if_empty},
     values,
 };
 use crate::problem::excerpt;
@@ -35,8 +35,8 @@ pub(super) fn gateway<'a>(
     discovers: bool,
 ) -> Option<Placed<'a, Gateway>> {
     let section = root.section("gateway");
-    let id = or(&section, "id", "gateway".to_owned(), |item| {
-        file_name(item, "\"gateway\"")
+    let id = or_if_empty(&section, "id", "gateway".to_owned(), |item| {
+        item.parse("\"gateway\"", values::id)
     });
     let isd_as = match section.get("isd_as") {
         None if discovers => Some(IsdAs(0)),
@@ -56,7 +56,15 @@ pub(super) fn gateway<'a>(
     let socket = section.get("status_socket");
     let status_socket = match (&socket, &id) {
         (Some(item), _) => socket_path(item, "\"/run/sig/gateway.sock\""),
-        (None, Some(id)) => Some(PathBuf::from(format!("/run/sig/{id}.sock"))),
+        (None, Some(id)) => {
+            let name = values::file_name_of(id);
+            if let (true, Some(item)) = (name != *id, section.get("id")) {
+                item.place.warn(format!(
+                    "not usable as a file name: `sig status` finds this gateway as /run/sig/{name}.sock"
+                ));
+            }
+            Some(PathBuf::from(format!("/run/sig/{name}.sock")))
+        }
         (None, None) => None,
     };
     Some(Placed {
@@ -139,7 +147,7 @@ pub(super) fn own_addresses(root: &Section<'_>, discovers: bool) -> Option<OwnAd
 /// `[tunnel]`.
 pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
     let section = root.section("tunnel");
-    let name = or(&section, "name", "sig".to_owned(), |item| {
+    let name = or_if_empty(&section, "name", "sig".to_owned(), |item| {
         item.parse("\"sig\"", values::interface)
     });
     let mtu = or(&section, "mtu", 1500, |item| {
@@ -158,16 +166,28 @@ pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
         }
         Some(table)
     });
-    let src_ipv4 = or(&section, "src_ipv4", None, |item| {
-        item.parse("\"192.0.2.10\"", |text| match source(text)? {
-            IpAddr::V4(ip) => Ok(Some(ip)),
-            IpAddr::V6(ip) => Err(format!("{ip} is IPv6; write it as src_ipv6")),
+    // The reference takes either family in both keys.
+    let other_family = |item: &Item<'_>, ip: IpAddr, key: &str| {
+        item.place.warn(format!(
+            "ignored: {ip} is of the other family; write it as {key}"
+        ));
+    };
+    let src_ipv4 = or_if_empty(&section, "src_ipv4", None, |item| {
+        Some(match item.parse("\"192.0.2.10\"", source)? {
+            IpAddr::V4(ip) => Some(ip),
+            ip @ IpAddr::V6(_) => {
+                other_family(item, ip, "src_ipv6");
+                None
+            }
         })
     });
-    let src_ipv6 = or(&section, "src_ipv6", None, |item| {
-        item.parse("\"2001:db8::10\"", |text| match source(text)? {
-            IpAddr::V6(ip) => Ok(Some(ip)),
-            IpAddr::V4(ip) => Err(format!("{ip} is IPv4; write it as src_ipv4")),
+    let src_ipv6 = or_if_empty(&section, "src_ipv6", None, |item| {
+        Some(match item.parse("\"2001:db8::10\"", source)? {
+            IpAddr::V6(ip) => Some(ip),
+            ip @ IpAddr::V4(_) => {
+                other_family(item, ip, "src_ipv4");
+                None
+            }
         })
     });
     Some(Placed {

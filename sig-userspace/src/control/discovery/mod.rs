@@ -29,7 +29,7 @@ use super::{
     remotes::{Now, Remotes, Settings},
 };
 use crate::{
-    daemon::Daemon,
+    daemon::{Daemon, DaemonError, LocalAs},
     rpc::{Router, RpcClient, RpcError, RpcServer},
     sockets::{EndhostPort, Local, PortChoice, ScionSocket},
 };
@@ -102,20 +102,33 @@ impl Shared {
     }
 }
 
+/// The SCION daemon, and what it says about its AS: all that a gateway has to wait for.
+pub struct Found {
+    daemon: Daemon,
+    local_as: LocalAs,
+}
+
+impl Found {
+    /// Waits for the daemon that the configuration names; `told` is told why it is not there yet.
+    pub async fn wait(control: &Control, told: impl Fn(&DaemonError)) -> Self {
+        let daemon = Daemon::new(&control.daemon);
+        let local_as = daemon.wait_for(told).await;
+        Found { daemon, local_as }
+    }
+}
+
 impl Discovery {
-    /// Starts the gateway; `policies` are those of the files that the configuration names. Waits for a SCION
-    /// daemon that is not there yet.
+    /// Starts the gateway in the AS that was `found`; `policies` are those of the files that the configuration names.
     ///
     /// # Errors
     /// If anything that is needed is missing, with what to do; nothing is left behind then.
-    pub async fn start(config: Config, policies: Policies) -> Result<Self, Error> {
+    pub async fn start(config: Config, policies: Policies, found: Found) -> Result<Self, Error> {
         let Some(control) = config.control.clone() else {
             return Err(Error::Configuration(
                 "the configuration names its remotes: there is nothing to find".into(),
             ));
         };
-        let daemon = Daemon::new(&control.daemon);
-        let local_as = daemon.wait_for().await;
+        let Found { daemon, local_as } = found;
         let (config, control) = addresses::complete(config, control, &daemon, &local_as).await?;
         let mut host = Host::start(config.clone()).await?;
 

@@ -13,7 +13,7 @@ use aya::{
 };
 use aya_log::EbpfLogger;
 
-use super::{Logger, Logging, errors};
+use super::{Logger, Logging, errors, names::Named};
 use crate::kernel::Error;
 
 /// The object with all programs, built by the build script.
@@ -166,7 +166,7 @@ impl Object {
 
     /// The reader of messages.
     pub(super) fn logger(&mut self) -> Result<Logger, Error> {
-        EbpfLogger::init(&mut self.ebpf)
+        EbpfLogger::init_with_logger(&mut self.ebpf, &Named as &dyn log::Log)
             .map_err(|e| Error::Refused(format!("cannot read messages of the BPF programs: {e}")))
     }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::{
     body::Bytes,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
 use serde_json::json;
 
-use super::origin;
+use super::Access;
 use crate::{
     control::config::LogLevel,
     observe::{
@@ -25,20 +25,11 @@ use crate::{
 /// The operator, as handlers get it.
 pub(super) type Gateway = State<Arc<dyn Operator>>;
 
-/// Refuses changes that a page of another origin asks for, and keeps answers out of caches.
-pub(super) async fn guard(request: Request, next: Next) -> Response {
-    let changes = !matches!(
-        *request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS
-    );
-    let mut response = if changes && !origin::is_ours(request.headers()) {
-        (
-            StatusCode::FORBIDDEN,
-            "a page of another origin cannot change this\n",
-        )
-            .into_response()
-    } else {
-        next.run(request).await
+/// Refuses what the server's `access` does not allow, and keeps answers out of caches.
+pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
+    let mut response = match access.refuses(request.method(), request.headers()) {
+        Some(why) => (StatusCode::FORBIDDEN, why).into_response(),
+        None => next.run(request).await,
     };
     let headers = response.headers_mut();
     headers.insert(
@@ -120,17 +111,7 @@ fn wanted_level(headers: &HeaderMap, body: &[u8]) -> Result<LogLevel, String> {
     let word = word
         .filter(|word| !word.is_empty())
         .ok_or("must specify logging level")?;
-    let levels = [
-        LogLevel::Error,
-        LogLevel::Warn,
-        LogLevel::Info,
-        LogLevel::Debug,
-        LogLevel::Trace,
-    ];
-    let mut levels = levels.into_iter();
-    levels
-        .find(|level| level.as_str().eq_ignore_ascii_case(&word))
-        .ok_or_else(|| format!("unrecognized level: {word:?}"))
+    LogLevel::from_word(&word).ok_or_else(|| format!("unrecognized level: {word:?}"))
 }
 
 /// An error as JSON, in the reference's shape.

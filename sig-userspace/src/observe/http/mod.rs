@@ -1,14 +1,16 @@
 //! The HTTP servers: status pages with metrics, and the management API.
 //!
-//! Both are for the operator: they listen on the loopback interface unless the configuration says otherwise.
-//! A page of another origin in the operator's browser cannot change anything.
+//! Both are for the operator, and there is no authentication. On the loopback interface they can be used by programs of
+//! this host and by its browsers, but not by pages of others in these browsers. On other interfaces they can be read,
+//! and used only where the configuration allows that.
 
 mod answer;
 mod api;
+mod connections;
 mod origin;
 mod status_pages;
 
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -16,17 +18,12 @@ use axum::{
     http::{StatusCode, header},
     routing::get,
 };
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::{JoinHandle, JoinSet},
-};
+use tokio::{net::TcpListener, task::JoinHandle};
 
 use super::operator::Operator;
+use crate::control::config::Listen;
+use connections::accept;
+use origin::Access;
 
 /// Longest body of a request, in bytes: a routing policy.
 const MAX_BODY: usize = 1 << 20;
@@ -37,7 +34,7 @@ const MAX_HEAD: usize = 16 << 10;
 /// What clients can make a server keep.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Connections at the same time; more wait.
+    /// Connections at the same time. A new one takes the place of the oldest that waits for its client.
     connections: usize,
     /// How long the head of a request may take.
     head: Duration,
@@ -49,7 +46,7 @@ struct Limits {
 
 const LIMITS: Limits = Limits {
     connections: 64,
-    head: Duration::from_secs(10),
+    head: Duration::from_secs(5),
     lifetime: Duration::from_secs(60),
     grace: Duration::from_secs(10),
 };
@@ -86,14 +83,14 @@ impl Service {
         }
     }
 
-    fn router(self, operator: Arc<dyn Operator>) -> Router {
+    fn router(self, operator: Arc<dyn Operator>, access: Access) -> Router {
         let routes = match self {
             Self::StatusPages => status_pages::routes(),
             Self::Api => api::routes(),
         };
         routes
             .layer(DefaultBodyLimit::max(MAX_BODY))
-            .layer(axum::middleware::from_fn(answer::guard))
+            .layer(axum::middleware::from_fn_with_state(access, answer::guard))
             .with_state(operator)
     }
 }
@@ -116,30 +113,25 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`. That it is meant to be reached from other machines, if it can be, is a matter of
-    /// the configuration.
+    /// Listens.
     ///
     /// # Errors
     ///
     /// If the address cannot be bound.
     pub async fn listen(
         service: Service,
-        address: SocketAddr,
+        listen: Listen,
         operator: Arc<dyn Operator>,
     ) -> Result<Self, Error> {
-        Self::start(service, address, operator, LIMITS).await
+        Self::start(service, listen, operator, LIMITS).await
     }
 
-    /// Listens at `address`, the value of `key`, and shows these pages and a list of them.
+    /// Listens where `key` says, and shows these pages and a list of them.
     ///
     /// # Errors
     ///
     /// If the address cannot be bound.
-    pub async fn texts(
-        key: &'static str,
-        address: SocketAddr,
-        pages: Vec<Text>,
-    ) -> Result<Self, Error> {
+    pub async fn texts(key: &'static str, listen: Listen, pages: Vec<Text>) -> Result<Self, Error> {
         let list: String = pages
             .iter()
             .map(|page| format!("{}\n", page.path))
@@ -159,17 +151,19 @@ impl Server {
             });
             router = router.route(path, show);
         }
-        let router = router.layer(axum::middleware::from_fn(answer::guard));
-        Self::serve(key, address, router, LIMITS).await
+        let access = Access::of(listen);
+        let guard = axum::middleware::from_fn_with_state(access, answer::guard);
+        Self::serve(key, listen.address, router.layer(guard), LIMITS).await
     }
 
     async fn start(
         service: Service,
-        address: SocketAddr,
+        listen: Listen,
         operator: Arc<dyn Operator>,
         limits: Limits,
     ) -> Result<Self, Error> {
-        Self::serve(service.key(), address, service.router(operator), limits).await
+        let router = service.router(operator, Access::of(listen));
+        Self::serve(service.key(), listen.address, router, limits).await
     }
 
     async fn serve(
@@ -201,43 +195,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-async fn accept(listener: TcpListener, router: Router, limits: Limits) {
-    // They end with this task.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= limits.connections {
-            connections.join_next().await;
-            continue;
-        }
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.spawn(converse(stream, router.clone(), limits));
-            }
-            Err(error) => {
-                // Such as too many open files: it passes, and must not spin.
-                tracing::warn!("cannot accept an HTTP connection: {error}");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        }
-    }
-}
-
-/// Serves a connection. That a client breaks off or sends nonsense is no concern of ours.
-async fn converse(stream: TcpStream, router: Router, limits: Limits) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
-        .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = tokio::time::sleep(limits.lifetime) => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = tokio::time::timeout(limits.grace, connection).await;
 }
 
 #[cfg(test)]

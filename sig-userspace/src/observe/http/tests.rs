@@ -7,7 +7,11 @@ use axum::{
     http::{HeaderMap, Request, StatusCode},
 };
 use http_body_util::{BodyExt, Full};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use super::*;
 use crate::{
@@ -73,7 +77,10 @@ async fn server_with(service: Service, limits: Limits) -> Server {
         level: Mutex::new(LogLevel::Info),
         policy: Mutex::new(String::new()),
     };
-    let any = "127.0.0.1:0".parse().unwrap();
+    let any = Listen {
+        address: "127.0.0.1:0".parse().unwrap(),
+        allow_remote: false,
+    };
     Server::start(service, any, Arc::new(gateway), limits)
         .await
         .unwrap()
@@ -388,7 +395,7 @@ async fn a_client_that_does_not_finish_its_request_is_cut_off() {
     let server = server_with(Service::StatusPages, limits).await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream
-        .write_all(b"GET /status HTTP/1.1\r\nhost: x\r\n")
+        .write_all(b"GET /status HTTP/1.1\r\nhost: 127.0.0.1\r\n")
         .await
         .unwrap();
     let mut rest = Vec::new();
@@ -406,7 +413,7 @@ async fn a_client_that_never_sends_its_body_is_cut_off() {
     };
     let server = server_with(Service::StatusPages, limits).await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
-    let head = b"PUT /ip-routing/policy HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n";
+    let head = b"PUT /ip-routing/policy HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n";
     stream.write_all(head).await.unwrap();
     let mut rest = Vec::new();
     let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
@@ -414,26 +421,46 @@ async fn a_client_that_never_sends_its_body_is_cut_off() {
 }
 
 #[tokio::test]
-async fn more_connections_than_the_limit_wait_for_their_turn() {
+async fn clients_that_keep_the_server_waiting_give_way_to_others() {
     let limits = Limits {
-        connections: 1,
+        connections: 4,
+        head: PATIENCE,
+        lifetime: PATIENCE,
         ..LIMITS
     };
     let server = server_with(Service::StatusPages, limits).await;
-    let mut first = TcpStream::connect(server.address()).await.unwrap();
-    first
-        .write_all(b"GET /log/level HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
-    // The first one is served, and stays.
-    assert_eq!(first.read_u8().await.unwrap(), b'H');
-    {
-        let second = ask(&server, "GET /log/level", &[], "");
-        let wait = tokio::time::timeout(Duration::from_millis(100), second);
-        assert!(wait.await.is_err(), "served beside the first one");
+    let mut slow = Vec::new();
+    for begin in [
+        "",
+        "GET /metr",
+        "GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n",
+        "PUT /log/level HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n",
+    ] {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        slow.push(stream);
     }
-    drop(first);
-    let answer = ask(&server, "GET /log/level", &[], "").await;
+    for _ in 0..8 {
+        let answer = ask(&server, "GET /log/level", &[], "").await;
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+    // The oldest had to go.
+    let mut rest = Vec::new();
+    let end = tokio::time::timeout(PATIENCE, slow[0].read_to_end(&mut rest)).await;
+    assert!(end.is_ok(), "still open");
+}
+
+#[tokio::test]
+async fn a_name_that_was_pointed_here_sees_nothing() {
+    let server = server(Service::StatusPages).await;
+    let request = |host: &str| {
+        let request = Request::builder().uri("/config").header("host", host);
+        request.body(Full::default()).unwrap()
+    };
+    let answer = send(&server, request("evil.example:30456")).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert!(!answer.text.contains("[gateway]"), "{}", answer.text);
+    let answer = send(&server, request("localhost:30456")).await;
     assert_eq!(answer.status, StatusCode::OK);
 }
 
@@ -442,7 +469,7 @@ async fn a_dropped_server_closes_its_connections() {
     let server = server(Service::StatusPages).await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream
-        .write_all(b"GET /log/level HTTP/1.1\r\nhost: x\r\n\r\n")
+        .write_all(b"GET /log/level HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
         .await
         .unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'H');
@@ -461,7 +488,11 @@ async fn an_address_in_use_is_named() {
         level: Mutex::new(LogLevel::Info),
         policy: Mutex::new(String::new()),
     });
-    let second = Server::listen(Service::Api, first.address(), gateway).await;
+    let listen = Listen {
+        address: first.address(),
+        allow_remote: false,
+    };
+    let second = Server::listen(Service::Api, listen, gateway).await;
     let text = second.unwrap_err().to_string();
     let begin = format!("[api] addr: cannot listen on {}: ", first.address());
     assert!(text.starts_with(&begin), "{text}");

@@ -57,7 +57,7 @@ pub(super) fn read(root: &Section<'_>) -> Option<Own> {
         )
         .and_then(|item| file_name(&item, "\"br-1\""));
     let log = common::log(root);
-    let observe = common::observe(root, true);
+    let observe = common::observe(root);
     let router = root.section("router");
     let bfd = bfd(&router.section("bfd"));
     let ports = ports(&router);

@@ -149,7 +149,8 @@ addr = "localhost:31156"
         control.traffic_policy_file,
         FilePath::new("/etc/scion/gateway.json")
     );
-    assert_eq!(config.observe.api, Some("127.0.0.1:31156".parse().unwrap()));
+    let api = config.observe.api.expect("an address");
+    assert_eq!(api.address, "127.0.0.1:31156".parse().unwrap());
 }
 
 #[test]
@@ -170,9 +171,24 @@ fn an_empty_file_as_the_reference_takes_it() {
 #[test]
 fn metrics_for_other_machines_where_that_is_said() {
     let text = "[metrics]\nprometheus = \":30456\"\nallow_remote = true\n";
+    let metrics = good(text).observe.prometheus.expect("an address");
+    assert_eq!(metrics.address, "[::]:30456".parse().unwrap());
+    assert!(metrics.allow_remote);
+    assert_eq!(warnings(text), [""; 0]);
+}
+
+#[test]
+fn metrics_that_other_machines_may_only_read() {
+    let text = "[metrics]\nprometheus = \"192.0.2.1:30456\"\n[api]\naddr = \":31156\"\n";
+    let observe = good(text).observe;
+    for listen in [observe.prometheus, observe.api] {
+        assert!(!listen.expect("an address").allow_remote);
+    }
     assert_eq!(
-        good(text).observe.prometheus,
-        Some("[::]:30456".parse().unwrap())
+        warnings(text)[0],
+        "gateway.toml:2: metrics.prometheus: 192.0.2.1:30456 can be read from other machines, and there is no \
+         authentication; write \"127.0.0.1:30456\", or allow_remote = true if that is meant, which allows \
+         changes too"
     );
 }
 

@@ -8,6 +8,7 @@ use super::keys;
 use super::*;
 
 mod accepts;
+mod reference;
 mod refuses;
 mod renders;
 
