@@ -34,7 +34,7 @@ pub const CPU_NUMBERS: &str = "R_CPU_NUMBERS";
 pub const TRAFFIC: &str = "R_TRAFFIC";
 /// What was not forwarded, per CPU: [`reason_index`] to `u64` packets.
 pub const REASONS: &str = "R_REASONS";
-/// State of the rate limits, per CPU: [`crate::router::Reason`] to [`Bucket`].
+/// State of the rate limits: [`reason_index`] to [`Bucket`].
 pub const BUCKETS: &str = "R_BUCKETS";
 /// Rate limits: [`crate::router::Reason`] to [`Limit`].
 pub const LIMITS: &str = "R_LIMITS";
@@ -309,17 +309,17 @@ pub const fn traffic_index(slot: u16, traffic: Traffic, class: u32) -> u32 {
     (slot as u32 * Traffic::ALL.len() as u32 + traffic as u32) * SIZE_CLASSES + class
 }
 
-/// Entries of [`REASONS`].
+/// Entries of [`REASONS`] and [`BUCKETS`].
 pub const REASON_ENTRIES: u32 = SLOTS * super::Reason::COUNT as u32;
 
-/// Where packets that came in at `slot` are counted in [`REASONS`].
+/// Where packets that came in at `slot` are counted in [`REASONS`], and their limit is in [`BUCKETS`].
 #[inline(always)]
 #[must_use]
 pub const fn reason_index(slot: u16, reason: super::Reason) -> u32 {
     slot as u32 * super::Reason::COUNT as u32 + reason as u32
 }
 
-/// A rate limit. Each CPU has its share of the packets to itself.
+/// A rate limit. Each slot has the rate to itself; all CPUs together use it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Limit {

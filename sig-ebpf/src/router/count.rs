@@ -36,7 +36,10 @@ pub fn stopped(work: &Work, reason: Reason) -> bool {
     passes
 }
 
-/// Takes one packet from what the reason has left on this CPU: the generic cell rate algorithm.
+/// Takes one packet from what the reason has left at the slot: the generic cell rate algorithm.
+///
+/// All CPUs share the bucket, without a lock. Two that take a packet at the same instant may count one of them only:
+/// one packet too many passes. A packet over the limit only reads, so that a flood does not move the cache line.
 #[inline(always)]
 fn is_within_limit(work: &Work, reason: Reason) -> bool {
     let Some(limit) = maps::limit(reason) else {
@@ -45,15 +48,16 @@ fn is_within_limit(work: &Work, reason: Reason) -> bool {
     if limit.interval == 0 {
         return true;
     }
-    let Some(bucket) = maps::R_BUCKETS.get_ptr_mut(reason as u32) else {
+    let Some(bucket) = maps::R_BUCKETS.get_ptr_mut(reason_index(work.slot, reason)) else {
         return true;
     };
-    // SAFETY: as in `traffic`.
-    let bucket = unsafe { &mut *bucket };
-    let due = bucket.due.max(work.boot);
+    // SAFETY: an element of the map, aligned. By pointer and volatile, because other CPUs write it too; 64 bits are
+    // read and written at once.
+    let due = unsafe { core::ptr::read_volatile(&raw const (*bucket).due) }.max(work.boot);
     if due - work.boot > limit.burst.saturating_sub(limit.interval) {
         return false;
     }
-    bucket.due = due + limit.interval;
+    // SAFETY: as for reading.
+    unsafe { core::ptr::write_volatile(&raw mut (*bucket).due, due + limit.interval) };
     true
 }

@@ -53,7 +53,7 @@ pub static R_TRAFFIC: PerCpuArray<Count> = PerCpuArray::with_max_entries(TRAFFIC
 pub static R_REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(REASON_ENTRIES, 0);
 
 #[map]
-pub static R_BUCKETS: PerCpuArray<Bucket> = PerCpuArray::with_max_entries(Reason::COUNT as u32, 0);
+pub static R_BUCKETS: Array<Bucket> = Array::with_max_entries(REASON_ENTRIES, 0);
 
 #[map]
 static R_LIMITS: Array<Limit> = Array::with_max_entries(Reason::COUNT as u32, 0);

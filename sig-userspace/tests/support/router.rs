@@ -615,16 +615,22 @@ impl Bed {
         self.engine = forward::Router::new(Arc::new(model));
     }
 
-    fn run(&self, frame: &[u8]) -> TestOutcome {
-        self.netns
-            .run(|| self.programs.test_run(frame, None))
-            .unwrap()
-    }
-
     /// Runs the program over a frame. Exactly the counters of what became of it must have moved.
     pub(crate) fn fate(&self, frame: &[u8]) -> Fate {
+        self.fate_of(frame, || self.programs.test_run(frame, None).unwrap())
+    }
+
+    /// As [`Self::fate`], on a CPU of those that the process may use.
+    pub(crate) fn fate_on(&self, cpu: usize, frame: &[u8]) -> Fate {
+        self.fate_of(frame, || {
+            run_on(cpu);
+            self.programs.test_run(frame, None).unwrap()
+        })
+    }
+
+    fn fate_of(&self, frame: &[u8], run: impl FnOnce() -> TestOutcome + Send) -> Fate {
         let before = self.counters();
-        let outcome = self.run(frame);
+        let outcome = self.netns.run(run);
         let mut moved: Vec<_> = self
             .counters()
             .into_iter()
@@ -709,6 +715,23 @@ pub(crate) fn index_of(device: &str) -> u32 {
     let name = std::ffi::CString::new(device).unwrap();
     // SAFETY: a string with its end mark.
     unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
+/// Moves the calling thread to one of the CPUs that it may use.
+fn run_on(number: usize) {
+    // SAFETY: sets of CPUs are plain bits, valid all zero; the kernel and the macros read and write within them.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of_val(&all);
+        assert_eq!(libc::sched_getaffinity(0, size, &raw mut all), 0);
+        let cpu = (0..libc::CPU_SETSIZE as usize)
+            .filter(|cpu| libc::CPU_ISSET(*cpu, &all))
+            .nth(number)
+            .expect("as many CPUs");
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size, &raw const one), 0);
+    }
 }
 
 /// Nanoseconds of the boot clock.

@@ -263,7 +263,7 @@ impl RouterPrograms {
         Ok(())
     }
 
-    /// Limits the packets of a reason that pass to the slow path, on each CPU.
+    /// Limits the packets of a reason that pass to the slow path, at each slot.
     ///
     /// # Errors
     /// The kernel does not let us write.

@@ -49,7 +49,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Packets per second that may pass for a reason, on all CPUs together; `None`: as many as come.
+    /// Packets per second of one link, or of the inside, that may pass for a reason; `None`: as many as come.
     #[must_use]
     pub const fn per_second(&self, reason: Reason) -> Option<u32> {
         match (reason.disposition(), self.per_second[reason as usize]) {
@@ -58,16 +58,16 @@ impl RateLimits {
         }
     }
 
-    /// The limit of a reason for each of `cpus` CPUs that have equal shares.
+    /// The limit of a reason, as the programs and the sockets take it.
     #[must_use]
-    pub fn limit(&self, reason: Reason, cpus: u32) -> Limit {
+    pub fn limit(&self, reason: Reason) -> Limit {
         let Some(rate) = self.per_second(reason) else {
             return Limit {
                 interval: 0,
                 burst: 0,
             };
         };
-        let interval = u64::from(cpus.max(1)) * 1_000_000_000 / u64::from(rate);
+        let interval = 1_000_000_000 / u64::from(rate);
         Limit {
             interval: interval.max(1),
             // One packet passes at any rate.
@@ -136,19 +136,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_share_a_limit_and_each_may_pass_one_packet() {
+    fn one_packet_passes_at_any_rate() {
         let mut limits = RateLimits::default();
         limits.per_second[Reason::Expired as usize] = 1_000;
-        let share = limits.limit(Reason::Expired, 4);
-        assert_eq!((share.interval, share.burst), (4_000_000, 100_000_000));
+        let limit = limits.limit(Reason::Expired);
+        assert_eq!((limit.interval, limit.burst), (1_000_000, 100_000_000));
         limits.per_second[Reason::Expired as usize] = 1;
-        let share = limits.limit(Reason::Expired, 1);
+        let limit = limits.limit(Reason::Expired);
         assert_eq!(
-            (share.interval, share.burst),
+            (limit.interval, limit.burst),
             (1_000_000_000, 1_000_000_000)
         );
         limits.per_second[Reason::Expired as usize] = 0;
-        assert_eq!(limits.limit(Reason::Expired, 1).interval, 0);
+        assert_eq!(limits.limit(Reason::Expired).interval, 0);
     }
 
     #[test]

@@ -371,9 +371,8 @@ impl State {
     }
 
     fn limit(&mut self, xdp: &Xdp) -> Result<(), Error> {
-        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         for reason in Reason::ALL {
-            let limit = xdp.rate_limits.limit(reason, cpus);
+            let limit = xdp.rate_limits.limit(reason);
             self.programs.set_limit(reason, limit)?;
         }
         self.rate_limits = xdp.rate_limits.clone();

@@ -17,7 +17,7 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(limits: &RateLimits, now: Instant) -> Self {
         Self {
-            limits: Reason::ALL.map(|reason| limits.limit(reason, 1)),
+            limits: Reason::ALL.map(|reason| limits.limit(reason)),
             due: [now; Reason::COUNT],
         }
     }
