@@ -221,15 +221,6 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             continue;
         }
         if let Some(interface) = by_name(out, facts, name) {
-            if underlay.is_some_and(|underlay| underlay.link.ifindex == interface.link.ifindex) {
-                out.push(Finding::bad(
-                    &format!("interface {name}"),
-                    "is in `lan`, but is the underlay interface, which carries `data_addr`",
-                    "take it out of `lan`: the LAN needs an interface of its own, or leave `lan` empty, and the \
-                     kernel hands the packets over",
-                ));
-                continue;
-            }
             used_interface(out, facts, config, interface, "LAN");
             lan_forwarding(out, interface);
             out.push(lan_transmit(config, interface));

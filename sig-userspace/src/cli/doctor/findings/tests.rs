@@ -426,14 +426,6 @@ fn the_underlay_must_carry_the_data_address() {
 }
 
 #[test]
-fn the_underlay_is_no_lan_interface() {
-    let mut config = sample();
-    config.dataplane.lan = vec!["eth0".into()];
-    let remedy = ["interface eth0", "is the underlay interface", "take it out"];
-    complains(&good_host(), Some(&config), "Bad", &remedy);
-}
-
-#[test]
 fn an_own_address_that_is_to_be_found_out_is_no_fault() {
     let mut config = sample();
     config.gateway.data_addr = "0.0.0.0:30056".parse().unwrap();
