@@ -570,9 +570,13 @@ async fn with_debug_logging_each_drop_is_told_with_its_reason() {
     programs.set_underlay_port(LO, &local, MAC).unwrap();
     tokio::spawn(programs.forward_logs().unwrap());
     programs.test_run(Program::Underlay, &v4(&hex(V1))).unwrap();
-    let told = format!("DEBUG dropped, reason {}", DropReason::UnknownRemote as u8);
+    let told = format!(
+        "DEBUG dropped, reason {}: ",
+        DropReason::UnknownRemote.name()
+    );
     for _ in 0..500 {
-        if KEPT.0.lock().unwrap().contains(&told) {
+        let kept = KEPT.0.lock().unwrap().clone();
+        if kept.iter().any(|line| line.starts_with(&told)) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

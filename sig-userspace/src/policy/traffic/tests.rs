@@ -98,7 +98,7 @@ fn unknown_keys_of_the_references_levels_have_no_effect_but_a_warning() {
         warnings(text),
         [
             "traffic.json:3: ASes.1-1.Sigs: unknown key, which has no effect",
-            "traffic.json:4: PktPolicies: unknown key, which has no effect",
+            "traffic.json:4: PktPolicies: unknown key, which has no effect; did you mean \"PathPolicies\"?",
         ]
     );
 }

@@ -215,7 +215,9 @@ fn check(model: &AsModel, arrival: &Arrival, outcome: &Outcome, after: &[u8], se
             }
         }
         // At the way out, `sciparse` looks first whether the path goes on.
-        (Reason::Expired | Reason::InvalidMac, Err(Refusal::Path(_))) if side == Side::Inside => {
+        (Reason::Expired | Reason::InvalidMac | Reason::EgressAlert, Err(Refusal::Path(_)))
+            if side == Side::Inside =>
+        {
             seen.others += 1;
             return;
         }

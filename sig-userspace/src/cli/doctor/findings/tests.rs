@@ -284,7 +284,7 @@ fn memory_is_counted_for_the_configuration() {
     let mut config = sample();
     config.dataplane.workers = 2;
     host.interfaces[0].link.rx_queues = 4;
-    complains(&host, Some(&config), "Bad", &["273 MiB needed"]);
+    complains(&host, Some(&config), "Bad", &["297 MiB needed"]);
     let mut config = sample();
     config.dataplane.chunks = Some(1024);
     config.dataplane.limits.packets_total = 1;
