@@ -303,7 +303,7 @@ fn path(path: &SessionPath, planned: &PlannedPath, hops: &Snapshot) -> Path {
     let hop = hops.get(&next_hop.ip());
     let resolved = hop.and_then(Resolution::resolved);
     let problem = match hop {
-        Some(Resolution::Unresolved(reason)) if planned.problem.is_some() => {
+        Some(Resolution::Unresolved(reason)) if planned.problem.is_some() && !path.expired => {
             Some(format!("next hop {}: {reason}", next_hop.ip()))
         }
         _ => planned.problem.clone(),
