@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sig::kernel::bpf::{RouterOptions, RouterPrograms, XdpMode};
+use sig::kernel::bpf::{Logging, Programs, RouterOptions, RouterPrograms, XdpMode};
 use sig_common::router::Reason;
 use sig_common::router::maps::Traffic;
 use sig_common::wire::ethernet;
@@ -44,6 +44,29 @@ fn read(scion: &[u8]) -> (u32, u32) {
         u32::from_be_bytes(*scion.first_chunk().unwrap()),
         u32::from_be_bytes(*number),
     )
+}
+
+#[test]
+fn no_cpu_map_has_more_entries_than_the_machine_may_have_cpus() {
+    if !root_or_skip() {
+        return;
+    }
+    // A kernel refuses one that has more than it was built for, and that may be as few as these.
+    let possible = sig::kernel::cpus::possible();
+    let _router = RouterPrograms::load(RouterOptions::default()).unwrap();
+    let _gateway = Programs::load(Logging::Off).unwrap();
+    let mut entries: Vec<u32> = aya::maps::loaded_maps()
+        .filter_map(Result::ok)
+        .filter(|map| map.name_as_str() == Some("R_CPUS"))
+        .map(|map| map.max_entries())
+        .collect();
+    entries.sort();
+    entries.dedup();
+    assert!(entries.contains(&1), "that of a gateway: {entries:?}");
+    assert!(
+        entries.contains(&possible),
+        "that of a router: {entries:?}, {possible} CPUs"
+    );
 }
 
 #[test]

@@ -17,10 +17,13 @@ use sig_common::router::Reason;
 use support::netns::{Netns, root_or_skip, veth};
 
 /// Reasons that a single packet does not have.
-const OTHERS: [Reason; 4] = [
+const OTHERS: [Reason; 6] = [
     // Of the slow path alone.
     Reason::NoService,
     Reason::AnswersError,
+    // Every address is everywhere here, and a checksum is open by chance alone.
+    Reason::WrongDevice,
+    Reason::OpenChecksum,
     // The kernel's tables lead everywhere, and there is no limit.
     Reason::NoHost,
     Reason::RateLimited,

@@ -590,6 +590,8 @@ fn every_reason_of_the_fast_path_is_tested() {
         Reason::LinkDown,
         Reason::FamilyChange,
         Reason::NoChecksum,
+        Reason::OpenChecksum,
+        Reason::WrongDevice,
         Reason::RateLimited,
     ];
     let tested: Vec<_> = stopped().into_iter().map(|(_, _, reason)| reason).collect();

@@ -10,12 +10,13 @@ use std::net::SocketAddr;
 use sig::kernel::bpf::RouterOptions;
 use sig::router::fast;
 use sig_common::router::Reason;
-use sig_common::router::maps::Traffic;
+use sig_common::router::maps::{Sender, Traffic};
 use sig_common::wire::ethernet::{self, Tag};
+use sig_common::wire::{PROTO_UDP, checksum};
 use support::netns::root_or_skip;
 use support::router::{
-    Bed, Conditions, FAR, Fate, LOCAL, OTHER, Packet, Path, Segment, Sent, frame, frame_with_tags,
-    from_host, from_link, host, internal, local_of, remote_of,
+    Bed, Conditions, FAR, Fate, LOCAL, OTHER, Packet, Path, Segment, Sent, frame_with_tags,
+    from_host, from_link, internal, local_of, remote_of, sibling,
 };
 
 const IP: usize = 14;
@@ -248,62 +249,239 @@ fn every_checksum_is_carried_over_right() {
     }
 }
 
+/// A VLAN as maps have it.
+fn vlan(number: u16) -> u32 {
+    fast::map_tag(tag(number))
+}
+
 #[test]
-fn vlan_tags_stay_are_set_or_go_as_the_next_hop_says() {
+fn packets_get_the_vlans_of_the_next_hop_and_keep_their_priority() {
     if !root_or_skip() {
         return;
     }
-    let tags = |numbers: &[u16]| -> [Option<Tag>; 2] {
-        [
-            numbers.first().map(|n| tag(*n)),
-            numbers.get(1).map(|n| tag(*n)),
-        ]
-    };
-    let bytes = |numbers: &[u16]| -> Vec<[u8; 4]> {
-        numbers
-            .iter()
-            .map(|n| [0x81, 0, (n >> 8) as u8, *n as u8])
-            .collect()
-    };
     let mut bed = Bed::new();
-    for (set, kept) in [(None, false), (Some(300), false), (None, true)] {
-        bed.conditions.vlan = set;
+    bed.conditions.vlans = vec![[0; 2], [vlan(10), 0], [vlan(10), vlan(20)]];
+    let service_tag = ethernet::Tag {
+        tpid: ethernet::TPID_8021AD,
+        tci: 300,
+    };
+    let hosts = bed.netns.run(|| support::router::index_of("hosts"));
+    for (egress, bytes) in [
+        ([0; 2], vec![]),
+        ([vlan(300), 0], vec![[0x81, 0, 1, 44]]),
+        (
+            [fast::map_tag(service_tag), vlan(20)],
+            vec![[0x88, 0xa8, 1, 44], [0x81, 0, 0, 20]],
+        ),
+    ] {
+        bed.conditions.tags = egress;
         bed.configure(support::router::model(), 0);
-        if kept {
-            for interface in [2, 8] {
-                bed.programs
-                    .update_interface(interface, |link| link.next_hop.vlan = 0)
-                    .unwrap();
-            }
-        }
-        for numbers in [&[][..], &[10], &[10, 20]] {
-            let expected = match set {
-                Some(number) => bytes(&[number]),
-                None if kept => bytes(numbers),
-                None => Vec::new(),
-            };
-            for (ingress, egress) in [(1, 2), (7, 8), (7, 2), (1, 8)] {
-                let (packet, sent) = transit(ingress, egress);
-                let frame = frame_with_tags(
-                    remote_of(ingress),
-                    local_of(ingress),
-                    &packet.bytes(),
-                    tags(numbers),
-                );
+        let sender = Sender {
+            tags: egress,
+            fragments: 0,
+        };
+        bed.programs.add_sender(hosts, hosts, sender).unwrap();
+        for numbers in [&[][..], &[0], &[10], &[10, 20], &[0, 10]] {
+            for priority in [0, 0xa000] {
+                let tags: Vec<_> = numbers
+                    .iter()
+                    .map(|number| tag(number | priority))
+                    .collect();
+                let tags = [tags.first().copied(), tags.get(1).copied()];
+                let mut bytes = bytes.clone();
+                if !numbers.is_empty() {
+                    for tag in &mut bytes {
+                        tag[2] |= (priority >> 8) as u8;
+                    }
+                }
+                for (ingress, egress) in [(1, 2), (7, 8), (7, 2), (1, 8)] {
+                    let (packet, sent) = transit(ingress, egress);
+                    let frame = frame_with_tags(
+                        remote_of(ingress),
+                        local_of(ingress),
+                        &packet.bytes(),
+                        tags,
+                    );
+                    let sent = Sent {
+                        tags: bytes.clone(),
+                        ..Sent::by_link(egress, sent.bytes())
+                    };
+                    let that = format!("{ingress} to {egress}, {tags:?}, {egress:?}");
+                    bed.is_sent(&that, &frame, sent, Traffic::BrTransit);
+                }
+                let packet = inbound();
+                let frame = frame_with_tags(remote_of(1), local_of(1), &packet.bytes(), tags);
                 let sent = Sent {
-                    tags: expected.clone(),
-                    ..Sent::by_link(egress, sent.bytes())
+                    tags: bytes,
+                    ..Sent::to_host("10.2.0.1:31000".parse().unwrap(), packet.bytes())
                 };
-                let that = format!("{ingress} to {egress}, {numbers:?}, {set:?}, {kept}");
-                bed.is_sent(&that, &frame, sent, Traffic::BrTransit);
+                bed.is_sent("to a host", &frame, sent, Traffic::In);
             }
         }
-        // Devices that hosts are behind have no tags.
-        let packet = inbound();
-        let frame = frame_with_tags(remote_of(1), local_of(1), &packet.bytes(), tags(&[10]));
-        let sent = Sent::to_host("10.2.0.1:31000".parse().unwrap(), packet.bytes());
-        bed.is_sent("to a host", &frame, sent, Traffic::In);
     }
+}
+
+/// Frames of a packet: untagged, and in VLANs 10, 20 and 30.
+fn in_vlans(source: SocketAddr, destination: SocketAddr, bytes: &[u8]) -> [Vec<u8>; 4] {
+    [None, Some(tag(10)), Some(tag(20)), Some(tag(30))]
+        .map(|tag| frame_with_tags(source, destination, bytes, [tag, None]))
+}
+
+#[test]
+fn addresses_are_open_on_their_own_devices_and_vlans_alone() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bed = Bed::new();
+    bed.conditions.vlans = vec![[0; 2], [vlan(10), 0], [vlan(20), 0]];
+    bed.conditions.places = BTreeMap::from([
+        (internal(), Some(vec![[vlan(10), 0]])),
+        (local_of(1), Some(vec![[vlan(20), 0]])),
+        (local_of(2), None),
+    ]);
+    bed.configure(support::router::model(), 0);
+
+    // A neighbour, or any stranger beside it, poses as a host of the AS.
+    let path = Path::new(&[Segment::new(false, &[(1, 0), (0, 7)])], 0, false);
+    let out = Packet::new(LOCAL, FAR, &path).bytes();
+    for source in ["10.2.0.1:30042", "172.16.0.1:30042"] {
+        let [untagged, own, other, unknown] = in_vlans(source.parse().unwrap(), internal(), &out);
+        for frame in [&untagged, &other] {
+            bed.is_dropped("at the inside", frame, Reason::WrongDevice);
+        }
+        bed.is_ignored("a VLAN that is not ours", &unknown);
+        let fate = bed.fate(&own);
+        assert!(matches!(fate, Fate::Sent(_, Traffic::Out, _)), "{fate:?}");
+        let mut flooded = own.clone();
+        flooded[5] ^= 1;
+        bed.is_ignored("for another MAC address", &flooded);
+    }
+
+    // A tenant of another VLAN poses as the neighbour.
+    let (packet, _) = transit(1, 2);
+    let [untagged, other, own, unknown] = in_vlans(remote_of(1), local_of(1), &packet.bytes());
+    for frame in [&untagged, &other] {
+        bed.is_dropped("on a link", frame, Reason::WrongDevice);
+    }
+    bed.is_ignored("a VLAN that is not ours", &unknown);
+    let fate = bed.fate(&own);
+    assert!(matches!(fate, Fate::Sent(..)), "{fate:?}");
+
+    // An address that is on no device in particular.
+    let (packet, _) = transit(2, 1);
+    let [all @ .., unknown] = in_vlans(remote_of(2), local_of(2), &packet.bytes());
+    for frame in &all {
+        let fate = bed.fate(frame);
+        assert!(matches!(fate, Fate::Sent(..)), "{fate:?}");
+        let mut flooded = frame.clone();
+        flooded[5] ^= 1;
+        bed.is_ignored("for another MAC address", &flooded);
+    }
+    bed.is_ignored("a VLAN that is not ours", &unknown);
+}
+
+#[test]
+fn a_sibling_is_known_by_the_device_that_leads_to_it() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bed = Bed::new();
+    bed.conditions.vlans = vec![[0; 2], [vlan(10), 0]];
+    let segment = Segment::new(true, &[(0, 7), (11, 2), (9, 0)]);
+    let packet = Packet::new(FAR, OTHER, &Path::new(&[segment], 1, false));
+    let [untagged, tagged, ..] = in_vlans(sibling(0), internal(), &packet.bytes());
+    for (tags, own, other) in [
+        ([0; 2], &untagged, &tagged),
+        ([vlan(10), 0], &tagged, &untagged),
+    ] {
+        bed.conditions.tags = tags;
+        bed.configure(support::router::model(), 0);
+        let fate = bed.fate(own);
+        assert!(
+            matches!(fate, Fate::Sent(_, Traffic::OutTransit, _)),
+            "{fate:?}"
+        );
+        bed.is_dropped("the other VLAN", other, Reason::TransitSource);
+    }
+    // While its neighbour entry is not known, it may be anywhere inside.
+    bed.conditions.unknown.insert(sibling(0).ip());
+    bed.configure(support::router::model(), 0);
+    for frame in [&untagged, &tagged] {
+        assert!(matches!(bed.fate(frame), Fate::Sent(..)));
+    }
+}
+
+#[test]
+fn frames_in_several_buffers_are_forwarded_and_counted_like_others() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bed = Bed::new();
+    let mut model = support::router::model();
+    model.mtu = 9000;
+    for interface in model.interfaces.values_mut() {
+        interface.mtu = 9000;
+    }
+    bed.conditions.mtu = 9000;
+    bed.configure(model.clone(), 0);
+    // The first buffer of a test run holds about 3500 bytes.
+    for len in [3300, 3400, 3500, 3600, 5000, 8800] {
+        for (ingress, egress) in [(1, 2), (7, 8), (7, 2), (1, 8)] {
+            let (mut packet, mut sent) = transit(ingress, egress);
+            packet.payload.resize(len, 0xa5);
+            sent.payload.clone_from(&packet.payload);
+            let that = format!("{ingress} to {egress}, {len} bytes");
+            bed.is_sent(
+                &that,
+                &from_link(ingress, &packet.bytes()),
+                Sent::by_link(egress, sent.bytes()),
+                Traffic::BrTransit,
+            );
+            let mut forged = packet.clone();
+            forged.path[30] ^= 1;
+            let forged = from_link(ingress, &forged.bytes());
+            bed.passes(&that, &forged, Reason::InvalidMac);
+            let mut short = from_link(ingress, &packet.bytes());
+            short.pop();
+            bed.is_ignored("one byte is missing", &short);
+        }
+    }
+    bed.conditions.fragments = false;
+    bed.configure(model, 0);
+    let (mut packet, _) = transit(1, 2);
+    packet.payload.resize(5000, 0);
+    let frame = from_link(1, &packet.bytes());
+    bed.passes(
+        "to a device that sends no such frames",
+        &frame,
+        Reason::NoFastWay,
+    );
+}
+
+#[test]
+fn a_checksum_that_is_still_to_be_made_is_left_to_the_kernel() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let open = |mut frame: Vec<u8>, addresses: std::ops::Range<usize>, udp: usize| {
+        let len: [u8; 2] = frame[udp + 4..udp + 6].try_into().unwrap();
+        let pseudo = checksum::Sum::of(&frame[addresses])
+            .add_bytes(&[0, PROTO_UDP])
+            .add_bytes(&len);
+        frame[udp + 6..udp + 8].copy_from_slice(&pseudo.fold().to_be_bytes());
+        frame
+    };
+    for egress in [2, 8] {
+        let frame = from_link(1, &transit(1, egress).0.bytes());
+        let frame = open(frame, IP + 12..IP + 20, IP + 20);
+        bed.passes("IPv4", &frame, Reason::OpenChecksum);
+        let frame = from_link(7, &transit(7, egress).0.bytes());
+        let frame = open(frame, IP + 8..IP + 40, IP + 40);
+        bed.passes("IPv6", &frame, Reason::OpenChecksum);
+    }
+    let frame = open(from_link(1, &inbound().bytes()), IP + 12..IP + 20, IP + 20);
+    bed.passes("to a host", &frame, Reason::OpenChecksum);
 }
 
 #[test]
@@ -334,8 +512,18 @@ fn without_forwarding_in_the_kernel_hosts_are_left_to_it() {
         return;
     }
     let bed = Bed::new();
-    bed.netns
-        .run(|| std::fs::write("/proc/sys/net/ipv4/conf/lo/forwarding", "0").unwrap());
+    let forwarding = |device: &str, value| {
+        let file = format!("/proc/sys/net/ipv4/conf/{device}/forwarding");
+        bed.netns.run(|| std::fs::write(file, value).unwrap());
+    };
+    // No device that packets come in by needs it.
+    for device in ["all", "default", "hosts"] {
+        forwarding(device, "0");
+    }
+    forwarding("lo", "1");
+    let fate = bed.fate(&from_link(1, &inbound().bytes()));
+    assert!(matches!(fate, Fate::Sent(_, Traffic::In, _)), "{fate:?}");
+    forwarding("lo", "0");
     bed.passes(
         "to a host",
         &from_link(1, &inbound().bytes()),
@@ -412,7 +600,13 @@ fn a_new_configuration_is_in_force_as_a_whole_and_the_old_one_gone() {
         bed.configure(support::router::model(), 0);
     }
     // More than the maps hold changes nothing.
-    let mut tables = fast::tables(&support::router::model(), &bed.conditions, &bed.slots, 0);
+    let spread = fast::Spread::default();
+    let mut tables = fast::tables(
+        &support::router::model(),
+        &bed.conditions,
+        &bed.slots,
+        spread,
+    );
     let (_, interface) = tables.interfaces.iter().next().unwrap();
     let interface = *interface;
     tables.interfaces = (1..=u16::MAX)
@@ -490,18 +684,4 @@ fn packets_are_counted_by_link_and_size() {
             .of(Reason::IngressInterface),
         0
     );
-}
-
-#[test]
-fn strangers_at_the_internal_address_are_hosts() {
-    if !root_or_skip() {
-        return;
-    }
-    let bed = Bed::new();
-    let path = Path::new(&[Segment::new(false, &[(1, 0), (0, 7)])], 0, false);
-    let mut packet = Packet::new(LOCAL, FAR, &path);
-    packet.source.1 = host("10.77.0.1");
-    let stranger: SocketAddr = "172.16.0.1:30042".parse().unwrap();
-    let fate = bed.fate(&frame(stranger, internal(), &packet.bytes()));
-    assert!(matches!(fate, Fate::Sent(_, Traffic::Out, _)), "{fate:?}");
 }

@@ -17,6 +17,7 @@ use bed::{
     topology,
 };
 use sig::{
+    kernel::ethtool::{Ethtool, Offload},
     router::bfd::{Control, Envelope, State},
     scion::{
         HopKey,
@@ -29,7 +30,7 @@ use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::path::SCION,
 };
-use support::netns::{root_or_skip, wait_until};
+use support::netns::{root_or_skip, veth, wait_until};
 
 const PORT_A: u16 = 40_000;
 const PORT_B: u16 = 41_000;
@@ -410,6 +411,134 @@ fn packets_over_the_mtu_go_on_in_fragments() {
     let counted = a.reason(0, "too_big");
     assert_eq!((counted.slow, counted.dropped), (1, 0));
     assert_eq!(a.interface(1).total("out").packets, 1);
+}
+
+#[test]
+fn the_program_is_on_the_devices_that_the_router_needs() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    veth((&bed.router_a, "m0"), (&bed.host_a, "m0"));
+    bed.router_a.ip("addr add 10.77.0.1/24 dev m0");
+    let _a = bed.start('a', STANDALONE, PATIENT);
+    let has_program = |device: &str| {
+        let shown = bed.router_a.ip(&format!("link show {device}"));
+        shown.contains("prog/xdp")
+    };
+    assert!(has_program("x0") && has_program("i0"));
+    assert!(!has_program("m0"), "a device of something else");
+}
+
+#[test]
+fn hosts_get_packets_from_the_fast_path_without_plain_ip_being_forwarded() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    for router in [&bed.router_a, &bed.router_b] {
+        router.exec("sysctl -qw net.ipv4.ip_forward=0");
+        router.exec("sysctl -qw net.ipv4.conf.lo.forwarding=1");
+    }
+    let a = bed.start('a', STANDALONE, PATIENT);
+    let b = bed.start('b', STANDALONE, PATIENT);
+    for router in [&a, &b] {
+        router.wait_for_link(true);
+        router.wait_for_next_hop();
+    }
+    let host_a = socket(&bed.host_a, "10.1.0.2:40000");
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    let path = bed.path('a', 'b', 0);
+    let there = datagram(host('a', PORT_A), host('b', PORT_B), &path, b"there");
+    // The kernel resolves the host for the first ones.
+    let exchange = || {
+        host_a.send_to(&there, internal('a')).unwrap();
+        assert_eq!(text(&receive(&host_b)), b"there");
+    };
+    exchange();
+    let slow = |router: &bed::Router| router.reason(1, "no_fast_way").fast;
+    let before = slow(&b);
+    for _ in 0..20 {
+        exchange();
+    }
+    assert_eq!(slow(&b), before, "delivered by the slow path");
+
+    bed.router_b.ip("route add 10.1.0.0/24 via 10.9.0.1");
+    bed.host_a.ip("route add 10.9.0.0/30 via 10.1.0.1");
+    let ping = bed.router_b.try_exec("ping -c 1 -W 1 10.1.0.2");
+    assert!(!ping.status.success(), "the router forwards plain IP");
+}
+
+#[test]
+fn a_neighbour_does_not_pass_for_a_host_of_the_as() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let a = bed.start('a', STANDALONE, PATIENT);
+    let b = bed.start('b', STANDALONE, PATIENT);
+    for router in [&a, &b] {
+        router.wait_for_link(true);
+        router.wait_for_next_hop();
+    }
+    // The neighbour's machine sends by the link, in the name of a host of the other AS.
+    bed.router_b.ip("route add 10.1.0.0/24 via 10.9.0.1");
+    let stranger = socket(&bed.router_b, "10.9.0.2:40001");
+    let path = bed.path('a', 'b', 0);
+    let posing = datagram(host('a', PORT_A), host('b', PORT_B), &path, b"posing");
+    let forwarded = || a.interface(1).total("out").packets;
+    let before = forwarded();
+    for _ in 0..5 {
+        stranger.send_to(&posing, internal('a')).unwrap();
+    }
+    // In fragments, which no program takes for what they are.
+    let long = datagram(host('a', PORT_A), host('b', PORT_B), &path, &[7; 1200]);
+    bed.router_b.ip("link set x0 mtu 600");
+    stranger.send_to(&long, internal('a')).unwrap();
+    let refused = || a.reason(0, "wrong_device").dropped;
+    wait_until("the router has dealt with all", PATIENCE, || {
+        forwarded() - before + refused() == 6
+    });
+    assert_eq!(forwarded(), before, "sent on in the name of the AS");
+    let refused = a.reason(0, "wrong_device");
+    assert_eq!((refused.fast, refused.slow), (5, 1));
+}
+
+#[test]
+fn datagrams_with_open_checksums_arrive() {
+    if !root_or_skip() {
+        return;
+    }
+    const NATIVE: &str = "mode = \"native\"\n";
+    let bed = Bed::new();
+    for (host, open) in [(&bed.host_a, true), (&bed.host_b, false)] {
+        host.run(|| {
+            let ethtool = Ethtool::open().unwrap();
+            let set = |offload, on| ethtool.set_offload("h0", offload, on).unwrap();
+            set(Offload::TxChecksum, open);
+            // Without, a native program sends nothing through the other end of the pair.
+            set(Offload::GenericReceive, true);
+        });
+    }
+    let a = bed.start('a', NATIVE, PATIENT);
+    let b = bed.start('b', NATIVE, PATIENT);
+    for router in [&a, &b] {
+        router.wait_for_link(true);
+        router.wait_for_next_hop();
+        wait_until("the program sends through all devices", PATIENCE, || {
+            let devices = router.status().fast_path.unwrap().devices;
+            devices.iter().all(|d| d.transmits && d.mode == "native")
+        });
+    }
+    let host_a = socket(&bed.host_a, "10.1.0.2:40000");
+    let host_b = socket(&bed.host_b, "10.2.0.2:41000");
+    let path = bed.path('a', 'b', 0);
+    for number in 0..100 {
+        let packet = datagram(host('a', PORT_A), host('b', PORT_B), &path, &[number; 50]);
+        host_a.send_to(&packet, internal('a')).unwrap();
+        assert_eq!(text(&receive(&host_b)), [number; 50]);
+    }
+    assert_eq!(a.reason(0, "open_checksum").fast, 100);
 }
 
 #[test]

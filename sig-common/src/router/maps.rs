@@ -15,6 +15,8 @@ pub const ACTIVE: &str = "R_ACTIVE";
 pub const CONFIG: &str = "R_CONFIG";
 /// Our underlay endpoints: [`EndpointKey`] to [`Endpoint`].
 pub const ENDPOINTS: &str = "R_ENDPOINTS";
+/// Devices and VLANs on them that packets come in by: [`PortKey`] to [`Port`].
+pub const PORTS: &str = "R_PORTS";
 /// Internal addresses of the other routers of the AS: [`SiblingKey`] to [`Sibling`].
 pub const SIBLINGS: &str = "R_SIBLINGS";
 /// Addresses of services that the topology names: [`ServiceKey`] to `u32`, which is 0. Packets for them keep their port also
@@ -24,8 +26,10 @@ pub const SERVICES: &str = "R_SERVICES";
 pub const INTERFACES: &str = "R_INTERFACES";
 /// Nanoseconds to add to the kernel's boot clock to get those since 1970: one `u64`.
 pub const CLOCK: &str = "R_CLOCK";
-/// Devices that packets may leave by: interface index to interface index.
+/// Devices that packets may leave by: interface index to interface index. Of a VLAN device: to that of its carrier.
 pub const DEVICES: &str = "R_DEVICES";
+/// What is particular about the devices of [`DEVICES`]: interface index to [`Sender`].
+pub const SENDERS: &str = "R_SENDERS";
 /// CPUs that packets are spread over, if [`Config::cpus`] is not 0: CPU number to queue and program.
 pub const CPUS: &str = "R_CPUS";
 /// Which CPUs these are: index below [`Config::cpus`] to CPU number, a `u32`.
@@ -45,15 +49,22 @@ pub const MAX_INTERFACES: u32 = 4096;
 pub const MAX_SIBLINGS: u32 = 1024;
 /// Entries of [`SERVICES`], both generations together.
 pub const MAX_SERVICES: u32 = 1024;
-/// Entries of [`DEVICES`].
-pub const MAX_DEVICES: u32 = 256;
-/// Entries of [`CPUS`].
-pub const MAX_CPUS: u32 = 256;
+/// Entries of [`PORTS`], both generations together.
+pub const MAX_PORTS: u32 = 4096;
+/// Entries of [`DEVICES`] and [`SENDERS`].
+pub const MAX_DEVICES: u32 = 1024;
 /// Entries of [`CPU_NUMBERS`], the most that [`Config::cpus`] may be.
 pub const MAX_CPU_NUMBERS: u32 = 64;
 
-/// [`NextHop::vlan`] of packets that leave without a tag, whatever they came with.
-pub const UNTAGGED: u16 = u16::MAX;
+/// VLAN tags, the outer one first, zeros where there is none: tag protocol identifier in the upper 16 bits, VLAN id in
+/// the lower 12.
+pub type Tags = [u32; 2];
+
+/// Of a tag as it is in a frame: what [`Tags`] hold of it, without priority and drop eligibility.
+pub const TAG_MASK: u32 = 0xffff_0fff;
+
+/// [`EndpointKey::ifindex`] of endpoints that are on no device in particular.
+pub const ANY_DEVICE: u32 = 0;
 
 /// Places for counters. A link of this router has one of its own; 0 is that of the AS's inside.
 pub const SLOTS: u32 = 256;
@@ -76,6 +87,8 @@ pub struct Config {
     pub last_port: u16,
     /// How many entries of [`CPU_NUMBERS`] packets are spread over; 0: each is handled where it comes in.
     pub cpus: u16,
+    /// Start of the hash by which they are spread.
+    pub seed: u64,
     /// Subkey K1 of AES-CMAC (RFC 4493): four words as the cipher takes them, big endian.
     pub subkey: [u32; 4],
     /// Round keys of AES-128 (FIPS 197), 44 words, big endian.
@@ -88,8 +101,10 @@ pub struct Config {
 pub struct EndpointKey {
     /// Our IP address.
     pub ip: Ip,
-    /// Interface index of the device that packets come in by.
+    /// Interface index of the device that packets come in by, or [`ANY_DEVICE`].
     pub ifindex: u32,
+    /// The tags that they have. None for [`ANY_DEVICE`].
+    pub tags: Tags,
     /// Our UDP port.
     pub port: u16,
     /// 0 or 1.
@@ -108,8 +123,40 @@ pub struct Endpoint {
     pub interface: u16,
     /// Where packets are counted.
     pub slot: u16,
-    /// Zero.
-    pub reserved: u16,
+    /// Not 0: the address is not where the packet came in, and it is dropped.
+    pub refused: u16,
+    /// MAC address that frames are for: its bytes as a number, big endian. With [`ANY_DEVICE`], [`Port::mac`] counts.
+    pub mac: u64,
+}
+
+/// A device that packets come in by, or a VLAN on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct PortKey {
+    /// Interface index of the device.
+    pub ifindex: u32,
+    /// The tags that frames have.
+    pub tags: Tags,
+    /// 0 or 1.
+    pub generation: u32,
+}
+
+/// See [`PortKey`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Port {
+    /// Its MAC address, as in [`Endpoint::mac`].
+    pub mac: u64,
+}
+
+/// A device that packets leave by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sender {
+    /// The tags that frames get: those of a VLAN device.
+    pub tags: Tags,
+    /// Not 0: it sends frames in several buffers.
+    pub fragments: u32,
 }
 
 /// Internal address of another router of the AS.
@@ -132,6 +179,10 @@ pub struct Sibling {
     pub number: u16,
     /// Zero.
     pub reserved: u16,
+    /// Interface index of the device that its packets come in by; [`ANY_DEVICE`]: any that internal packets come in by.
+    pub ifindex: u32,
+    /// The tags that they have.
+    pub tags: Tags,
 }
 
 /// Address of a service of the AS.
@@ -188,18 +239,18 @@ pub struct NextHop {
     pub destination_port: u16,
     /// Interface index of the device to send through.
     pub ifindex: u32,
-    /// Largest IP packet that the device sends, bytes; 0: not known.
-    pub mtu: u16,
-    /// VLAN to tag with, in place of all tags that the packet came with; [`UNTAGGED`]: none; 0: the tags stay as they are.
-    pub vlan: u16,
+    /// The tags that frames get, in place of those that they came with. A tag has the priority of the packet's first one.
+    pub tags: Tags,
     /// MAC source.
     pub source_mac: [u8; 6],
     /// MAC destination.
     pub destination_mac: [u8; 6],
+    /// Largest IP packet that the device sends, bytes; 0: not known.
+    pub mtu: u16,
     /// Not 0: device and MAC addresses are known.
     pub valid: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+    /// Not 0: the device sends frames in several buffers.
+    pub fragments: u8,
 }
 
 /// What kind of AS is at the other end of a link.
@@ -349,19 +400,22 @@ mod pod {
             )+
         };
     }
-    pod!(Config EndpointKey Endpoint SiblingKey Sibling ServiceKey InterfaceKey Interface NextHop Count Limit Bucket);
+    pod!(Config EndpointKey Endpoint PortKey Port Sender SiblingKey Sibling ServiceKey InterfaceKey Interface NextHop Count Limit Bucket);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
 const _: () = {
-    assert!(size_of::<Config>() == 8 + 16 + 4 * 2 + 4 * 4 + 4 * 44);
-    assert!(size_of::<EndpointKey>() == 16 + 4 + 2 + 2);
-    assert!(size_of::<Endpoint>() == 16 + 4 * 2);
+    assert!(size_of::<Config>() == 8 + 16 + 4 * 2 + 8 + 4 * 4 + 4 * 44);
+    assert!(size_of::<EndpointKey>() == 16 + 4 + 8 + 2 + 2);
+    assert!(size_of::<Endpoint>() == 16 + 4 * 2 + 8);
+    assert!(size_of::<PortKey>() == 4 + 8 + 4);
+    assert!(size_of::<Port>() == 8);
+    assert!(size_of::<Sender>() == 8 + 4);
     assert!(size_of::<SiblingKey>() == 16 + 2 + 2);
-    assert!(size_of::<Sibling>() == 2 + 2);
+    assert!(size_of::<Sibling>() == 2 + 2 + 4 + 8);
     assert!(size_of::<ServiceKey>() == 16 + 2 + 2);
     assert!(size_of::<InterfaceKey>() == 2 + 2);
-    assert!(size_of::<NextHop>() == 16 + 16 + 2 + 2 + 4 + 2 + 2 + 6 + 6 + 1 + 3);
+    assert!(size_of::<NextHop>() == 16 + 16 + 2 + 2 + 4 + 8 + 6 + 6 + 2 + 1 + 1);
     assert!(size_of::<Interface>() == 2 + 2 + 1 + 1 + 2 + size_of::<NextHop>());
     assert!(size_of::<Count>() == 16);
     assert!(size_of::<Limit>() == 16);

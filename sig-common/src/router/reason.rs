@@ -59,6 +59,8 @@ disposed! {
         "The kernel does not let the packet leave directly: another local address, no forwarding, or a device of others.";
     FamilyChange, "family_change", Slow,
         "The packet changes between IPv4 and IPv6 in a way that needs a new checksum.";
+    OpenChecksum, "open_checksum", Slow,
+        "The sender left the UDP checksum to a device that did not fill it in (CHECKSUM_PARTIAL).";
     TooBig, "too_big", Slow,
         "The packet is larger than the MTU of the link that it is to leave by: it leaves in IP fragments, or is answered.";
     Stun, "stun", Slow,
@@ -99,6 +101,8 @@ disposed! {
     // What is thrown away.
     WrongPeer, "wrong_peer", Drop,
         "The packet came to the address of a link, but not from its other end.";
+    WrongDevice, "wrong_device", Drop,
+        "The packet came to an address of the router by a device or VLAN that the address is not on.";
     NoChecksum, "no_checksum", Drop,
         "A UDP datagram over IPv6 without a checksum.";
     MalformedPath, "malformed_path", Drop,

@@ -13,7 +13,7 @@ use super::{maps, parse, work::Work};
 pub fn spread(ctx: *mut xdp_md, work: &Work, config: &Config) -> Option<u32> {
     let packet = parse::scion(ctx, work);
     let flow = packet.be32(0)? & 0x000f_ffff;
-    let mut hash = mix(SEED, u64::from(flow));
+    let mut hash = mix(config.seed, u64::from(flow));
     // What may be the address header: both ISD-AS numbers and up to two long addresses. Behind short addresses it is
     // the path, which a flow keeps but for its pointers: these are left out.
     hash = mix(hash, packet.be64(HEADER_LEN)?);
@@ -34,7 +34,6 @@ pub fn spread(ctx: *mut xdp_md, work: &Work, config: &Config) -> Option<u32> {
     maps::R_CPUS.redirect(cpu, 0).ok()
 }
 
-const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[inline(always)]

@@ -1,9 +1,12 @@
 //! Is a frame for this router? Ethernet, IP and UDP, and who may send to the endpoint.
 
-use aya_ebpf::bindings::xdp_md;
+use aya_ebpf::{bindings::xdp_md, helpers::bpf_xdp_get_buff_len};
 use sig_common::{
     maps::Ip,
-    router::{Reason, maps::EndpointKey},
+    router::{
+        Reason,
+        maps::{ANY_DEVICE, EndpointKey, PortKey, TAG_MASK},
+    },
     wire::{Load as _, PROTO_UDP, ethernet, ipv4, ipv6, udp},
 };
 
@@ -20,15 +23,35 @@ pub fn receive(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
     // SAFETY: the context is of this program.
     work.ifindex = unsafe { core::ptr::read_volatile(&raw const (*ctx).ingress_ifindex) };
     work.generation = maps::generation();
-    let key = EndpointKey {
+    let mut key = EndpointKey {
         ip: work.destination,
         ifindex: work.ifindex,
+        tags: work.tags,
         port: work.destination_port,
         generation: work.generation,
     };
-    let endpoint = maps::endpoint(&key).ok_or(Stop::NotOurs)?;
+    let (endpoint, mac) = match maps::endpoint(&key) {
+        Some(endpoint) => (endpoint, endpoint.mac),
+        None => {
+            (key.ifindex, key.tags) = (ANY_DEVICE, [0; 2]);
+            let endpoint = maps::endpoint(&key).ok_or(Stop::NotOurs)?;
+            let port = PortKey {
+                ifindex: work.ifindex,
+                tags: work.tags,
+                generation: work.generation.into(),
+            };
+            (endpoint, maps::port(&port).ok_or(Stop::NotOurs)?.mac)
+        }
+    };
+    // Flooded by a switch, or the other half of a pair with one address: the kernel would not take it either.
+    if work.destination_mac != mac {
+        return Err(Stop::NotOurs);
+    }
     work.slot = endpoint.slot;
     work.ingress = endpoint.interface;
+    if endpoint.refused != 0 {
+        return Err(Reason::WrongDevice.into());
+    }
     if work.ingress != 0
         && !(work.source == endpoint.remote && work.source_port == endpoint.remote_port)
     {
@@ -44,17 +67,21 @@ pub fn receive(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
 #[inline(always)]
 fn read(ctx: *mut xdp_md, work: &mut Work) -> Option<()> {
     let packet = Packet::of(ctx, 0);
+    work.destination_mac = packet.be64(0)? >> 16;
     let mut ethertype = packet.be16(12)?;
     let mut ip = ethernet::HEADER_LEN;
-    work.tags_len = 0;
+    work.tags = [0; 2];
+    work.priority = 0;
     if ethernet::is_tag(ethertype) {
-        work.tags[0] = u32::from_ne_bytes(packet.bytes(12)?);
-        work.tags_len = 4;
+        let outer = packet.be32(12)?;
+        work.priority = outer & 0xf000;
+        work.tags[0] = vlan(outer);
         ip += ethernet::TAG_LEN;
         ethertype = packet.be16(16)?;
         if ethernet::is_tag(ethertype) {
-            work.tags[1] = u32::from_ne_bytes(packet.bytes(16)?);
-            work.tags_len = 8;
+            let inner = vlan(packet.be32(16)?);
+            let place = usize::from(vlan(outer) != 0);
+            work.tags[place] = inner;
             ip += ethernet::TAG_LEN;
             ethertype = packet.be16(20)?;
         }
@@ -64,6 +91,15 @@ fn read(ctx: *mut xdp_md, work: &mut Work) -> Option<()> {
         ethernet::ETHERTYPE_IPV6 => ipv6(&packet, ip, work)?,
         _ => return None,
     };
+    work.fragments = 0;
+    let end = (udp + len) as u64;
+    if end > packet.len() as u64 {
+        // SAFETY: the context is of this program.
+        if end > unsafe { bpf_xdp_get_buff_len(ctx) } {
+            return None;
+        }
+        work.fragments = 1;
+    }
     let header = packet.bytes::<{ udp::HEADER_LEN }>(udp)?;
     work.source_port = u16::from_be_bytes([header[0], header[1]]);
     work.destination_port = u16::from_be_bytes([header[2], header[3]]);
@@ -77,8 +113,13 @@ fn read(ctx: *mut xdp_md, work: &mut Work) -> Option<()> {
     Some(())
 }
 
-/// Offset and length of what an IPv4 header says to be UDP. Frames in several buffers end within the datagram: only the
-/// first buffer is seen.
+/// What maps hold of a tag; 0 if it is one without a VLAN.
+#[inline(always)]
+const fn vlan(tag: u32) -> u32 {
+    if tag & 0x0fff == 0 { 0 } else { tag & TAG_MASK }
+}
+
+/// Offset and length of what an IPv4 header says to be UDP. Whether the frame has as many bytes is still to be seen.
 #[inline(always)]
 fn ipv4(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
     let header = packet.bytes::<{ ipv4::HEADER_LEN }>(ip)?;
@@ -89,7 +130,6 @@ fn ipv4(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
         || ipv4::is_fragment(u16::from_be_bytes([header[6], header[7]]))
         || header[9] != PROTO_UDP
         || total_len < header_len
-        || ip + total_len > packet.len()
     {
         return None;
     }
@@ -105,7 +145,7 @@ fn ipv6(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
     let header = packet.bytes::<8>(ip)?;
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let udp = ip + ipv6::HEADER_LEN;
-    if header[0] >> 4 != 6 || header[6] != PROTO_UDP || udp + len > packet.len() {
+    if header[0] >> 4 != 6 || header[6] != PROTO_UDP {
         return None;
     }
     work.ipv6 = 1;

@@ -12,7 +12,7 @@ use sig_common::{
     maps::Ip,
     router::{
         Reason,
-        maps::{Config, INSIDE_SLOT, UNTAGGED},
+        maps::{Config, INSIDE_SLOT, Sender},
     },
     wire::{
         Load as _, PROTO_UDP, ipv4, ipv6,
@@ -23,9 +23,14 @@ use sig_common::{
 
 use super::{
     endpoint::is_mapped,
-    parse, port,
+    maps, parse, port,
     work::{Stop, Work},
 };
+
+/// The loopback interface, whose number is 1 in every network namespace. The kernel forwards nothing that comes in by it, so
+/// lookups in its name need forwarding on no device that packets come in by. Rules for the host's own packets, such as those
+/// of the slow path, are those of `iif lo` too.
+const LOOPBACK: u32 = 1;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -93,7 +98,7 @@ fn look_up(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
     lookup.l4_protocol = PROTO_UDP;
     lookup.sport = work.host.source_port.to_be();
     lookup.dport = work.host.destination_port.to_be();
-    lookup.ifindex = work.ifindex;
+    lookup.ifindex = LOOPBACK;
     // SAFETY: context and parameters are valid for the time of the call, with the right length.
     let result = unsafe {
         helpers::bpf_fib_lookup(
@@ -113,8 +118,13 @@ fn look_up(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
         _ => return Err(Reason::NoFastWay.into()),
     }
     work.host.ifindex = lookup.ifindex;
+    let sender = maps::sender(lookup.ifindex).copied().unwrap_or(Sender {
+        tags: [0; 2],
+        fragments: 0,
+    });
+    work.host.tags = sender.tags;
+    work.host.fragments = sender.fragments as u8;
     work.host.mtu = 0;
-    work.host.vlan = UNTAGGED;
     work.host.source_mac = lookup.smac;
     work.host.destination_mac = lookup.dmac;
     Ok(())

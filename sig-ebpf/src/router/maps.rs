@@ -7,9 +7,9 @@ use aya_ebpf::{
 use sig_common::router::{
     Reason,
     maps::{
-        Bucket, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit,
-        MAX_CPU_NUMBERS, MAX_CPUS, MAX_DEVICES, MAX_INTERFACES, MAX_SERVICES, MAX_SIBLINGS,
-        REASON_ENTRIES, ServiceKey, Sibling, SiblingKey, TRAFFIC_ENTRIES,
+        ANY_DEVICE, Bucket, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit,
+        MAX_CPU_NUMBERS, MAX_DEVICES, MAX_INTERFACES, MAX_PORTS, MAX_SERVICES, MAX_SIBLINGS, Port,
+        PortKey, REASON_ENTRIES, Sender, ServiceKey, Sibling, SiblingKey, TRAFFIC_ENTRIES,
     },
 };
 
@@ -23,6 +23,9 @@ static R_CONFIG: Array<Config> = Array::with_max_entries(2, 0);
 
 #[map]
 static R_ENDPOINTS: HashMap<EndpointKey, Endpoint> = HashMap::with_max_entries(MAX_INTERFACES, 0);
+
+#[map]
+static R_PORTS: HashMap<PortKey, Port> = HashMap::with_max_entries(MAX_PORTS, 0);
 
 #[map]
 static R_SIBLINGS: HashMap<SiblingKey, Sibling> = HashMap::with_max_entries(MAX_SIBLINGS, 0);
@@ -41,7 +44,11 @@ static R_CLOCK: Array<u64> = Array::with_max_entries(1, 0);
 pub static R_DEVICES: DevMapHash = DevMapHash::with_max_entries(MAX_DEVICES, 0);
 
 #[map]
-pub static R_CPUS: CpuMap = CpuMap::with_max_entries(MAX_CPUS, 0);
+static R_SENDERS: HashMap<u32, Sender> = HashMap::with_max_entries(MAX_DEVICES, 0);
+
+/// The loader makes it as large as the machine has CPUs.
+#[map]
+pub static R_CPUS: CpuMap = CpuMap::with_max_entries(1, 0);
 
 #[map]
 static R_CPU_NUMBERS: Array<u32> = Array::with_max_entries(MAX_CPU_NUMBERS, 0);
@@ -61,12 +68,27 @@ static R_LIMITS: Array<Limit> = Array::with_max_entries(Reason::COUNT as u32, 0)
 #[map]
 static R_WORK: PerCpuArray<Work> = PerCpuArray::with_max_entries(1, 0);
 
-/// What this CPU knows of the packet it is at.
+/// What this CPU knows of the packet it is at, until [`release`]; `None` if a program is using it. That happens on real-time
+/// kernels alone: there, a program may be preempted by another on the same CPU.
 #[inline(always)]
 pub fn work() -> Option<&'static mut Work> {
-    // SAFETY: the pointer is to this CPU's element, valid for any bits. Programs that use it run with softirqs off, so
-    // none interrupts another on the same CPU, and each takes the reference once.
-    R_WORK.get_ptr_mut(0).map(|work| unsafe { &mut *work })
+    let work = R_WORK.get_ptr_mut(0)?;
+    // SAFETY: the pointer is to this CPU's element, valid for any bits. Volatile, so that it is written before the rest.
+    unsafe {
+        if core::ptr::read_volatile(&raw const (*work).busy) != 0 {
+            return None;
+        }
+        core::ptr::write_volatile(&raw mut (*work).busy, 1);
+    }
+    // SAFETY: programs stay on their CPU, and what interrupts this one there finds it busy, so this is the only reference.
+    Some(unsafe { &mut *work })
+}
+
+/// Gives back what [`work`] gave.
+#[inline(always)]
+pub fn release(work: &mut Work) {
+    // SAFETY: a reference. Volatile, so that it is written after the rest.
+    unsafe { core::ptr::write_volatile(&raw mut work.busy, 0) };
 }
 
 /// The generation in force.
@@ -91,11 +113,34 @@ pub fn endpoint(key: &EndpointKey) -> Option<&'static Endpoint> {
     unsafe { R_ENDPOINTS.get(key) }
 }
 
-/// The number of the sibling with this internal address.
+/// A device that packets come in by.
 #[inline(always)]
-pub fn sibling(key: &SiblingKey) -> Option<u16> {
+pub fn port(key: &PortKey) -> Option<&'static Port> {
     // SAFETY: as for endpoints.
-    unsafe { R_SIBLINGS.get(key) }.map(|sibling| sibling.number)
+    unsafe { R_PORTS.get(key) }
+}
+
+/// What is particular about a device that packets leave by.
+#[inline(always)]
+pub fn sender(ifindex: u32) -> Option<&'static Sender> {
+    // SAFETY: as for endpoints.
+    unsafe { R_SENDERS.get(&ifindex) }
+}
+
+/// The number of the sibling that sent the packet: by its internal address, and by where the packet came in.
+#[inline(always)]
+pub fn sibling(work: &Work) -> Option<u16> {
+    let key = SiblingKey {
+        ip: work.source,
+        port: work.source_port,
+        generation: work.generation,
+    };
+    // SAFETY: as for endpoints.
+    let sibling = unsafe { R_SIBLINGS.get(&key) }?;
+    let there = sibling.ifindex == work.ifindex
+        && sibling.tags[0] == work.tags[0]
+        && sibling.tags[1] == work.tags[1];
+    (there || sibling.ifindex == ANY_DEVICE).then_some(sibling.number)
 }
 
 /// Whether the topology names a service at this address and port.

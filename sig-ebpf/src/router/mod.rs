@@ -62,16 +62,29 @@ pub fn route(ctx: *mut xdp_md, place: Place) -> Verdict {
     };
     // SAFETY: takes no pointer.
     work.boot = unsafe { bpf_ktime_get_boot_ns() };
-    match forward(ctx, work, place) {
+    let verdict = match forward(ctx, work, place) {
         Ok(action) => Verdict::Redirect(action),
         Err(Stop::NotOurs) => Verdict::NotOurs,
         Err(Stop::Because(reason)) => {
-            if count::stopped(work, reason) {
+            if count::stopped(work, as_far_as_seen(work, reason)) {
                 Verdict::Slow
             } else {
                 Verdict::Drop
             }
         }
+    };
+    maps::release(work);
+    verdict
+}
+
+/// What ends too early may only go on in the next buffer: the slow path sees all of it.
+#[inline(always)]
+fn as_far_as_seen(work: &Work, reason: Reason) -> Reason {
+    match reason {
+        Reason::HeaderLength | Reason::MalformedPath | Reason::NoPort if work.fragments != 0 => {
+            Reason::DeepExtensions
+        }
+        reason => reason,
     }
 }
 

@@ -84,7 +84,7 @@ fn is_of_session(work: &Work, path_type: u8) -> bool {
     if work.ingress != 0 {
         return path_type == path::ONE_HOP;
     }
-    path_type == path::EMPTY && maps::sibling(&work.sender()).is_some()
+    path_type == path::EMPTY && maps::sibling(work).is_some()
 }
 
 /// Reads the path meta header.

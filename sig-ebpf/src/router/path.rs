@@ -152,7 +152,7 @@ fn transit_source(ctx: *mut xdp_md, work: &mut Work, peering: bool) -> Result<()
         work.fields.way_in()
     };
     let interface = maps::interface(entered, work.generation).ok_or(Reason::TransitSource)?;
-    match maps::sibling(&work.sender()) {
+    match maps::sibling(work) {
         Some(number) if number != 0 && number == interface.owner => Ok(()),
         _ => Err(Reason::TransitSource.into()),
     }

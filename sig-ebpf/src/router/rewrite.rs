@@ -6,10 +6,7 @@ use aya_ebpf::{
     helpers,
 };
 use sig_common::{
-    router::{
-        Reason,
-        maps::{NextHop, UNTAGGED},
-    },
+    router::{Reason, maps::NextHop},
     wire::{
         Load as _, PROTO_UDP, ethernet, ipv4, ipv6,
         scion::path::{INFO_LEN, META_LEN},
@@ -44,10 +41,16 @@ pub fn send(ctx: *mut xdp_md, work: &Work, next_hop: &NextHop) -> Result<u32, St
     if work.checksum == 0 && !is_ipv4 {
         return Err(Reason::FamilyChange.into());
     }
-    let tags_len = match next_hop.vlan {
-        0 => work.tags_len & 0xc,
-        UNTAGGED => 0,
-        _ => ethernet::TAG_LEN as u32,
+    if work.checksum == pseudo_header(work) {
+        return Err(Reason::OpenChecksum.into());
+    }
+    if work.fragments != 0 && next_hop.fragments == 0 {
+        return Err(Reason::NoFastWay.into());
+    }
+    let tags_len = match next_hop.tags {
+        [0, _] => 0,
+        [_, 0] => ethernet::TAG_LEN as u32,
+        _ => 2 * ethernet::TAG_LEN as u32,
     };
     let head = ethernet::HEADER_LEN as u32 + tags_len + ip_len + udp::HEADER_LEN as u32;
     let action = maps::R_DEVICES
@@ -60,7 +63,7 @@ pub fn send(ctx: *mut xdp_md, work: &Work, next_hop: &NextHop) -> Result<u32, St
             return Err(Reason::FamilyChange.into());
         }
     }
-    // What is behind the datagram.
+    // What is behind the datagram. Of a frame in several buffers that is nothing, or nothing that matters.
     let padding = Packet::of(ctx, 0).len() as i32 - (head + work.len) as i32;
     if padding > 0 {
         // SAFETY: as for the head.
@@ -126,14 +129,9 @@ fn macs_and_tags(
     if tags_len == 0 {
         return Some(());
     }
-    if next_hop.vlan != 0 {
-        let tag = u32::from(ethernet::TPID_8021Q) << 16 | u32::from(next_hop.vlan);
-        *packet.bytes_mut(12)? = tag.to_be_bytes();
-        return Some(());
-    }
-    *packet.bytes_mut(12)? = work.tags[0].to_ne_bytes();
+    *packet.bytes_mut(12)? = (next_hop.tags[0] | work.priority).to_be_bytes();
     if tags_len > ethernet::TAG_LEN as u32 {
-        *packet.bytes_mut(16)? = work.tags[1].to_ne_bytes();
+        *packet.bytes_mut(16)? = (next_hop.tags[1] | work.priority).to_be_bytes();
     }
     Some(())
 }
@@ -212,6 +210,20 @@ fn path(packet: &mut Packet, work: &Work, change: &mut Sum) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// The sum over the pseudo-header of the UDP datagram (RFC 768, RFC 8200), as in memory. A checksum that is this was left
+/// open (`CHECKSUM_PARTIAL`): whoever sends the packet on is to add the rest, which would be lost with the changes made here.
+/// One right checksum in 65 536 is the same by chance.
+#[inline(always)]
+fn pseudo_header(work: &Work) -> u16 {
+    let len = udp::HEADER_LEN as u32 + work.len;
+    let mut sum = u64::from((len + u32::from(PROTO_UDP)).to_be());
+    for at in [0, 4, 8, 12] {
+        // Of mapped addresses, the words before the IPv4 address are zeros and all ones: nothing in this sum.
+        sum += u64::from(word(&work.source, at)) + u64::from(word(&work.destination, at));
+    }
+    Sum(sum).fold()
 }
 
 /// A sum of 16-bit words in one's complement (RFC 1071), as in memory: it does not depend on the byte order.

@@ -4,7 +4,7 @@ use sig_common::{
     maps::Ip,
     router::{
         Reason,
-        maps::{NextHop, ServiceKey, SiblingKey, Traffic},
+        maps::{NextHop, ServiceKey, Tags, Traffic},
     },
 };
 
@@ -54,10 +54,16 @@ pub struct Work {
     pub len: u32,
     /// The class of that.
     pub size_class: u32,
-    /// VLAN tags, as in memory.
-    pub tags: [u32; 2],
-    /// Bytes of them.
-    pub tags_len: u32,
+    /// MAC destination: the bytes as a number, big endian.
+    pub destination_mac: u64,
+    /// VLAN tags. One with id 0 is none: it has only a priority (IEEE 802.1Q).
+    pub tags: Tags,
+    /// Priority and drop eligibility of the first tag, in the bits that they have there.
+    pub priority: u32,
+    /// Not 0: the frame is in several buffers, of which the first one is seen.
+    pub fragments: u32,
+    /// Not 0: a program is using this.
+    pub busy: u32,
     /// Not 0: the outer header is IPv6.
     pub ipv6: u32,
     /// Bytes of the SCION header.
@@ -181,16 +187,6 @@ impl Fields {
 }
 
 impl Work {
-    /// Who sent it, as a sibling.
-    #[inline(always)]
-    pub const fn sender(&self) -> SiblingKey {
-        SiblingKey {
-            ip: self.source,
-            port: self.source_port,
-            generation: self.generation,
-        }
-    }
-
     /// The host and port that it is for, as a service.
     #[inline(always)]
     pub const fn service(&self) -> ServiceKey {

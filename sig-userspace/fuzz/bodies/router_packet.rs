@@ -94,7 +94,7 @@ impl Bed {
         #[cfg(feature = "xdp")]
         if let Some(pair) = &self.pair {
             let wrapping = support::compare::Wrapping {
-                tags: vec![7; usize::from(how >> 1 & 1)],
+                tags: vec![5; usize::from(how >> 1 & 1)],
                 options: 4 * usize::from(how >> 2 & 1),
                 padding: usize::from(how >> 3 & 1),
                 no_checksum: how & 0x10 != 0,

@@ -11,6 +11,8 @@ use rtnetlink::packet_route::link::{
     InfoBridge, InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
 };
 
+use sig_common::wire::ethernet::{TPID_8021Q, Tag};
+
 use super::Error;
 use super::ethtool::Ethtool;
 use super::netlink::Netlink;
@@ -50,8 +52,8 @@ pub struct Link {
     pub driver: Option<String>,
     /// Kind of a virtual interface, such as `veth`
     pub kind: Option<String>,
-    /// VLAN id of an interface of kind `vlan`, whose frames [`Self::peer_ifindex`] carries with that tag
-    pub vlan: Option<u16>,
+    /// Of an interface of kind `vlan`, the tag with which [`Self::peer_ifindex`] carries its frames; priority 0
+    pub vlan: Option<Tag>,
     /// Index of the bond, team or bridge that this interface is a port of
     pub controller: Option<u32>,
     /// A bridge that tells VLANs apart
@@ -158,13 +160,21 @@ pub(super) async fn addresses(netlink: &Netlink) -> io::Result<Vec<(u32, IpNet)>
     Ok(addresses.collect())
 }
 
-fn vlan_id(info: &LinkInfo) -> Option<u16> {
+fn vlan_tag(info: &LinkInfo) -> Option<Tag> {
     let LinkInfo::Data(InfoData::Vlan(values)) = info else {
         return None;
     };
-    values.iter().find_map(|value| match value {
+    let id = values.iter().find_map(|value| match value {
         InfoVlan::Id(id) => Some(*id),
         _ => None,
+    })?;
+    let protocol = values.iter().find_map(|value| match value {
+        InfoVlan::Protocol(protocol) => Some((*protocol).into()),
+        _ => None,
+    });
+    Some(Tag {
+        tpid: protocol.unwrap_or(TPID_8021Q),
+        tci: id & 0x0fff,
     })
 }
 
@@ -249,7 +259,7 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),
                     _ => None,
                 });
-                link.vlan = infos.iter().find_map(vlan_id);
+                link.vlan = infos.iter().find_map(vlan_tag);
                 link.vlan_filtering = infos.iter().any(filters_vlans);
             }
             LinkAttribute::Xdp(infos) => {

@@ -5,6 +5,7 @@
 //! (which they do unless somebody moved one of them).
 
 pub mod bpf;
+pub mod cpus;
 pub mod ethtool;
 pub mod facts;
 pub mod inner_pair;

@@ -31,6 +31,11 @@ impl XdpFeatures {
         self.0 & (1 << 2) != 0
     }
 
+    /// As [`Self::transmit`], also frames in several buffers.
+    pub fn transmit_fragments(self) -> bool {
+        self.0 & (1 << 6) != 0
+    }
+
     /// AF_XDP sockets without copying.
     pub fn zero_copy(self) -> bool {
         self.0 & (1 << 3) != 0

@@ -152,6 +152,7 @@ fn vlan_user(link: &Link, all: &[Link]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 
     fn link(name: &str, ifindex: u32) -> Link {
         Link {
@@ -198,7 +199,10 @@ mod tests {
     fn hidden_vlan_tags_are_refused_where_vlans_are_used() {
         let trunk = link("eth0", 1);
         let vlan = Link {
-            vlan: Some(200),
+            vlan: Some(Tag {
+                tpid: TPID_8021Q,
+                tci: 200,
+            }),
             peer_ifindex: Some(1),
             ..kind("vlan", link("eth0.200", 9))
         };

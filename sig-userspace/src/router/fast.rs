@@ -1,25 +1,27 @@
 //! The model of the AS in the maps of the XDP programs, and the fast path of a running router.
 
 mod devices;
+mod ports;
 mod running;
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-};
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use sig_common::{
     maps::Ip,
     router::{
         aes,
-        maps::{Config, Endpoint, INSIDE_SLOT, Interface, NextHop, SLOTS, Sibling, UNTAGGED},
+        maps::{
+            self, ANY_DEVICE, Config, Endpoint, INSIDE_SLOT, Interface, MAX_PORTS, NextHop, SLOTS,
+            Sibling, TAG_MASK, Tags,
+        },
     },
-    wire::{ipv4, ipv6, udp},
+    wire::{ethernet::Tag, ipv4, ipv6, udp},
 };
 
 use super::{AsModel, Owner};
 pub use crate::kernel::bpf::RouterTables;
-pub use running::{DeviceStatus, FastPath, Orders, OwnAddresses};
+pub use ports::Arrivals;
+pub use running::{DeviceStatus, FastPath, Host, HostView, Orders};
 
 /// Bytes of the headers that SCION packets have in the underlay.
 const UDP_LEN: u16 = udp::HEADER_LEN as u16;
@@ -28,9 +30,12 @@ const IPV6_LEN: u16 = ipv6::HEADER_LEN as u16;
 
 /// What the underlay is like: devices, link-layer addresses, and which links live.
 pub trait Underlay {
-    /// Interface indexes of the devices that packets to one of our addresses come in by. None: they are left to the slow
-    /// path.
-    fn devices(&self, local: IpAddr) -> Vec<u32>;
+    /// Every device with the program, and every VLAN on it.
+    fn ports(&self) -> Vec<Port>;
+
+    /// Those of them by which packets to an address of ours come in. `remote` is the other end of a link; without, the
+    /// address is the internal one.
+    fn arrival(&self, local: SocketAddr, remote: Option<SocketAddr>) -> Arrival;
 
     /// The way from one of our addresses to the other end of a link or to a sibling, if it is known and one that the XDP
     /// program can take.
@@ -40,6 +45,41 @@ pub trait Underlay {
     fn is_up(&self, interface: u16) -> bool;
 }
 
+/// A device that packets come in by, or a VLAN on one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Interface index of the device with the program.
+    pub ifindex: u32,
+    /// The tags that frames have there.
+    pub tags: Tags,
+    /// MAC address that frames are for.
+    pub mac: [u8; 6],
+}
+
+/// Where packets to an address come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// By any device: the address belongs to none in particular.
+    Anywhere,
+    /// By these. What comes in elsewhere is dropped.
+    By(Vec<Port>),
+}
+
+/// How packets are spread over CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Over how many; 0: each is handled where it comes in.
+    pub cpus: u16,
+    /// Start of the hash, so that strangers cannot choose the CPU.
+    pub seed: u64,
+}
+
+/// A tag of a VLAN as maps hold it.
+#[must_use]
+pub const fn map_tag(tag: Tag) -> u32 {
+    ((tag.tpid as u32) << 16 | tag.tci as u32) & TAG_MASK
+}
+
 /// A way through the underlay: the next device on the link layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
@@ -47,8 +87,10 @@ pub struct Way {
     pub ifindex: u32,
     /// Largest IP packet that the device sends, bytes; 0: not known.
     pub mtu: u16,
-    /// VLAN to tag with.
-    pub vlan: Option<u16>,
+    /// The tags that frames get.
+    pub tags: Tags,
+    /// Whether the device sends frames in several buffers.
+    pub fragments: bool,
     /// The device's own MAC address.
     pub source_mac: [u8; 6],
     /// MAC address of who takes the packet.
@@ -100,45 +142,70 @@ impl Slots {
     }
 }
 
-/// The tables of a model. `cpus` is how many CPUs packets are spread over, 0 for none.
+/// The tables of a model.
 #[must_use]
-pub fn tables(model: &AsModel, underlay: &impl Underlay, slots: &Slots, cpus: u16) -> RouterTables {
+pub fn tables(
+    model: &AsModel,
+    underlay: &impl Underlay,
+    slots: &Slots,
+    spread: Spread,
+) -> RouterTables {
     let mut endpoints = BTreeMap::new();
-    let mut receive = |local: SocketAddr, endpoint: Endpoint| {
-        for ifindex in underlay.devices(local.ip()) {
-            endpoints.insert((ifindex, local), endpoint);
+    let mut receive = |local: SocketAddr, remote: Option<SocketAddr>, mut endpoint: Endpoint| {
+        if let Arrival::By(ports) = underlay.arrival(local, remote) {
+            for port in ports {
+                endpoint.mac = number_of_mac(port.mac);
+                endpoints.insert((port.ifindex, port.tags, local), endpoint);
+            }
+            endpoint.refused = 1;
         }
+        endpoint.mac = 0;
+        endpoints.insert((ANY_DEVICE, [0; 2], local), endpoint);
     };
     receive(
         model.internal,
+        None,
         Endpoint {
             remote: Ip([0; 16]),
             remote_port: 0,
             interface: 0,
             slot: INSIDE_SLOT,
-            reserved: 0,
+            refused: 0,
+            mac: 0,
         },
     );
     for (number, _, local, remote) in model.links() {
         receive(
             local,
+            Some(remote),
             Endpoint {
                 remote: ip(remote),
                 remote_port: remote.port(),
                 interface: number,
                 slot: slots.of(number),
-                reserved: 0,
+                refused: 0,
+                mac: 0,
             },
         );
     }
+    // Half of the room is for the next generation. What comes in by ports beyond that is left to the kernel.
+    let ports = underlay.ports().into_iter().take(MAX_PORTS as usize / 2);
+    let ports = ports.map(|port| {
+        let mac = number_of_mac(port.mac);
+        ((port.ifindex, port.tags), maps::Port { mac })
+    });
     let number_of = |place: usize| u16::try_from(place + 1).ok();
     let siblings = (0..).zip(&model.siblings).filter_map(|(place, sibling)| {
         let number = number_of(place)?;
+        // Answers may come before the neighbour is known: then only that it is inside.
+        let way = underlay.way(model.internal, sibling.internal);
         Some((
             sibling.internal,
             Sibling {
                 number,
                 reserved: 0,
+                ifindex: way.map_or(ANY_DEVICE, |way| way.ifindex),
+                tags: way.map_or([0; 2], |way| way.tags),
             },
         ))
     });
@@ -166,12 +233,18 @@ pub fn tables(model: &AsModel, underlay: &impl Underlay, slots: &Slots, cpus: u1
         Some((*number, entry))
     });
     RouterTables {
-        config: config(model, cpus),
+        config: config(model, spread),
         siblings: siblings.collect(),
         services: model.services.clone(),
         interfaces: interfaces.collect(),
         endpoints,
+        ports: ports.collect(),
     }
+}
+
+/// A MAC address as maps hold it.
+const fn number_of_mac([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 /// A next hop by a way; without one, packets to it are left to the slow path. `mtu` is the largest SCION packet of the
@@ -181,7 +254,8 @@ pub fn next_hop(local: SocketAddr, remote: SocketAddr, mtu: u16, way: Option<Way
     let unknown = Way {
         ifindex: 0,
         mtu: 0,
-        vlan: None,
+        tags: [0; 2],
+        fragments: false,
         source_mac: [0; 6],
         destination_mac: [0; 6],
     };
@@ -201,16 +275,16 @@ pub fn next_hop(local: SocketAddr, remote: SocketAddr, mtu: u16, way: Option<Way
         source_port: local.port(),
         destination_port: remote.port(),
         ifindex: way.ifindex,
-        mtu,
-        vlan: way.vlan.unwrap_or(UNTAGGED),
+        tags: way.tags,
         source_mac: way.source_mac,
         destination_mac: way.destination_mac,
+        mtu,
         valid,
-        reserved: [0; 3],
+        fragments: way.fragments.into(),
     }
 }
 
-fn config(model: &AsModel, cpus: u16) -> Config {
+fn config(model: &AsModel, spread: Spread) -> Config {
     let (first_port, last_port) = match &model.ports {
         Some(ports) => (*ports.start(), *ports.end()),
         None => (0, 0),
@@ -221,7 +295,8 @@ fn config(model: &AsModel, cpus: u16) -> Config {
         internal_port: model.internal.port(),
         first_port,
         last_port,
-        cpus,
+        cpus: spread.cpus,
+        seed: spread.seed,
         subkey: [0; 4],
         round_keys: [0; aes::ROUND_KEYS],
     }

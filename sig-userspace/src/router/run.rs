@@ -14,7 +14,7 @@ use std::{
 use super::{
     AsModel,
     config::{self, Settings},
-    fast::{self, FastPath, OwnAddresses},
+    fast::{self, FastPath, HostView},
     metrics,
     slow::{IsUp, Orders, SlowPath},
     status::Status,
@@ -66,12 +66,22 @@ impl Running {
         log: LogControl,
     ) -> Result<Arc<Self>, String> {
         let model = Arc::new(settings.model.clone());
-        let own_addresses = OwnAddresses::default();
+        let host = HostView::default();
         let slow = if settings.slow_path {
-            let own = own_addresses.clone();
+            let (own, arrivals) = (host.clone(), host.clone());
             // Without a program, or over the loopback interface, the slow path is the first to see a packet.
-            let seen_before = move |ip| own.load().as_ref().is_some_and(|own| !own.contains(&ip));
-            let slow = SlowPath::start(orders(&settings, &model), Arc::new(seen_before));
+            let seen_before = move |ip| {
+                let own = own.load();
+                own.as_ref().is_some_and(|own| !own.addresses.contains(&ip))
+            };
+            // Without a program, the host's own filters have seen everything.
+            let admits = move |local, ifindex| {
+                let host = arrivals.load();
+                host.as_ref()
+                    .is_none_or(|host| host.arrivals.admit(local, ifindex))
+            };
+            let orders = orders(&settings, &model);
+            let slow = SlowPath::start(orders, Arc::new(seen_before), Arc::new(admits));
             Some(slow.map_err(|error| error.to_string())?)
         } else {
             None
@@ -84,7 +94,7 @@ impl Running {
                 };
                 let changes = slow.as_ref().map(SlowPath::changes);
                 let orders = fast_orders(&settings, &model);
-                Some(FastPath::start(orders, mode, is_up, changes, own_addresses).await?)
+                Some(FastPath::start(orders, mode, is_up, changes, host).await?)
             }
             None => None,
         };

@@ -10,7 +10,7 @@ use sig::{
     kernel::bpf::{RouterOptions, RouterPrograms},
     router::{
         Owner,
-        fast::{Slots, Underlay, Way, tables},
+        fast::{Arrival, Port, Slots, Spread, Underlay, Way, map_tag, tables},
         forward::{Ingress, Links as _, Reason, Router, Traffic, Verdict},
     },
 };
@@ -32,6 +32,21 @@ const XDP_REDIRECT: u32 = 4;
 const LO: u32 = 1;
 const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// MAC address that frames come for.
+const RECEIVING_MAC: [u8; 6] = [0x66; 6];
+/// VLANs that packets come in by; 0 is none, a tag with a priority only.
+const VLANS: [u16; 3] = [0, 5, 10];
+/// The VLAN that packets leave in, and in which those of a router behind it come in.
+const EGRESS_VLAN: u16 = 77;
+
+/// A VLAN as maps have it.
+const fn tag(vlan: u16) -> u32 {
+    map_tag(ethernet::Tag {
+        tpid: ethernet::TPID_8021Q,
+        tci: vlan,
+    })
+}
 
 /// What the kernel knows of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +79,7 @@ impl Wrapping {
     pub(crate) fn any(dice: &mut Dice) -> Self {
         Self {
             tags: (0..dice.one(&[0, 0, 0, 1, 2]))
-                .map(|_| dice.below(4095) as u16)
+                .map(|_| dice.one(&VLANS))
                 .collect(),
             options: dice.one(&[0, 0, 0, 4, 40]),
             padding: dice.one(&[0, 0, 1, 30]),
@@ -98,8 +113,24 @@ impl Ways<'_> {
 }
 
 impl Underlay for Ways<'_> {
-    fn devices(&self, _local: IpAddr) -> Vec<u32> {
-        vec![LO]
+    fn ports(&self) -> Vec<Port> {
+        let mut tags = vec![[0; 2], [tag(EGRESS_VLAN), 0]];
+        for outer in VLANS.into_iter().filter(|vlan| *vlan != 0) {
+            for inner in VLANS {
+                let inner = if inner == 0 { 0 } else { tag(inner) };
+                tags.push([tag(outer), inner]);
+            }
+        }
+        let port = |tags| Port {
+            ifindex: LO,
+            tags,
+            mac: RECEIVING_MAC,
+        };
+        tags.into_iter().map(port).collect()
+    }
+
+    fn arrival(&self, _local: SocketAddr, _remote: Option<SocketAddr>) -> Arrival {
+        Arrival::Anywhere
     }
 
     fn way(&self, _local: SocketAddr, remote: SocketAddr) -> Option<Way> {
@@ -110,7 +141,12 @@ impl Underlay for Ways<'_> {
                 LO
             },
             mtu: self.mtu(remote),
-            vlan: self.tagged.contains(&remote).then_some(77),
+            tags: if self.tagged.contains(&remote) {
+                [tag(EGRESS_VLAN), 0]
+            } else {
+                [0; 2]
+            },
+            fragments: true,
             source_mac: OUR_MAC,
             destination_mac: NEXT_MAC,
         })
@@ -179,20 +215,24 @@ impl<'a> Pair<'a> {
             .map(|(.., remote)| remote)
             .chain(model.siblings.iter().map(|sibling| sibling.internal))
             .collect();
-        let mut some = |percent| {
+        let mut some = |percent| -> Vec<SocketAddr> {
             let chosen = remotes.iter().filter(|_| dice.percent(percent));
             chosen.copied().collect()
         };
         let ways = Ways {
             place,
             unknown: some(5),
-            elsewhere: some(5),
+            // Siblings are known by the device that leads to them, and that is where packets come in.
+            elsewhere: some(5)
+                .into_iter()
+                .filter(|remote| model.sibling_at(*remote).is_none())
+                .collect(),
             tagged: some(30),
         };
         let mut slots = Slots::default();
         slots.update(model);
         programs
-            .set(&tables(model, &ways, &slots, 0))
+            .set(&tables(model, &ways, &slots, Spread::default()))
             .expect("the tables fit");
         let offset = NOW.saturating_sub(boot_clock());
         programs
@@ -229,6 +269,15 @@ impl<'a> Pair<'a> {
                 (remote, local, self.slots.of(interface))
             }
         };
+        let mut wrapping = wrapping.clone();
+        if model.sibling_at(source).is_some() && self.ways.way(local, source).is_some() {
+            wrapping.tags = if self.ways.tagged.contains(&source) {
+                vec![EGRESS_VLAN]
+            } else {
+                Vec::new()
+            };
+        }
+        let wrapping = &wrapping;
         let wrong_peer = wrapping.wrong_peer && matches!(ingress, Ingress::External(_));
         let mut from = source;
         if wrong_peer {
@@ -242,7 +291,7 @@ impl<'a> Pair<'a> {
             .router
             .process(&mut after, ingress, now, self.ways.place);
         let counts_input;
-        let expected = if wrong_peer {
+        let mut expected = if wrong_peer {
             counts_input = false;
             Expected::Stop(Reason::WrongPeer)
         } else if wrapping.no_checksum && local.is_ipv6() {
@@ -261,6 +310,10 @@ impl<'a> Pair<'a> {
                 wrapping,
             )
         };
+
+        if is_open(&frame) && matches!(expected, Expected::Send(..)) {
+            expected = Expected::Stop(Reason::OpenChecksum);
+        }
 
         let reasons = self.programs.reasons(slot).map_err(|e| e.to_string())?;
         let input = self.sent(slot, Traffic::Input)?;
@@ -335,6 +388,7 @@ impl<'a> Pair<'a> {
                     Reason::TooBig,
                     Reason::NoHost,
                     Reason::FamilyChange,
+                    Reason::OpenChecksum,
                 ];
                 let stopped = counted.len() == 1 && counted.iter().all(|r| kernel.contains(r));
                 let sent = result.action == XDP_REDIRECT && counted.is_empty();
@@ -391,8 +445,9 @@ impl<'a> Pair<'a> {
         if way.ifindex != LO {
             return Expected::Stop(Reason::NoFastWay);
         }
+        let tagged = self.ways.tagged.contains(&remote);
         let wrapping = Wrapping {
-            tags: way.vlan.into_iter().collect(),
+            tags: tagged.then_some(EGRESS_VLAN).into_iter().collect(),
             no_checksum: wrapping.no_checksum,
             ..Wrapping::default()
         };
@@ -489,7 +544,7 @@ fn frame(
     packet: &[u8],
     wrapping: &Wrapping,
 ) -> Vec<u8> {
-    let mut frame = vec![0x66; 12];
+    let mut frame = RECEIVING_MAC.repeat(2);
     for tag in &wrapping.tags {
         frame.extend(ethernet::TPID_8021Q.to_be_bytes());
         frame.extend(tag.to_be_bytes());
@@ -541,6 +596,25 @@ fn frame(
     frame.extend(datagram);
     frame.resize(frame.len() + wrapping.padding, 0);
     frame
+}
+
+/// Whether the UDP checksum of a frame of [`frame`] is the sum over the pseudo-header: one of 65 536 right ones is.
+fn is_open(frame: &[u8]) -> bool {
+    let mut at = 12;
+    while ethernet::is_tag(u16::from_be_bytes([frame[at], frame[at + 1]])) {
+        at += ethernet::TAG_LEN;
+    }
+    let packet = &frame[at + 2..];
+    let (addresses, udp) = if packet[0] >> 4 == 4 {
+        (&packet[12..20], usize::from(packet[0] & 0x0f) * 4)
+    } else {
+        (&packet[8..40], ipv6::HEADER_LEN)
+    };
+    let datagram = &packet[udp..];
+    let pseudo = checksum::Sum::of(addresses)
+        .add_bytes(&[0, PROTO_UDP])
+        .add_bytes(&datagram[4..6]);
+    u16::from_be_bytes([datagram[6], datagram[7]]) == pseudo.fold()
 }
 
 fn hexadecimal(text: &mut String, bytes: &[u8]) {

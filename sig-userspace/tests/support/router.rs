@@ -8,20 +8,20 @@
     reason = "every test binary uses another part of this module"
 )]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sig::kernel::bpf::{RouterOptions, RouterPrograms, TestOutcome};
-use sig::router::fast::{self, Slots, Underlay as _, Way};
+use sig::router::fast::{self, Arrival, Port, Slots, Spread, Underlay as _, Way};
 use sig::router::forward;
 use sig::router::model::LinkType;
 use sig::router::{AsModel, Bfd, Interface, Owner, Sibling};
 use sig::scion::{HopKey, MacInput};
 use sig_common::addr::{HostAddr, IsdAs};
 use sig_common::router::Reason;
-use sig_common::router::maps::Traffic;
+use sig_common::router::maps::{Tags, Traffic};
 use sig_common::wire::scion::address::AddressHeader;
 use sig_common::wire::scion::path::Meta;
 use sig_common::wire::{PROTO_UDP, checksum, ethernet, ipv4, udp};
@@ -41,6 +41,8 @@ const KEY: HopKey = HopKey::new(*b"a key for tests.");
 /// UDP port of all who send to the router; that of the frames of [`Underlay`].
 const PORT: u16 = 30042;
 const INTERNAL: &str = "10.0.0.1:30001";
+/// MAC address that frames come for.
+pub(crate) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 const DEVICE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
 
@@ -132,7 +134,10 @@ pub(crate) fn model() -> AsModel {
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     pub(crate) mtu: u16,
-    pub(crate) vlan: Option<u16>,
+    /// VLANs that packets leave in.
+    pub(crate) tags: Tags,
+    /// Whether the device that they leave by sends frames in several buffers.
+    pub(crate) fragments: bool,
     pub(crate) down: BTreeSet<u16>,
     /// Interfaces without a known next hop.
     pub(crate) unknown: BTreeSet<IpAddr>,
@@ -140,17 +145,34 @@ pub(crate) struct Conditions {
     pub(crate) ifindex: u32,
     /// The device that packets come in by.
     pub(crate) ingress: u32,
+    /// The VLANs on it, untagged frames among them.
+    pub(crate) vlans: Vec<Tags>,
+    /// Addresses that are not on all of them: on these, or on no device in particular.
+    pub(crate) places: BTreeMap<SocketAddr, Option<Vec<Tags>>>,
+}
+
+impl Conditions {
+    fn port(&self, tags: Tags) -> Port {
+        Port {
+            ifindex: self.ingress,
+            tags,
+            mac: OUR_MAC,
+        }
+    }
 }
 
 impl Default for Conditions {
     fn default() -> Self {
         Self {
             mtu: 1500,
-            vlan: None,
+            tags: [0; 2],
+            fragments: true,
             down: BTreeSet::new(),
             unknown: BTreeSet::new(),
             ifindex: LO,
             ingress: LO,
+            vlans: vec![[0; 2]],
+            places: BTreeMap::new(),
         }
     }
 }
@@ -171,15 +193,24 @@ fn mac(address: SocketAddr, end: u8) -> [u8; 6] {
 }
 
 impl fast::Underlay for Conditions {
-    fn devices(&self, _local: IpAddr) -> Vec<u32> {
-        vec![self.ingress]
+    fn ports(&self) -> Vec<Port> {
+        self.vlans.iter().map(|tags| self.port(*tags)).collect()
+    }
+
+    fn arrival(&self, local: SocketAddr, _remote: Option<SocketAddr>) -> Arrival {
+        match self.places.get(&local) {
+            Some(None) => Arrival::Anywhere,
+            Some(Some(vlans)) => Arrival::By(vlans.iter().map(|tags| self.port(*tags)).collect()),
+            None => Arrival::By(self.ports()),
+        }
     }
 
     fn way(&self, local: SocketAddr, remote: SocketAddr) -> Option<Way> {
         (!self.unknown.contains(&remote.ip())).then(|| Way {
             ifindex: self.ifindex,
             mtu: self.mtu,
-            vlan: self.vlan,
+            tags: self.tags,
+            fragments: self.fragments,
             source_mac: mac(local, 1),
             destination_mac: mac(remote, 2),
         })
@@ -610,7 +641,8 @@ impl Bed {
     /// Puts a model into force.
     pub(crate) fn configure(&mut self, model: AsModel, cpus: u16) {
         self.slots.update(&model);
-        let tables = fast::tables(&model, &self.conditions, &self.slots, cpus);
+        let spread = Spread { cpus, seed: 7 };
+        let tables = fast::tables(&model, &self.conditions, &self.slots, spread);
         self.programs.set(&tables).unwrap();
         self.engine = forward::Router::new(Arc::new(model));
     }

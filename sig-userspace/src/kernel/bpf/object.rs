@@ -13,8 +13,30 @@ use aya::{
 };
 use aya_log::EbpfLogger;
 
+use sig_common::router::maps::{
+    BUCKETS, CPU_NUMBERS, CPUS, DEVICES, ENDPOINTS, INTERFACES, LIMITS, PORTS, REASONS, SENDERS,
+    SERVICES, SIBLINGS, TRAFFIC,
+};
+
 use super::{Logger, Logging, errors, names::Named};
 use crate::kernel::Error;
+
+/// Maps of the border router that hold much.
+const ROUTER_MAPS: [&str; 13] = [
+    BUCKETS,
+    CPU_NUMBERS,
+    CPUS,
+    DEVICES,
+    ENDPOINTS,
+    INTERFACES,
+    LIMITS,
+    PORTS,
+    REASONS,
+    SENDERS,
+    SERVICES,
+    SIBLINGS,
+    TRAFFIC,
+];
 
 /// The object with all programs, built by the build script.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sig-ebpf"));
@@ -132,6 +154,18 @@ pub(super) struct Globals {
     pub(super) logging: Logging,
     /// The border router does not verify hop fields.
     pub(super) forged_hops_pass: bool,
+    /// Whose maps are needed.
+    pub(super) user: User,
+}
+
+/// Whose programs run. Maps of the other one are made with a single entry: they take no memory worth a word, and no kernel
+/// refuses them for their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum User {
+    #[default]
+    Gateway,
+    /// On a machine with CPU numbers below this.
+    Router { cpus: u32 },
 }
 
 /// The object, loaded.
@@ -156,11 +190,21 @@ impl Object {
             Logging::Debug => aya_log::Level::Debug as u8,
         };
         let forged_hops_pass = u8::from(globals.forged_hops_pass);
-        let ebpf = EbpfLoader::new()
+        let mut loader = EbpfLoader::new();
+        loader
             .override_global(aya_log::LEVEL, &level, true)
-            .override_global("R_FORGED_HOPS_PASS_FOR_BENCHMARKS", &forged_hops_pass, true)
-            .load(OBJECT)
-            .map_err(|e| errors::of_object(&e))?;
+            .override_global("R_FORGED_HOPS_PASS_FOR_BENCHMARKS", &forged_hops_pass, true);
+        match globals.user {
+            User::Router { cpus } => {
+                loader.map_max_entries(CPUS, cpus);
+            }
+            User::Gateway => {
+                for map in ROUTER_MAPS {
+                    loader.map_max_entries(map, 1);
+                }
+            }
+        }
+        let ebpf = loader.load(OBJECT).map_err(|e| errors::of_object(&e))?;
         Ok(Self { ebpf })
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
 };
 
 use aya::maps::{Array, CpuMap, DevMapHash, HashMap, MapData, PerCpuArray, xdp::XdpMapError};
@@ -11,17 +12,18 @@ use sig_common::{
     router::{
         Reason,
         maps::{
-            self, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit,
-            SIZE_CLASSES, ServiceKey, Sibling, SiblingKey, Traffic, reason_index, traffic_index,
+            self, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit, Port,
+            PortKey, SIZE_CLASSES, Sender, ServiceKey, Sibling, SiblingKey, Tags, Traffic,
+            reason_index, traffic_index,
         },
     },
 };
 
 use super::{
     errors,
-    object::{Attachment, Globals, Object, Program, ProgramFigures, TestOutcome, XdpMode},
+    object::{Attachment, Globals, Object, Program, ProgramFigures, TestOutcome, User, XdpMode},
 };
-use crate::kernel::Error;
+use crate::kernel::{Error, cpus};
 
 /// How the programs are loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +37,10 @@ pub struct RouterOptions {
 pub struct RouterTables {
     /// The AS.
     pub config: Config,
-    /// Our underlay endpoints by the device that packets come in by and the address.
-    pub endpoints: BTreeMap<(u32, SocketAddr), Endpoint>,
+    /// Our underlay endpoints by the device that packets come in by, the tags that they have there, and the address.
+    pub endpoints: BTreeMap<(u32, Tags, SocketAddr), Endpoint>,
+    /// Devices that packets come in by, and VLANs on them.
+    pub ports: BTreeMap<(u32, Tags), Port>,
     /// The other routers of the AS by internal address.
     pub siblings: BTreeMap<SocketAddr, Sibling>,
     /// Where the services are that the topology names.
@@ -99,6 +103,8 @@ pub struct RouterPrograms {
     active: Array<MapData, u32>,
     config: Array<MapData, Config>,
     endpoints: HashMap<MapData, EndpointKey, Endpoint>,
+    ports: HashMap<MapData, PortKey, Port>,
+    senders: HashMap<MapData, u32, Sender>,
     siblings: HashMap<MapData, SiblingKey, Sibling>,
     services: HashMap<MapData, ServiceKey, u32>,
     interfaces: HashMap<MapData, InterfaceKey, Interface>,
@@ -112,7 +118,12 @@ pub struct RouterPrograms {
     generation: u16,
     /// What is in the maps of each generation.
     written: [Option<RouterTables>; 2],
+    /// When entries were last replaced or removed.
+    replaced: Option<Instant>,
 }
+
+/// Packets that found an entry before it was replaced are done with it by then, on an idle machine by far.
+const GRACE: Duration = Duration::from_millis(10);
 
 impl RouterPrograms {
     /// Loads the programs into the kernel.
@@ -122,6 +133,9 @@ impl RouterPrograms {
     pub fn load(options: RouterOptions) -> Result<Self, Error> {
         let mut object = Object::with_globals(&Globals {
             forged_hops_pass: options.forged_hops_pass_for_benchmarks,
+            user: User::Router {
+                cpus: cpus::possible(),
+            },
             ..Globals::default()
         })?;
         object.load(&[Program::Router, Program::RouterCpu])?;
@@ -129,6 +143,8 @@ impl RouterPrograms {
             active: object.map(maps::ACTIVE)?,
             config: object.map(maps::CONFIG)?,
             endpoints: object.map(maps::ENDPOINTS)?,
+            ports: object.map(maps::PORTS)?,
+            senders: object.map(maps::SENDERS)?,
             siblings: object.map(maps::SIBLINGS)?,
             services: object.map(maps::SERVICES)?,
             interfaces: object.map(maps::INTERFACES)?,
@@ -141,6 +157,7 @@ impl RouterPrograms {
             limits: object.map(maps::LIMITS)?,
             generation: 0,
             written: [None, None],
+            replaced: None,
             object,
         })
     }
@@ -151,12 +168,17 @@ impl RouterPrograms {
     /// More entries than the maps hold. Then the one before stays in force.
     pub fn set(&mut self, tables: &RouterTables) -> Result<(), Error> {
         let generation = 1 - self.generation;
+        wait_for_packets(&mut self.replaced);
         self.clear(generation)?;
         // From here on, whatever is written is to be cleared, also after an error.
         self.written[usize::from(generation)] = Some(tables.clone());
-        for ((ifindex, address), value) in &tables.endpoints {
-            let key = endpoint_key(*ifindex, *address, generation);
+        for (place, value) in &tables.endpoints {
+            let key = endpoint_key(*place, generation);
             put(&mut self.endpoints, key, *value, "add an endpoint")?;
+        }
+        for (place, value) in &tables.ports {
+            let key = port_key(*place, generation);
+            put(&mut self.ports, key, *value, "add a device")?;
         }
         for (address, value) in &tables.siblings {
             let key = sibling_key(*address, generation);
@@ -202,6 +224,7 @@ impl RouterPrograms {
         let mut new = *interface;
         change(&mut new);
         if new != *interface {
+            wait_for_packets(&mut self.replaced);
             let key = interface_key(number, self.generation);
             put(&mut self.interfaces, key, new, "change an interface")?;
             *interface = new;
@@ -225,8 +248,18 @@ impl RouterPrograms {
     /// # Errors
     /// No such device, or too many.
     pub fn add_device(&mut self, ifindex: u32) -> Result<(), Error> {
+        self.add_sender(ifindex, ifindex, Sender::default())
+    }
+
+    /// As [`Self::add_device`], for a device whose frames `carrier` sends: itself, or that below a VLAN device, whose tags
+    /// `sender` has.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_sender(&mut self, ifindex: u32, carrier: u32, sender: Sender) -> Result<(), Error> {
+        put(&mut self.senders, ifindex, sender, "add a device")?;
         self.devices
-            .insert(ifindex, ifindex, None, 0)
+            .insert(ifindex, carrier, None, 0)
             .map_err(|e| of_xdp_map(format!("send through {}", errors::device(ifindex)), e))
     }
 
@@ -235,6 +268,7 @@ impl RouterPrograms {
     /// # Errors
     /// The kernel does not let us write. It is none that the device was not there.
     pub fn remove_device(&mut self, ifindex: u32) -> Result<(), Error> {
+        remove(&mut self.senders, &ifindex)?;
         match self.devices.remove(ifindex) {
             Ok(()) => Ok(()),
             Err(e) if errors::errno(&e) == Some(libc::ENOENT) => Ok(()),
@@ -344,9 +378,11 @@ impl RouterPrograms {
         let Some(tables) = &self.written[usize::from(generation)] else {
             return Ok(());
         };
-        for (ifindex, address) in tables.endpoints.keys() {
-            let key = endpoint_key(*ifindex, *address, generation);
-            remove(&mut self.endpoints, &key)?;
+        for place in tables.endpoints.keys() {
+            remove(&mut self.endpoints, &endpoint_key(*place, generation))?;
+        }
+        for place in tables.ports.keys() {
+            remove(&mut self.ports, &port_key(*place, generation))?;
         }
         for address in tables.siblings.keys() {
             remove(&mut self.siblings, &sibling_key(*address, generation))?;
@@ -362,16 +398,40 @@ impl RouterPrograms {
     }
 }
 
+/// Waits until programs that were running have ended, if entries were replaced just now: the kernel uses the memory of a
+/// replaced entry for the next one that is written, and a packet under way with the former would go the way of the latter.
+fn wait_for_packets(replaced: &mut Option<Instant>) {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    if replaced.is_some_and(|replaced| replaced.elapsed() < GRACE) {
+        // SAFETY: takes no pointer. It waits for a grace period of RCU, in whose critical sections programs run.
+        let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        if result != 0 {
+            // Not on kernels with CPUs without a tick.
+            std::thread::sleep(GRACE);
+        }
+    }
+    *replaced = Some(Instant::now());
+}
+
 fn ip(address: IpAddr) -> Ip {
     Ip::from(address.to_canonical())
 }
 
-fn endpoint_key(ifindex: u32, address: SocketAddr, generation: u16) -> EndpointKey {
+fn endpoint_key((ifindex, tags, address): (u32, Tags, SocketAddr), generation: u16) -> EndpointKey {
     EndpointKey {
         ip: ip(address.ip()),
         ifindex,
+        tags,
         port: address.port(),
         generation,
+    }
+}
+
+fn port_key((ifindex, tags): (u32, Tags), generation: u16) -> PortKey {
+    PortKey {
+        ifindex,
+        tags,
+        generation: generation.into(),
     }
 }
 

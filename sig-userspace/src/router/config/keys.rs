@@ -50,7 +50,16 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
     ),
     (
         "xdp",
-        &["mode", "slow_path", "cpus", "status_socket", "rate_limits"],
+        &[
+            "mode",
+            "slow_path",
+            "cpus",
+            "devices",
+            "exclude",
+            "internal_devices",
+            "status_socket",
+            "rate_limits",
+        ],
     ),
     ("xdp.rate_limits", &limits::KEYS),
 ]);

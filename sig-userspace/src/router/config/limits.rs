@@ -102,6 +102,7 @@ const fn default_rate(reason: Reason) -> u32 {
         | Reason::Service
         | Reason::Local
         | Reason::NoNeighbour
+        | Reason::OpenChecksum
         | Reason::TooBig
         | Reason::Stun => 10_000,
         _ => 1_000,

@@ -73,6 +73,13 @@ pub struct Xdp {
     pub mode: Option<XdpMode>,
     /// CPUs that packets are spread over; none: each is handled on the CPU that receives it. Default none.
     pub cpus: Vec<u32>,
+    /// The only devices that get the programs; none: those that packets to the router come in by, and those that lead to its
+    /// neighbours and siblings. Default none.
+    pub devices: Vec<String>,
+    /// Devices that do not get them all the same. Default none.
+    pub exclude: Vec<String>,
+    /// Devices of the inside beside the one with the internal address. Default none.
+    pub internal_devices: Vec<String>,
     /// How much they leave to the slow path.
     pub rate_limits: RateLimits,
 }

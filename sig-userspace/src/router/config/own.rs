@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sig_common::router::maps::MAX_CPUS;
+use sig_common::router::maps::MAX_CPU_NUMBERS;
 
 use super::{Buffers, Settings, Xdp, limits};
 use crate::{
@@ -178,9 +178,11 @@ fn xdp(section: &Section<'_>) -> Option<Xdp> {
     });
     let cpus = or(section, "cpus", Vec::new(), |item| {
         let cpus: Vec<u32> = list(item, "[2, 3]", |element| element.number(0..=8191))?;
-        if cpus.len() > MAX_CPUS as usize {
-            item.place
-                .error(format!("{} CPUs; write up to {MAX_CPUS}", cpus.len()));
+        if cpus.len() > MAX_CPU_NUMBERS as usize {
+            item.place.error(format!(
+                "{} CPUs; write up to {MAX_CPU_NUMBERS}",
+                cpus.len()
+            ));
             return None;
         }
         for (i, cpu) in cpus.iter().enumerate() {
@@ -192,10 +194,22 @@ fn xdp(section: &Section<'_>) -> Option<Xdp> {
         }
         Some(cpus)
     });
+    let names = |key| {
+        or(section, key, Vec::new(), |item| {
+            list(item, "[\"eth0\", \"eth1\"]", |element| {
+                element.text("\"eth0\"").map(str::to_owned)
+            })
+        })
+    };
+    let (devices, exclude) = (names("devices"), names("exclude"));
+    let internal_devices = names("internal_devices");
     let rate_limits = limits::read(&section.section("rate_limits"));
     Some(Xdp {
         mode: mode?,
         cpus: cpus?,
+        devices: devices?,
+        exclude: exclude?,
+        internal_devices: internal_devices?,
         rate_limits: rate_limits?,
     })
 }

@@ -1,83 +1,94 @@
 //! Which devices have the program, and in which mode.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
 
+use sig_common::router::maps::{Sender, Tags};
+
+use super::{
+    Arrival, Port, map_tag,
+    ports::{Arrivals, is_ethernet},
+};
 use crate::{
     kernel::{
         bpf::{self, Attachment, RouterPrograms},
+        ethtool::Ethtool,
         link::Link,
         netdev::xdp_features,
     },
-    router::config::XdpMode,
+    router::{
+        AsModel,
+        config::{Xdp, XdpMode},
+    },
 };
 
 /// The devices of the network namespace that concern the router.
 #[derive(Default)]
 pub(super) struct Devices {
+    links: Vec<Link>,
     attached: BTreeMap<u32, Device>,
-    /// Every address of the host, and the device that frames to it come in by.
-    addresses: BTreeMap<IpAddr, u32>,
-    /// VLAN devices: the device that carries their frames, and the tag.
-    vlans: BTreeMap<u32, (u32, u16)>,
+    arrivals: Arrivals,
+    /// Devices that take VLAN tags out of frames although there are VLANs on them.
+    stripping: BTreeSet<u32>,
+    /// What the maps say of devices to send through: the carrier of each, and what is particular about it.
+    senders: BTreeMap<u32, (u32, Sender)>,
 }
 
 /// A device with the program.
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) attachment: Attachment,
-    /// Packets may be sent through it by the program.
-    pub(super) transmits: bool,
+}
+
+/// What decides about devices.
+pub(super) struct Wishes<'a> {
+    pub(super) model: &'a AsModel,
+    pub(super) xdp: &'a Xdp,
+    pub(super) mode: XdpMode,
+    /// The device that leads to an address.
+    pub(super) way_to: &'a dyn Fn(IpAddr) -> Option<u32>,
 }
 
 impl Devices {
-    /// Makes the attached devices those that `links` asks for: Ethernet that is up and by which packets to an address
-    /// of this host come in. `essential` are the addresses that the router cannot do without.
+    /// Takes notice of the devices that there are, and makes the attached ones those that are needed.
     ///
     /// # Errors
-    /// A device with an essential address does not take the program, though a mode is demanded.
+    /// A device with an address of the router does not take the program, though a mode is demanded. The others do.
     pub(super) fn follow(
         &mut self,
         programs: &mut RouterPrograms,
-        links: &[Link],
-        essential: &[IpAddr],
-        mode: XdpMode,
+        links: Vec<Link>,
+        wishes: &Wishes<'_>,
     ) -> Result<(), String> {
-        self.vlans = links
-            .iter()
-            .filter_map(|link| Some((link.ifindex, (link.peer_ifindex?, link.vlan?))))
-            .collect();
-        self.addresses = links
-            .iter()
-            .flat_map(|link| {
-                let carrier = self.carrier(link.ifindex).0;
-                link.addresses.iter().map(move |net| (net.addr(), carrier))
-            })
-            .collect();
-        let wanted: Vec<&Link> = links
-            .iter()
-            .filter(|link| link.up && link.mac.is_some() && !link.loopback)
-            .filter(|link| {
-                self.addresses
-                    .values()
-                    .any(|carrier| *carrier == link.ifindex)
-            })
-            .collect();
+        self.links = links;
+        self.arrivals = Arrivals::of(
+            &self.links,
+            wishes.model,
+            &wishes.xdp.internal_devices,
+            wishes.way_to,
+        );
+        let wanted = self.wanted(wishes);
         self.attached
             .retain(|ifindex, _| wanted.iter().any(|link| link.ifindex == *ifindex));
-        let is_essential = |link: &Link| {
-            let mut essential = essential.iter();
-            essential.any(|ip| self.addresses.get(ip) == Some(&link.ifindex))
-        };
+        self.look_for_stripping();
+        let holders: BTreeSet<u32> = self
+            .arrivals
+            .all()
+            .filter_map(|ifindex| Some(self.carrier(ifindex)?.0))
+            .collect();
         // A native program sends only through devices that can do that, a generic one through any.
         let all_transmit = wanted
             .iter()
-            .filter(|link| is_essential(link))
-            .all(|link| transmits(link.ifindex));
+            .filter(|link| holders.contains(&link.ifindex))
+            .all(|link| transmits(link.ifindex).is_some());
+        let mut failed = None;
         for link in wanted {
             if self.attached.contains_key(&link.ifindex) {
                 continue;
             }
-            let attached = match mode {
+            let attached = match wishes.mode {
                 XdpMode::Native => programs.attach(link.ifindex, Some(bpf::XdpMode::Native)),
                 XdpMode::Auto if all_transmit => programs
                     .attach(link.ifindex, None)
@@ -92,12 +103,11 @@ impl Devices {
                     let device = Device {
                         name: link.name.clone(),
                         attachment,
-                        transmits: false,
                     };
                     self.attached.insert(link.ifindex, device);
                 }
-                Err(error) if is_essential(link) && mode != XdpMode::Auto => {
-                    return Err(error.to_string());
+                Err(error) if holders.contains(&link.ifindex) && wishes.mode != XdpMode::Auto => {
+                    failed.get_or_insert_with(|| error.to_string());
                 }
                 Err(error) => {
                     tracing::warn!(
@@ -108,48 +118,200 @@ impl Devices {
             }
         }
         self.look(programs);
-        Ok(())
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The devices that are to have the program: by default those by which packets to our addresses come in, and those
+    /// that lead to neighbours and siblings.
+    fn wanted(&self, wishes: &Wishes<'_>) -> Vec<Link> {
+        let xdp = wishes.xdp;
+        let links = wishes.model.links().map(|(.., remote)| remote.ip());
+        let siblings = wishes.model.siblings.iter().map(|s| s.internal.ip());
+        let mut needed: BTreeSet<u32> = self.arrivals.all().collect();
+        needed.extend(links.chain(siblings).filter_map(wishes.way_to));
+        if !xdp.devices.is_empty() {
+            let links = self.links.iter();
+            let named = links.filter(|link| xdp.devices.contains(&link.name));
+            needed = named.map(|link| link.ifindex).collect();
+        }
+        let carriers: BTreeSet<u32> = needed
+            .into_iter()
+            .filter_map(|ifindex| Some(self.carrier(ifindex)?.0))
+            .collect();
+        let wanted = self.links.iter().filter(|link| {
+            link.up
+                && is_ethernet(link)
+                && carriers.contains(&link.ifindex)
+                && !xdp.exclude.contains(&link.name)
+        });
+        wanted.cloned().collect()
+    }
+
+    /// Finds devices whose frames come without the tags that tell VLANs apart. They are left to the kernel, which knows.
+    fn look_for_stripping(&mut self) {
+        let below = self.links.iter().filter(|link| link.vlan.is_some());
+        let below: BTreeSet<u32> = below.filter_map(|link| link.peer_ifindex).collect();
+        let stripping: BTreeSet<u32> = below
+            .into_iter()
+            .filter(|ifindex| {
+                self.attached.contains_key(ifindex)
+                    || self
+                        .links
+                        .iter()
+                        .any(|link| link.ifindex == *ifindex && is_ethernet(link))
+            })
+            .filter(|ifindex| self.name(*ifindex).is_some_and(strips_vlan_tags))
+            .collect();
+        for ifindex in stripping.difference(&self.stripping) {
+            let name = self.name(*ifindex).unwrap_or("?");
+            tracing::warn!(
+                "{name} takes VLAN tags out of frames, so the fast path could not tell VLANs apart; packets that come in by it                  take the slow path (`ethtool -K {name} rxvlan off`)"
+            );
+        }
+        self.stripping = stripping;
+    }
+
+    fn name(&self, ifindex: u32) -> Option<&str> {
+        let link = self.links.iter().find(|link| link.ifindex == ifindex)?;
+        Some(&link.name)
     }
 
     /// Lets packets out through the devices that can send them now: of a veth device that depends on its other end.
     pub(super) fn look(&mut self, programs: &mut RouterPrograms) {
-        let any_native = self
-            .attached
-            .values()
-            .any(|device| device.attachment.mode() == bpf::XdpMode::Native);
-        for (ifindex, device) in &mut self.attached {
-            let can = !any_native || transmits(*ifindex);
-            if can == device.transmits {
+        let wanted = self.wanted_senders();
+        let gone: Vec<u32> = self.senders.keys().copied().collect();
+        for ifindex in gone {
+            if wanted.contains_key(&ifindex) {
                 continue;
             }
-            let changed = if can {
-                programs.add_device(*ifindex)
-            } else {
+            if let Some(device) = self.attached.get(&ifindex) {
                 tracing::info!(
                     device = device.name,
                     "other devices' programs cannot send through it; the slow path does"
                 );
-                programs.remove_device(*ifindex)
-            };
-            match changed {
-                Ok(()) => device.transmits = can,
+            }
+            match programs.remove_device(ifindex) {
+                Ok(()) => {
+                    self.senders.remove(&ifindex);
+                }
+                Err(error) => tracing::warn!("{error}"),
+            }
+        }
+        for (ifindex, (carrier, sender)) in wanted {
+            if self.senders.get(&ifindex) == Some(&(carrier, sender)) {
+                continue;
+            }
+            match programs.add_sender(ifindex, carrier, sender) {
+                Ok(()) => {
+                    self.senders.insert(ifindex, (carrier, sender));
+                }
                 Err(error) => tracing::warn!("{error}"),
             }
         }
     }
 
-    /// The device that carries the frames of a device, and the tag that they have.
-    pub(super) fn carrier(&self, ifindex: u32) -> (u32, Option<u16>) {
-        match self.vlans.get(&ifindex) {
-            Some((carrier, vlan)) => (*carrier, Some(*vlan)),
-            None => (ifindex, None),
-        }
+    /// Devices with the program that can send, and VLAN devices on them.
+    fn wanted_senders(&self) -> BTreeMap<u32, (u32, Sender)> {
+        let mut attached = self.attached.values();
+        let any_native = attached.any(|d| d.attachment.mode() == bpf::XdpMode::Native);
+        let can: BTreeMap<u32, bool> = self
+            .attached
+            .keys()
+            .filter_map(|ifindex| {
+                let can = if any_native {
+                    transmits(*ifindex)?
+                } else {
+                    true
+                };
+                Some((*ifindex, can))
+            })
+            .collect();
+        let senders = self.links.iter().filter_map(|link| {
+            let (carrier, tags) = self.carrier(link.ifindex)?;
+            let fragments = u32::from(*can.get(&carrier)?);
+            Some((link.ifindex, (carrier, Sender { tags, fragments })))
+        });
+        senders.collect()
     }
 
-    /// The attached device by which packets to an address come in, if it is on one.
-    pub(super) fn of_address(&self, ip: IpAddr) -> Option<u32> {
-        let ifindex = self.addresses.get(&ip)?;
-        self.attached.contains_key(ifindex).then_some(*ifindex)
+    /// Whether packets are sent through a device.
+    pub(super) fn transmits(&self, ifindex: u32) -> bool {
+        self.senders.contains_key(&ifindex)
+    }
+
+    /// The device that carries the frames of a device, and the tags that they have; `None` if these are too many.
+    pub(super) fn carrier(&self, ifindex: u32) -> Option<(u32, Tags)> {
+        let (mut at, mut tags) = (ifindex, [0; 2]);
+        while let Some((below, tag)) = self.below(at) {
+            if tags[1] != 0 {
+                return None;
+            }
+            tags = [tag, tags[0]];
+            at = below;
+        }
+        Some((at, tags))
+    }
+
+    /// The device below a VLAN device, and the tag.
+    fn below(&self, ifindex: u32) -> Option<(u32, u32)> {
+        let link = self.links.iter().find(|link| link.ifindex == ifindex)?;
+        Some((link.peer_ifindex?, map_tag(link.vlan?)))
+    }
+
+    /// A device as packets come in by it, if they pass the program there.
+    fn port(&self, link: &Link) -> Option<Port> {
+        let (ifindex, tags) = self.carrier(link.ifindex)?;
+        let usable = self.attached.contains_key(&ifindex) && !self.stripping.contains(&ifindex);
+        Some(Port {
+            ifindex,
+            tags,
+            mac: link.mac.filter(|_| usable)?,
+        })
+    }
+
+    /// See [`super::Underlay::ports`].
+    pub(super) fn ports(&self) -> Vec<Port> {
+        self.links
+            .iter()
+            .filter_map(|link| self.port(link))
+            .collect()
+    }
+
+    /// See [`super::Underlay::arrival`].
+    pub(super) fn arrival(&self, local: SocketAddr) -> Arrival {
+        let Some(devices) = self.arrivals.devices(local) else {
+            return Arrival::Anywhere;
+        };
+        let links = self.links.iter();
+        let links = links.filter(|link| devices.contains(&link.ifindex));
+        Arrival::By(links.filter_map(|link| self.port(link)).collect())
+    }
+
+    /// The names of the devices by which packets to an address come in; `None`: any.
+    pub(super) fn names_of(&self, local: SocketAddr) -> Option<BTreeSet<String>> {
+        let devices = self.arrivals.devices(local)?;
+        let names = devices.iter().filter_map(|ifindex| self.name(*ifindex));
+        Some(names.map(str::to_owned).collect())
+    }
+
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.links.iter().any(|link| link.name == name)
+    }
+
+    /// The devices as they were last seen, for [`Self::follow`].
+    pub(super) fn take_links(&mut self) -> Vec<Link> {
+        std::mem::take(&mut self.links)
+    }
+
+    /// Whether a device sends frames in several buffers.
+    pub(super) fn sends_fragments(&self, ifindex: u32) -> bool {
+        let sender = self.senders.get(&ifindex);
+        sender.is_some_and(|(_, sender)| sender.fragments != 0)
+    }
+
+    /// Where packets to our addresses may come in.
+    pub(super) fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
     }
 
     /// All attached devices.
@@ -161,14 +323,22 @@ impl Devices {
 
     /// All addresses of the host.
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.addresses.keys().copied()
+        let addresses = self.links.iter().flat_map(|link| &link.addresses);
+        addresses.map(|net| net.addr())
     }
 }
 
-/// Whether other devices' native programs can send through a device; yes, where the kernel does not tell.
-fn transmits(ifindex: u32) -> bool {
+/// Whether other devices' native programs can send through a device, and if so, also frames in several buffers. Where the
+/// kernel does not tell, they can send others.
+fn transmits(ifindex: u32) -> Option<bool> {
     match xdp_features(ifindex) {
-        Ok(Some(features)) => features.transmit(),
-        Ok(None) | Err(_) => true,
+        Ok(Some(features)) => features.transmit().then(|| features.transmit_fragments()),
+        Ok(None) | Err(_) => Some(false),
     }
+}
+
+fn strips_vlan_tags(name: &str) -> bool {
+    Ethtool::open()
+        .and_then(|ethtool| ethtool.vlan_offloads(name))
+        .is_ok_and(|offloads| offloads.rx)
 }

@@ -8,15 +8,19 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use sig_common::router::Reason;
+use sig_common::router::{Reason, maps::Interface};
 use tokio::sync::watch;
 
-use super::{Slots, Underlay, Way, devices::Devices, tables};
+use super::{
+    Arrival, Arrivals, Port, Slots, Spread, Underlay, Way,
+    devices::{Devices, Wishes},
+    tables,
+};
 use crate::{
     kernel::{
         Error,
         bpf::{RouterOptions, RouterPrograms, SlotReasons, SlotTraffic},
-        link,
+        link::{self, Link},
         neighbours::{NextHops, Resolution, Snapshot, Timing},
         netlink::{Netlink, Task},
         sysctl,
@@ -38,9 +42,19 @@ const TICK: Duration = Duration::from_secs(1);
 /// A clock that jumps further than this is worth a word.
 const STEP: u64 = 1_000_000_000;
 
-/// Addresses of this host, from which packets come over the loopback interface, where there is no program. `None`:
-/// there is no program anywhere.
-pub type OwnAddresses = Arc<ArcSwapOption<HashSet<IpAddr>>>;
+/// The loopback interface.
+const LOOPBACK: &str = "lo";
+
+/// What the slow path wants to know of this host; `None`: there is no program anywhere.
+pub type HostView = Arc<ArcSwapOption<Host>>;
+
+/// See [`HostView`].
+pub struct Host {
+    /// Addresses of this host, from which packets come over the loopback interface, where there is no program.
+    pub addresses: HashSet<IpAddr>,
+    /// Where packets to our addresses may come in.
+    pub arrivals: Arrivals,
+}
 
 /// What the fast path is told.
 #[derive(Clone)]
@@ -62,7 +76,7 @@ pub struct FastPath {
 struct Shared {
     netlink: Netlink,
     mode: XdpMode,
-    own_addresses: OwnAddresses,
+    host: HostView,
     is_up: IsUp,
     state: Mutex<State>,
 }
@@ -70,12 +84,14 @@ struct Shared {
 struct State {
     programs: RouterPrograms,
     model: Arc<AsModel>,
-    cpus: u16,
-    rate_limits: RateLimits,
+    xdp: Xdp,
+    spread: Spread,
     slots: Slots,
     devices: Devices,
     hops: Snapshot,
     clock: u64,
+    /// Whether the kernel lets programs use its routes, as far as it was looked at.
+    forwards: Option<bool>,
 }
 
 /// What is known of a device.
@@ -102,7 +118,7 @@ impl FastPath {
         mode: XdpMode,
         is_up: IsUp,
         changes: Option<watch::Receiver<()>>,
-        own_addresses: OwnAddresses,
+        host: HostView,
     ) -> Result<Self, String> {
         let text = |error: Error| error.to_string();
         let netlink = Netlink::open().map_err(|error| format!("cannot open netlink: {error}"))?;
@@ -115,29 +131,34 @@ impl FastPath {
         slots.update(&orders.model);
         let mut state = State {
             programs,
-            cpus: u16::try_from(orders.xdp.cpus.len()).unwrap_or(u16::MAX),
+            spread: Spread {
+                cpus: u16::try_from(orders.xdp.cpus.len()).unwrap_or(u16::MAX),
+                seed: rand::random(),
+            },
             model: orders.model,
-            rate_limits: RateLimits::default(),
+            xdp: orders.xdp,
             slots,
             devices: Devices::default(),
             hops: Snapshot::default(),
             clock: 0,
+            forwards: None,
         };
-        state.limit(&orders.xdp).map_err(text)?;
+        state.limit().map_err(text)?;
         state.tick().map_err(text)?;
         let hops = NextHops::anywhere(&netlink, &watch, Timing::default());
         hops.set_targets(targets(&state.model));
         let shared = Arc::new(Shared {
             netlink,
             mode,
-            own_addresses,
+            host,
             is_up,
             state: Mutex::new(state),
         });
         shared.look_at_links().await?;
         {
-            let state = shared.state();
-            advise(&state.model, &state.devices);
+            let mut state = shared.state();
+            state.look_at_forwarding();
+            advise(&state);
         }
         let mut tasks = vec![
             Task::spawn(shared.clone().follow_links(announced)),
@@ -161,21 +182,20 @@ impl FastPath {
     /// It does not fit the maps; the one before stays in force.
     pub fn reload(&self, orders: Orders) -> Result<(), Error> {
         let mut state = self.shared.state();
-        let former = (state.model.clone(), state.slots.clone());
-        let limits = state.rate_limits.clone();
+        let former = (state.model.clone(), state.slots.clone(), state.xdp.clone());
+        state.xdp = orders.xdp;
         // The limits first: the model comes into force with one write, after which nothing can fail.
-        let result = state.limit(&orders.xdp).and_then(|()| {
+        let result = state.limit().and_then(|()| {
             state.slots.update(&orders.model);
             state.model = orders.model;
+            self.shared.follow_again(&mut state);
             state.write(&*self.shared.is_up)
         });
         if let Err(error) = result {
-            (state.model, state.slots) = former;
+            (state.model, state.slots, state.xdp) = former;
+            self.shared.follow_again(&mut state);
             // What could not be written may fail once more; the error tells already.
-            let _ = state.limit(&Xdp {
-                rate_limits: limits,
-                ..orders.xdp
-            });
+            let _ = state.limit();
             return Err(error);
         }
         self.hops.set_targets(targets(&state.model));
@@ -193,7 +213,7 @@ impl FastPath {
                 name: device.name.clone(),
                 ifindex,
                 mode: device.attachment.mode().to_string(),
-                transmits: device.transmits,
+                transmits: state.devices.transmits(ifindex),
             });
         devices.collect()
     }
@@ -236,27 +256,39 @@ fn targets(model: &AsModel) -> Vec<IpAddr> {
     targets
 }
 
-/// The addresses of the router itself.
-fn essential(model: &AsModel) -> Vec<IpAddr> {
-    let links = model.links().map(|(_, _, local, _)| local.ip());
-    links.chain([model.internal.ip()]).collect()
-}
-
-/// Tells what keeps packets to hosts away from the fast path.
-fn advise(model: &AsModel, devices: &Devices) {
-    let (family, name) = match model.internal {
-        SocketAddr::V4(_) => (sysctl::Family::V4, "ipv4"),
-        SocketAddr::V6(_) => (sysctl::Family::V6, "ipv6"),
+/// Tells what an operator should look at.
+fn advise(state: &State) {
+    let (model, xdp) = (&state.model, &state.xdp);
+    let named = [
+        ("devices", &xdp.devices),
+        ("exclude", &xdp.exclude),
+        ("internal_devices", &xdp.internal_devices),
+    ];
+    for (key, names) in named {
+        for name in names {
+            if !state.devices.exists(name) {
+                tracing::warn!("[xdp] {key}: there is no device {name}");
+            }
+        }
+    }
+    let Some(inside) = state.devices.names_of(model.internal) else {
+        return;
     };
-    let is_off = |name: &str| matches!(sysctl::read(family, name, "forwarding"), Ok(Some(0)));
-    let names = devices.attached().map(|(_, device)| device.name.as_str());
-    let off: Vec<_> = names.filter(|name| is_off(name)).collect();
-    if !off.is_empty() {
+    if inside.is_empty() {
         tracing::warn!(
-            "the kernel does not forward what comes in by {}: packets to hosts take the slow path from there \
-             (`sysctl net.{name}.conf.DEVICE.forwarding=1`)",
-            off.join(", ")
+            "no device is inside, so packets to the internal address {} are dropped: name the devices of the AS in \
+             [xdp] internal_devices",
+            model.internal
         );
+    }
+    for (number, _, local, _) in model.links() {
+        let shared = state.devices.names_of(local).unwrap_or_default();
+        if let Some(name) = shared.intersection(&inside).next() {
+            tracing::warn!(
+                "link {number} and the inside of the AS share {name}: whoever is on that network can pose as a host of the AS; \
+                 give the link a device or VLAN of its own"
+            );
+        }
     }
 }
 
@@ -288,17 +320,41 @@ impl Shared {
     async fn look_at_links(&self) -> Result<(), String> {
         let links = link::all(&self.netlink).await.map_err(|e| e.to_string())?;
         let mut state = self.state();
+        let followed = self.follow(&mut state, links);
+        let written = state.write(&*self.is_up).map_err(|e| e.to_string());
+        followed.and(written)
+    }
+
+    /// Brings the attached devices to those that are needed now.
+    fn follow(&self, state: &mut State, links: Vec<Link>) -> Result<(), String> {
         let State {
             devices,
             programs,
             model,
+            xdp,
+            hops,
             ..
-        } = &mut *state;
-        let followed = devices.follow(programs, &links, &essential(model), self.mode);
-        self.own_addresses
-            .store(Some(Arc::new(devices.addresses().collect())));
-        followed?;
-        state.write(&*self.is_up).map_err(|e| e.to_string())
+        } = state;
+        let wishes = Wishes {
+            model,
+            xdp,
+            mode: self.mode,
+            way_to: &|ip| Some(hops.get(&ip)?.resolved()?.ifindex),
+        };
+        let followed = devices.follow(programs, links, &wishes);
+        self.host.store(Some(Arc::new(Host {
+            addresses: devices.addresses().collect(),
+            arrivals: devices.arrivals().clone(),
+        })));
+        followed
+    }
+
+    /// As [`Self::follow`], where only the wishes have changed.
+    fn follow_again(&self, state: &mut State) {
+        let links = state.devices.take_links();
+        if let Err(error) = self.follow(state, links) {
+            tracing::error!("{error}");
+        }
     }
 
     async fn follow_hops(self: Arc<Self>, mut hops: watch::Receiver<Snapshot>) {
@@ -313,7 +369,16 @@ impl Shared {
 
     fn reach(&self, hops: Snapshot) {
         let mut state = self.state();
+        let ways = |hops: &Snapshot| -> BTreeMap<IpAddr, Option<u32>> {
+            let ways = hops.iter();
+            ways.map(|(ip, hop)| (*ip, hop.resolved().map(|hop| hop.ifindex)))
+                .collect()
+        };
+        let moved = ways(&state.hops) != ways(&hops);
         state.hops = hops;
+        if moved {
+            self.follow_again(&mut state);
+        }
         self.write(&mut state);
     }
 
@@ -335,6 +400,7 @@ impl Shared {
         if let Err(error) = state.tick() {
             tracing::error!("{error}");
         }
+        state.look_at_forwarding();
         let State {
             devices, programs, ..
         } = &mut *state;
@@ -353,30 +419,55 @@ impl State {
     /// generation.
     fn write(&mut self, is_up: &dyn Fn(u16) -> bool) -> Result<(), Error> {
         let view = View { state: self, is_up };
-        let wanted = tables(&self.model, &view, &self.slots, self.cpus);
+        let wanted = tables(&self.model, &view, &self.slots, self.spread);
         let same = self.programs.tables().is_some_and(|present| {
             present.config == wanted.config
                 && present.endpoints == wanted.endpoints
+                && present.ports == wanted.ports
                 && present.siblings == wanted.siblings
                 && present.interfaces.keys().eq(wanted.interfaces.keys())
         });
-        if !same {
-            return self.programs.set(&wanted);
+        let present = self.programs.tables().map(|tables| &tables.interfaces);
+        let changed: Vec<(u16, Interface)> = wanted
+            .interfaces
+            .iter()
+            .filter(|(number, new)| present.and_then(|present| present.get(*number)) != Some(*new))
+            .map(|(number, new)| (*number, *new))
+            .collect();
+        match changed[..] {
+            [] if same => Ok(()),
+            [(number, new)] if same => self
+                .programs
+                .update_interface(number, |interface| *interface = new),
+            // Several at once, so that no packet sees some of them alone.
+            _ => self.programs.set(&wanted),
         }
-        for (number, interface) in wanted.interfaces {
-            self.programs
-                .update_interface(number, |present| *present = interface)?;
+    }
+
+    fn limit(&mut self) -> Result<(), Error> {
+        for reason in Reason::ALL {
+            let limit = self.xdp.rate_limits.limit(reason);
+            self.programs.set_limit(reason, limit)?;
         }
         Ok(())
     }
 
-    fn limit(&mut self, xdp: &Xdp) -> Result<(), Error> {
-        for reason in Reason::ALL {
-            let limit = xdp.rate_limits.limit(reason);
-            self.programs.set_limit(reason, limit)?;
+    /// Says so when packets to hosts begin to take the slow path, as programs may use the kernel's routes only in the name of
+    /// a device that forwards.
+    fn look_at_forwarding(&mut self) {
+        let (family, name) = match self.model.internal {
+            SocketAddr::V4(_) => (sysctl::Family::V4, "ipv4"),
+            SocketAddr::V6(_) => (sysctl::Family::V6, "ipv6"),
+        };
+        let forwards = !matches!(sysctl::read(family, LOOPBACK, "forwarding"), Ok(Some(0)));
+        match (self.forwards.replace(forwards), forwards) {
+            (Some(true) | None, false) => tracing::warn!(
+                "packets to hosts take the slow path: XDP programs may use the kernel's routes only with \
+                 `sysctl net.{name}.conf.{LOOPBACK}.forwarding=1`; no other device needs it"
+            ),
+            (Some(false), true) => tracing::info!("packets to hosts take the fast path again"),
+            _ => {}
         }
-        self.rate_limits = xdp.rate_limits.clone();
-        Ok(())
     }
 
     /// Tells the programs what time it is.
@@ -411,14 +502,12 @@ struct View<'a> {
 }
 
 impl Underlay for View<'_> {
-    /// Packets to a link's address come in by its device. Hosts and siblings may be anywhere, and so may be everything
-    /// whose address is on no device with the program, such as the loopback interface.
-    fn devices(&self, local: IpAddr) -> Vec<u32> {
-        let devices = &self.state.devices;
-        match devices.of_address(local) {
-            Some(ifindex) if local != self.state.model.internal.ip() => vec![ifindex],
-            _ => devices.attached().map(|(ifindex, _)| ifindex).collect(),
-        }
+    fn ports(&self) -> Vec<Port> {
+        self.state.devices.ports()
+    }
+
+    fn arrival(&self, local: SocketAddr, _remote: Option<SocketAddr>) -> Arrival {
+        self.state.devices.arrival(local)
     }
 
     fn way(&self, local: SocketAddr, remote: SocketAddr) -> Option<Way> {
@@ -426,11 +515,12 @@ impl Underlay for View<'_> {
             return None;
         }
         let hop = self.state.hops.get(&remote.ip())?.resolved()?;
-        let (ifindex, vlan) = self.state.devices.carrier(hop.ifindex);
+        let (ifindex, tags) = self.state.devices.carrier(hop.ifindex)?;
         Some(Way {
             ifindex,
             mtu: u16::try_from(hop.mtu).unwrap_or(0),
-            vlan,
+            tags,
+            fragments: self.state.devices.sends_fragments(ifindex),
             source_mac: hop.interface_mac,
             destination_mac: hop.destination_mac,
         })

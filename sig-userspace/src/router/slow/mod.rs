@@ -15,7 +15,7 @@ mod thread;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -43,6 +43,9 @@ use super::{
 
 /// Whether the fast path has counted what comes from an address.
 pub type SeenBefore = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// Whether packets to an address of ours may come in by a device (its interface index).
+pub type Admits = Arc<dyn Fn(SocketAddr, u32) -> bool + Send + Sync>;
 
 /// Whether packets may leave by a SCION interface of the AS.
 pub type IsUp = Arc<dyn Fn(u16) -> bool + Send + Sync>;
@@ -72,6 +75,7 @@ struct Shared {
     /// By SCION interface, 0 for the inside. Links that went keep theirs, should they come back.
     counters: Mutex<BTreeMap<u16, Arc<Counters>>>,
     seen_before: SeenBefore,
+    admits: Admits,
 }
 
 /// A task that ends with its owner.
@@ -110,11 +114,15 @@ pub struct Counted {
 
 impl SlowPath {
     /// Opens the sockets and starts, BFD on a thread of its own. `seen_before` tells whether the fast path has counted packets of an underlay address
-    /// as received. Must be called within a tokio runtime.
+    /// as received, `admits` where packets may come in. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// An address that cannot be bound, or no room for a thread.
-    pub fn start(orders: Orders, seen_before: SeenBefore) -> Result<Self, StartError> {
+    pub fn start(
+        orders: Orders,
+        seen_before: SeenBefore,
+        admits: Admits,
+    ) -> Result<Self, StartError> {
         let mut counters = BTreeMap::new();
         let bfd = Thread::start().map_err(StartError::Thread)?;
         let network = Network::open(orders, None, bfd.handle(), &mut counters)?;
@@ -123,6 +131,7 @@ impl SlowPath {
             liveness: Liveness::new(),
             counters: Mutex::new(counters),
             seen_before,
+            admits,
         });
         let clock = shared.clone();
         bfd.handle()

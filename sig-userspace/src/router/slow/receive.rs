@@ -14,7 +14,7 @@ use super::{
     limits::Limits,
     liveness::{Heard, SessionKey},
     network::{Network, Place},
-    socket::{Kind, Socket},
+    socket::{Kind, Received, Socket},
     stun,
 };
 use crate::router::{
@@ -40,8 +40,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Room for a datagram, and what is in it.
 struct Datagram {
     buffer: Vec<u8>,
-    /// Its length and who sent it, until it is handled.
-    received: Option<(usize, SocketAddr)>,
+    /// What is known of it, until it is handled.
+    received: Option<Received>,
 }
 
 impl Datagram {
@@ -92,15 +92,15 @@ pub(super) async fn run(shared: Arc<Shared>, place: Place, socket: Arc<Socket>, 
         // What keeps paths alive goes first.
         for urgent in [true, false] {
             for datagram in batch.iter_mut().take(count) {
-                let Some((len, from)) = datagram.received else {
+                let Some(received) = datagram.received else {
                     continue;
                 };
-                let Some(packet) = datagram.buffer.get_mut(..len) else {
+                let Some(packet) = datagram.buffer.get_mut(..received.len) else {
                     continue;
                 };
                 if is_urgent(packet) == urgent {
                     datagram.received = None;
-                    shared.handle(&network, place, packet, from, &mut limits);
+                    shared.handle(&network, place, packet, received, &mut limits);
                 }
             }
         }
@@ -121,9 +121,10 @@ impl Shared {
         network: &Network,
         place: Place,
         packet: &mut [u8],
-        from: SocketAddr,
+        received: Received,
         limits: &mut Limits,
     ) {
+        let from = received.from;
         let (ingress, counters, socket) = match place {
             Place::Inside(_) => (
                 Ingress::Internal(from),
@@ -142,6 +143,12 @@ impl Shared {
                 (Ingress::External(number), &link.counters, &link.socket)
             }
         };
+        let (Place::Inside(local) | Place::Link(_, local)) = place;
+        if !(self.admits)(local, received.ifindex) {
+            counters.reason(Reason::WrongDevice);
+            counters.dropped(Reason::WrongDevice);
+            return;
+        }
         if !(self.seen_before)(from.ip()) {
             counters.count(Traffic::Input, packet.len());
         }

@@ -1,10 +1,15 @@
 //! UDP sockets of the underlay.
 
-use std::{io, mem, net::SocketAddr, os::fd::AsRawFd, ptr};
+use std::{
+    io, mem,
+    net::SocketAddr,
+    os::fd::{AsRawFd, RawFd},
+    ptr,
+};
 
 use sig_common::wire::scion::{NEXT_BFD, common, path};
 use socket2::{Domain, Protocol, Type};
-use tokio::{net::UdpSocket, runtime::Handle};
+use tokio::{io::Interest, net::UdpSocket, runtime::Handle};
 
 use crate::router::config::Buffers;
 
@@ -90,6 +95,7 @@ impl Socket {
                 let send = buffers.send.unwrap_or(BUFFER);
                 set_buffers(socket, receive, send)?;
                 fragment(socket, local)?;
+                tell_device(socket, local)?;
             }
             let plain = Half::new(plain)?;
             let _within = bfd.enter();
@@ -127,9 +133,11 @@ impl Half {
         self.receiver.readable().await
     }
 
-    /// A datagram that is there already, and who sent it.
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.receiver.try_recv_from(buffer)
+    /// A datagram that is there already, who sent it, and by which device it came in.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let fd = self.receiver.as_raw_fd();
+        let receive = || receive(fd, buffer);
+        self.receiver.try_io(Interest::READABLE, receive)
     }
 
     /// Sends a datagram. A full buffer loses it.
@@ -241,6 +249,15 @@ fn set_buffers(socket: &socket2::Socket, receive: u32, send: u32) -> io::Result<
     Ok(())
 }
 
+/// Has the kernel say by which device each datagram came in.
+fn tell_device(socket: &socket2::Socket, local: SocketAddr) -> io::Result<()> {
+    let (level, option) = match local {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    set_option(socket, level, option, &1)
+}
+
 fn set_option<T>(
     socket: &socket2::Socket,
     level: libc::c_int,
@@ -261,6 +278,90 @@ fn set_option<T>(
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// What is known of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    /// Its length in bytes.
+    pub(super) len: usize,
+    /// Who sent it.
+    pub(super) from: SocketAddr,
+    /// Interface index of the device by which it came in; 0 if the kernel does not tell.
+    pub(super) ifindex: u32,
+}
+
+/// Room for the control message with the device: `cmsg_len` bytes of at most 20 in a message of 16 more, aligned.
+#[repr(C, align(8))]
+struct ControlBuffer([u8; 64]);
+
+fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Received> {
+    // SAFETY: integers and arrays of them, valid all zero.
+    let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut control = ControlBuffer([0; 64]);
+    let mut data = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: integers and pointers, valid all zero.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = ptr::from_mut(&mut from).cast();
+    message.msg_namelen = mem::size_of_val(&from) as libc::socklen_t;
+    message.msg_iov = &raw mut data;
+    message.msg_iovlen = 1;
+    message.msg_control = ptr::from_mut(&mut control).cast();
+    message.msg_controllen = mem::size_of_val(&control);
+    // SAFETY: the kernel writes into the buffers above, which live until it returns, and no more than they hold.
+    let len = unsafe { libc::recvmsg(fd, &raw mut message, 0) };
+    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    Ok(Received {
+        len,
+        from: address(&from).ok_or(io::ErrorKind::InvalidData)?,
+        ifindex: device(&message),
+    })
+}
+
+/// The interface index in the control messages.
+fn device(message: &libc::msghdr) -> u32 {
+    // SAFETY: the kernel filled in the control messages, whose buffer is alive; the macros stay within its length.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: not null, so it is within the buffer; the type of the data is that of the message, read unaligned.
+        unsafe {
+            let data = libc::CMSG_DATA(header);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    return info.ipi_ifindex.cast_unsigned();
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    return data
+                        .cast::<libc::in6_pktinfo>()
+                        .read_unaligned()
+                        .ipi6_ifindex;
+                }
+                _ => header = libc::CMSG_NXTHDR(message, header),
+            }
+        }
+    }
+    0
+}
+
+fn address(from: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(from.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is of this type, which is smaller and no stricter aligned.
+            let from = unsafe { &*ptr::from_ref(from).cast::<libc::sockaddr_in>() };
+            let ip = from.sin_addr.s_addr.to_ne_bytes();
+            Some((ip, u16::from_be(from.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let from = unsafe { &*ptr::from_ref(from).cast::<libc::sockaddr_in6>() };
+            Some((from.sin6_addr.s6_addr, u16::from_be(from.sin6_port)).into())
+        }
+        _ => None,
     }
 }
 
@@ -299,7 +400,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bfd_has_a_socket_of_its_own() {
+    async fn bfd_has_a_socket_of_its_own_and_both_tell_sender_and_device() {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let socket = open("link 1", any).ok().unwrap();
             let address = socket.plain.sender.local_addr().unwrap();
@@ -329,9 +430,17 @@ mod tests {
                 let half = socket.half(kind);
                 half.readable().await.unwrap();
                 let mut buffer = [0; 64];
-                let (len, from) = half.receive(&mut buffer).unwrap();
-                assert_eq!(&buffer[..len], packet, "{kind:?}");
-                assert_eq!(from, sender.local_addr().unwrap());
+                let received = half.receive(&mut buffer).unwrap();
+                let expected = Received {
+                    len: packet.len(),
+                    from: sender.local_addr().unwrap(),
+                    // The loopback interface.
+                    ifindex: 1,
+                };
+                assert_eq!(received, expected, "{kind:?}");
+                assert_eq!(&buffer[..received.len], packet, "{kind:?}");
+                let error = half.receive(&mut buffer).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             }
         }
     }

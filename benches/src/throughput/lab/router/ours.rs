@@ -1,14 +1,14 @@
 //! Our border router's XDP program, with maps as `sig router run` fills them.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
 use sig::{
     kernel::bpf::{Attachment, RouterOptions, RouterPrograms, XdpMode},
-    router::fast::{Slots, Underlay, Way, tables},
+    router::fast::{Arrival, Port, Slots, Spread, Underlay, Way, tables},
 };
 use sig_common::router::Reason;
 
@@ -75,7 +75,11 @@ impl Router {
             family: case.family,
             links: [(devices[0], links[0]), (devices[1], links[1])],
         };
-        programs.set(&tables(&model, &underlay, &slots, cpus.len() as u16))?;
+        let spread = Spread {
+            cpus: cpus.len() as u16,
+            seed: 0,
+        };
+        programs.set(&tables(&model, &underlay, &slots, spread))?;
         let napi = napi::run_first_in_threads(netns, &network.left.device, case.cpus.device)?;
         Ok(Self {
             _attachments: attachments,
@@ -95,12 +99,16 @@ struct Lab<'a> {
 }
 
 impl Underlay for Lab<'_> {
-    fn devices(&self, local: IpAddr) -> Vec<u32> {
+    fn ports(&self) -> Vec<Port> {
+        self.links.iter().map(port).collect()
+    }
+
+    fn arrival(&self, local: SocketAddr, _: Option<SocketAddr>) -> Arrival {
         let of_address = self
             .links
             .iter()
-            .filter(|(_, link)| link.device_ip(self.family) == local);
-        of_address.map(|(ifindex, _)| *ifindex).collect()
+            .filter(|(_, link)| link.device_ip(self.family) == local.ip());
+        Arrival::By(of_address.map(port).collect())
     }
 
     fn way(&self, _: SocketAddr, remote: SocketAddr) -> Option<Way> {
@@ -111,7 +119,8 @@ impl Underlay for Lab<'_> {
         Some(Way {
             ifindex: *ifindex,
             mtu: MTU,
-            vlan: None,
+            tags: [0; 2],
+            fragments: false,
             source_mac: link.device_mac,
             destination_mac: link.tester_mac,
         })
@@ -119,6 +128,14 @@ impl Underlay for Lab<'_> {
 
     fn is_up(&self, _: u16) -> bool {
         true
+    }
+}
+
+fn port((ifindex, link): &(u32, &Link)) -> Port {
+    Port {
+        ifindex: *ifindex,
+        tags: [0; 2],
+        mac: link.device_mac,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use rtnetlink::packet_route::route::RouteType;
+use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 
 use super::*;
 use crate::control::config::{SAMPLE, check};
@@ -584,7 +585,11 @@ fn interfaces_on_which_xdp_does_not_see_what_it_must_are_not_good() {
     host.interfaces[1].vlan_tags = VlanTags::TakenOut;
     assert_eq!(complaints(&host, Some(&sample())), Vec::<String>::new());
     let mut vlan = link("eth1.200", 9);
-    (vlan.vlan, vlan.peer_ifindex) = (Some(200), Some(3));
+    let tag = Tag {
+        tpid: TPID_8021Q,
+        tci: 200,
+    };
+    (vlan.vlan, vlan.peer_ifindex) = (Some(tag), Some(3));
     host.interfaces.push(interface(vlan));
     let words = ["interface eth1", "eth1.200", "ethtool -K eth1 rxvlan off"];
     complains(&host, Some(&sample()), "Bad", &words);
