@@ -70,6 +70,23 @@ fn no_cpu_map_has_more_entries_than_the_machine_may_have_cpus() {
 }
 
 #[test]
+fn packets_that_no_cpu_takes_are_counted() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bed = Bed::new();
+    bed.programs.set_cpus(&[0]).unwrap();
+    bed.configure(model(), 1);
+    let frame = from_link(1, &transit(1, 0).0);
+    for lost in 1..=3 {
+        // A test run tells where the packet is to go, and takes it nowhere.
+        let outcome = bed.netns.run(|| bed.programs.test_run(&frame, None));
+        assert_eq!(outcome.unwrap().action, support::bpf::XDP_REDIRECT);
+        assert_eq!(bed.programs.not_taken().unwrap(), lost);
+    }
+}
+
+#[test]
 fn packets_are_forwarded_between_devices_on_one_cpu_or_several_and_flows_stay_in_order() {
     if !root_or_skip() {
         return;
@@ -144,5 +161,6 @@ fn packets_are_forwarded_between_devices_on_one_cpu_or_several_and_flows_stay_in
                 && bed.programs.reasons(inside).unwrap().of(Reason::InvalidMac) == rounds
         });
         assert_eq!(receiver.receive(), None);
+        assert_eq!(bed.programs.not_taken().unwrap(), 0);
     }
 }

@@ -34,6 +34,8 @@ pub const SENDERS: &str = "R_SENDERS";
 pub const CPUS: &str = "R_CPUS";
 /// Which CPUs these are: index below [`Config::cpus`] to CPU number, a `u32`.
 pub const CPU_NUMBERS: &str = "R_CPU_NUMBERS";
+/// Packets given to other CPUs, and taken by them, per CPU: [`HANDED_OVER`] and [`TAKEN_OVER`] to `u64` packets.
+pub const HANDED: &str = "R_HANDED";
 /// Packets and bytes per CPU: [`traffic_index`] to [`Count`].
 pub const TRAFFIC: &str = "R_TRAFFIC";
 /// What was not forwarded, per CPU: [`reason_index`] to `u64` packets.
@@ -55,6 +57,11 @@ pub const MAX_PORTS: u32 = 4096;
 pub const MAX_DEVICES: u32 = 1024;
 /// Entries of [`CPU_NUMBERS`], the most that [`Config::cpus`] may be.
 pub const MAX_CPU_NUMBERS: u32 = 64;
+
+/// Of [`HANDED`]: packets given to another CPU.
+pub const HANDED_OVER: u32 = 0;
+/// Of [`HANDED`]: packets that the other CPU has begun with.
+pub const TAKEN_OVER: u32 = 1;
 
 /// VLAN tags, the outer one first, zeros where there is none: tag protocol identifier in the upper 16 bits, VLAN id in
 /// the lower 12.

@@ -20,6 +20,16 @@ pub fn traffic(work: &Work, slot: u16, traffic: Traffic) {
     }
 }
 
+/// Counts a packet on its way from one CPU to another: what was given and not taken was lost.
+#[inline(always)]
+pub fn handed(index: u32) {
+    if let Some(count) = maps::R_HANDED.get_ptr_mut(index) {
+        // SAFETY: as in `traffic`.
+        let count = unsafe { &mut *count };
+        *count = count.wrapping_add(1);
+    }
+}
+
 /// Counts a packet that is not forwarded. Says whether it passes to the slow path.
 #[inline(never)]
 pub fn stopped(work: &Work, reason: Reason) -> bool {

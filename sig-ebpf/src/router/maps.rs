@@ -54,6 +54,9 @@ pub static R_CPUS: CpuMap = CpuMap::with_max_entries(1, 0);
 static R_CPU_NUMBERS: Array<u32> = Array::with_max_entries(MAX_CPU_NUMBERS, 0);
 
 #[map]
+pub static R_HANDED: PerCpuArray<u64> = PerCpuArray::with_max_entries(2, 0);
+
+#[map]
 pub static R_TRAFFIC: PerCpuArray<Count> = PerCpuArray::with_max_entries(TRAFFIC_ENTRIES, 0);
 
 #[map]

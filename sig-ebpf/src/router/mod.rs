@@ -27,7 +27,7 @@ mod work;
 use aya_ebpf::{bindings::xdp_md, helpers::bpf_ktime_get_boot_ns};
 use sig_common::router::{
     Reason,
-    maps::{NextHop, Traffic, size_class},
+    maps::{HANDED_OVER, NextHop, TAKEN_OVER, Traffic, size_class},
 };
 
 use path::Way;
@@ -57,6 +57,9 @@ pub enum Place {
 /// Forwards a packet.
 #[inline(always)]
 pub fn route(ctx: *mut xdp_md, place: Place) -> Verdict {
+    if place == Place::CpuMap {
+        count::handed(TAKEN_OVER);
+    }
     let Some(work) = maps::work() else {
         return Verdict::NotOurs;
     };
@@ -96,6 +99,7 @@ fn forward(ctx: *mut xdp_md, work: &mut Work, place: Place) -> Result<u32, Stop>
         && config.cpus != 0
         && let Some(action) = cpus::spread(ctx, work, config)
     {
+        count::handed(HANDED_OVER);
         return Ok(action);
     }
     work.size_class = size_class(work.len);

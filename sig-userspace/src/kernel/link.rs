@@ -119,6 +119,29 @@ pub async fn all(netlink: &Netlink) -> Result<Vec<Link>, Error> {
     Ok(links.collect())
 }
 
+/// By interface index, packets that the interface could not send (`tx_dropped` of `ip -s link`). Which of those that XDP
+/// programs send are among them is the driver's choice.
+pub async fn not_sent(netlink: &Netlink) -> Result<HashMap<u32, u64>, Error> {
+    let answers = netlink
+        .dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))
+        .await
+        .map_err(Error::doing("read the counters of the network interfaces"))?;
+    let counts = answers.into_iter().filter_map(|answer| {
+        let RouteNetlinkMessage::NewLink(message) = answer else {
+            return None;
+        };
+        let stats = message
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Stats64(stats) => Some(stats),
+                _ => None,
+            })?;
+        Some((message.header.index, stats.tx_dropped))
+    });
+    Ok(counts.collect())
+}
+
 async fn get(netlink: &Netlink, request: LinkMessage) -> io::Result<Option<Link>> {
     match netlink.get(RouteNetlinkMessage::GetLink(request)).await {
         Ok(Some(RouteNetlinkMessage::NewLink(message))) => {

@@ -56,6 +56,10 @@ metrics! {
         "Packets that went nowhere and were not answered, by reason.";
     Gauge DEVICE_ATTACHED "router_xdp_device"
         "Devices with the XDP program; 0 where packets leave by the kernel's sockets only.";
+    Counter NOT_SENT "router_xdp_device_not_sent_pkts_total"
+        "Packets that the device could not send, as far as its driver counts them.";
+    Counter NOT_TAKEN "router_xdp_cpus_not_taken_pkts_total"
+        "Packets lost on the way to the CPUs that they are spread over, and those on that way.";
     Gauge NEXT_HOP_KNOWN "router_next_hop_known"
         "Whether the fast path knows the link-layer address of the other end.";
     Counter RELOADS "router_reloads_total"
@@ -90,6 +94,10 @@ pub fn render(status: &Status, process: &Process) -> String {
     for device in status.fast_path.iter().flat_map(|fast| &fast.devices) {
         let labels = [isd_as, ("device", &*device.name), ("mode", &*device.mode)];
         page.raise(DEVICE_ATTACHED, &labels, u8::from(device.transmits));
+        page.add(NOT_SENT, &labels[..2], device.not_sent);
+    }
+    if let Some(fast) = &status.fast_path {
+        page.add(NOT_TAKEN, &[isd_as], fast.not_taken);
     }
     page.add(RELOADS, &[isd_as, ("result", "applied")], status.reloads);
     let refused = [isd_as, ("result", "refused")];
@@ -238,8 +246,10 @@ mod tests {
                     ifindex: 3,
                     mode: "native".to_owned(),
                     transmits: true,
+                    not_sent: 5,
                 }],
                 cpus: Vec::new(),
+                not_taken: 6,
             }),
             slow_path: true,
             interfaces: vec![link],

@@ -53,6 +53,9 @@ pub struct FastPath {
     pub devices: Vec<Device>,
     /// CPUs that packets are spread over; empty: each is handled where it comes in.
     pub cpus: Vec<u32>,
+    /// Packets that were lost on the way to these CPUs, because a queue was full; those on that way count as well.
+    #[serde(default)]
+    pub not_taken: u64,
 }
 
 /// A device with the program.
@@ -66,6 +69,9 @@ pub struct Device {
     pub mode: String,
     /// Whether packets leave by it without the kernel's help.
     pub transmits: bool,
+    /// Packets that it could not send since the start, as far as its driver counts them.
+    #[serde(default)]
+    pub not_sent: u64,
 }
 
 /// The inside or a link.

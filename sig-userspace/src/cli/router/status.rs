@@ -83,10 +83,17 @@ fn paths(status: &Status, out: &mut dyn Write) -> io::Result<()> {
                 } else {
                     ", receives only"
                 };
-                format!("{} ({}{silent})", device.name, device.mode)
+                let lost = match device.not_sent {
+                    0 => String::new(),
+                    packets => format!(", {packets} not sent"),
+                };
+                format!("{} ({}{silent}{lost})", device.name, device.mode)
             });
             let devices: Vec<_> = devices.collect();
             writeln!(out, "fast path on {}", devices.join(", "))?;
+            if fast.not_taken > 0 {
+                writeln!(out, "CPUs did not take {} packets", fast.not_taken)?;
+            }
         }
         None => writeln!(out, "no fast path: the slow path forwards everything")?,
     }

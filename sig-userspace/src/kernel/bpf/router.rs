@@ -112,6 +112,7 @@ pub struct RouterPrograms {
     devices: DevMapHash<MapData>,
     cpus: CpuMap<MapData>,
     cpu_numbers: Array<MapData, u32>,
+    handed: PerCpuArray<MapData, u64>,
     traffic: PerCpuArray<MapData, Count>,
     reasons: PerCpuArray<MapData, u64>,
     limits: Array<MapData, Limit>,
@@ -152,6 +153,7 @@ impl RouterPrograms {
             devices: object.map(maps::DEVICES)?,
             cpus: object.map(maps::CPUS)?,
             cpu_numbers: object.map(maps::CPU_NUMBERS)?,
+            handed: object.map(maps::HANDED)?,
             traffic: object.map(maps::TRAFFIC)?,
             reasons: object.map(maps::REASONS)?,
             limits: object.map(maps::LIMITS)?,
@@ -307,6 +309,21 @@ impl RouterPrograms {
             .map_err(|e| errors::of_map(format!("limit {}", reason.name()), e))
     }
 
+    /// Packets that were given to other CPUs and that these have not begun with: lost because a queue was full, but for
+    /// those that are waiting.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn not_taken(&self) -> Result<u64, Error> {
+        // First those taken, so that none that moves meanwhile makes the difference negative.
+        let [taken, given] = [maps::TAKEN_OVER, maps::HANDED_OVER].map(|index| {
+            let values = self.handed.get(&index, 0);
+            let values = values.map_err(|e| errors::of_map("read BPF counters".into(), e))?;
+            Ok(values.iter().fold(0, |a: u64, b| a.wrapping_add(*b)))
+        });
+        Ok(given?.saturating_sub(taken?))
+    }
+
     /// Reads what was received and sent at a slot.
     ///
     /// # Errors
@@ -334,13 +351,21 @@ impl RouterPrograms {
     pub fn reasons(&self, slot: u16) -> Result<SlotReasons, Error> {
         let mut counts = [0; Reason::COUNT];
         for (reason, count) in Reason::ALL.into_iter().zip(&mut counts) {
-            let values = self
-                .reasons
-                .get(&reason_index(slot, reason), 0)
-                .map_err(|e| errors::of_map("read BPF counters".into(), e))?;
-            *count = values.iter().fold(0, |a: u64, b| a.wrapping_add(*b));
+            *count = self.count(slot, reason)?;
         }
         Ok(SlotReasons { counts })
+    }
+
+    /// As [`Self::reasons`], for a single reason.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn count(&self, slot: u16, reason: Reason) -> Result<u64, Error> {
+        let values = self
+            .reasons
+            .get(&reason_index(slot, reason), 0)
+            .map_err(|e| errors::of_map("read BPF counters".into(), e))?;
+        Ok(values.iter().fold(0, |a: u64, b| a.wrapping_add(*b)))
     }
 
     /// Attaches the program to a device of the calling thread's network namespace. `mode` `None` is native mode if the

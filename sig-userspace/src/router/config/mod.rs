@@ -172,7 +172,35 @@ pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
     };
     let (settings, mut warnings) = check(&text, &file, &find_folder, &read_file)?;
     warnings.append(&mut exposed.borrow_mut());
+    #[cfg(feature = "xdp")]
+    cpus_exist(&settings.xdp, &text, &file)?;
     Ok((settings, warnings))
+}
+
+/// Whether the machine has the CPUs that packets are to be spread over.
+#[cfg(feature = "xdp")]
+fn cpus_exist(xdp: &Xdp, text: &str, file: &str) -> Result<(), Errors> {
+    let possible = crate::kernel::cpus::possible();
+    let missing = xdp.cpus.iter().filter(|cpu| **cpu >= possible);
+    let line = text
+        .lines()
+        .position(|line| line.trim_start().starts_with("cpus"));
+    let errors: Vec<Problem> = missing
+        .map(|cpu| Problem {
+            file: file.to_owned(),
+            line: line.map_or(1, |line| line + 1),
+            key: "xdp.cpus".to_owned(),
+            message: format!(
+                "this machine has no CPU {cpu}; write numbers up to {}",
+                possible - 1
+            ),
+        })
+        .collect();
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Errors::new(errors))
+    }
 }
 
 /// Whether a file can be read by users who are neither its owner nor in its group.

@@ -1,14 +1,17 @@
 //! The fast path of a running router: programs on devices, and maps that follow links, neighbours and configuration.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
-use sig_common::router::{Reason, maps::Interface};
+use sig_common::router::{
+    Reason,
+    maps::{Interface, Traffic},
+};
 use tokio::sync::watch;
 
 use super::{
@@ -92,6 +95,10 @@ struct State {
     clock: u64,
     /// Whether the kernel lets programs use its routes, as far as it was looked at.
     forwards: Option<bool>,
+    /// Interfaces of which it was said that senders leave checksums open.
+    open_checksums: HashSet<u16>,
+    /// By device, packets that it could not send: when it was first seen, and now.
+    not_sent: HashMap<u32, (u64, u64)>,
 }
 
 /// What is known of a device.
@@ -105,6 +112,8 @@ pub struct DeviceStatus {
     pub mode: String,
     /// Whether the program sends packets through it.
     pub transmits: bool,
+    /// Packets that it could not send since the start of the router, as far as its driver counts them.
+    pub not_sent: u64,
 }
 
 impl FastPath {
@@ -142,6 +151,8 @@ impl FastPath {
             hops: Snapshot::default(),
             clock: 0,
             forwards: None,
+            open_checksums: HashSet::new(),
+            not_sent: HashMap::new(),
         };
         state.limit().map_err(text)?;
         state.tick().map_err(text)?;
@@ -214,8 +225,20 @@ impl FastPath {
                 ifindex,
                 mode: device.attachment.mode().to_string(),
                 transmits: state.devices.transmits(ifindex),
+                not_sent: state
+                    .not_sent
+                    .get(&ifindex)
+                    .map_or(0, |(first, now)| now.saturating_sub(*first)),
             });
         devices.collect()
+    }
+
+    /// Packets that were lost on the way to the CPUs that they are spread over, and those that are on that way.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn not_taken(&self) -> Result<u64, Error> {
+        self.shared.state().programs.not_taken()
     }
 
     /// How the other end of a link, or a sibling, is reached: its MAC address or that of the router before it.
@@ -390,6 +413,17 @@ impl Shared {
 
     async fn follow_clock(self: Arc<Self>) {
         loop {
+            match link::not_sent(&self.netlink).await {
+                Ok(counts) => {
+                    let mut state = self.state();
+                    let known = &mut state.not_sent;
+                    known.retain(|ifindex, _| counts.contains_key(ifindex));
+                    for (ifindex, count) in counts {
+                        known.entry(ifindex).or_insert((count, count)).1 = count;
+                    }
+                }
+                Err(error) => tracing::debug!("{error}"),
+            }
             tokio::time::sleep(TICK).await;
             self.tick();
         }
@@ -401,6 +435,9 @@ impl Shared {
             tracing::error!("{error}");
         }
         state.look_at_forwarding();
+        if let Err(error) = state.look_at_checksums() {
+            tracing::error!("{error}");
+        }
         let State {
             devices, programs, ..
         } = &mut *state;
@@ -468,6 +505,30 @@ impl State {
             (Some(false), true) => tracing::info!("packets to hosts take the fast path again"),
             _ => {}
         }
+    }
+
+    /// Says so, once, when senders leave checksums open. Right ones look the same now and then.
+    fn look_at_checksums(&mut self) -> Result<(), Error> {
+        const MANY: u64 = 1000;
+        for (interface, slot) in self.slots.iter().chain([(0, 0)]) {
+            let open = self.programs.count(slot, Reason::OpenChecksum)?;
+            if open < MANY || self.open_checksums.contains(&interface) {
+                continue;
+            }
+            let received = self.programs.traffic(slot)?.total(Traffic::Input).packets;
+            if open * MANY > received {
+                self.open_checksums.insert(interface);
+                let from = match interface {
+                    0 => "the inside".to_owned(),
+                    number => format!("interface {number}"),
+                };
+                tracing::warn!(
+                    "packets from {from} come with checksums that are still to be made, and take the slow path: switch off \
+                     transmit checksum offload where they are sent (`ethtool -K DEVICE tx off`)"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Tells the programs what time it is.

@@ -202,10 +202,12 @@ fn fast_path(fast: &FastPath, settings: &Settings) -> status::FastPath {
         ifindex: device.ifindex,
         mode: device.mode,
         transmits: device.transmits,
+        not_sent: device.not_sent,
     });
     status::FastPath {
         devices: devices.collect(),
         cpus: settings.xdp.cpus.clone(),
+        not_taken: fast.not_taken().unwrap_or(0),
     }
 }
 
