@@ -31,7 +31,7 @@ use crate::{
     },
     router::{
         AsModel,
-        config::{RateLimits, Xdp, XdpMode},
+        config::{Xdp, XdpMode},
         slow::IsUp,
     },
 };
