@@ -204,6 +204,7 @@ mod tests {
             first_port: 0,
             last_port: 0,
             cpus: 0,
+            seed: 0,
             subkey: [0; 4],
             round_keys: [0; ROUND_KEYS],
         };
