@@ -469,7 +469,8 @@ fn a_walk_ends_at_the_testers_limit_or_the_highest_rate_of_interest() {
 proptest! {
     #[test]
     fn a_walk_stays_around_the_capacity(
-        capacity in 600.0..3e6f64,
+        // Far from the floor: a walk that comes from far above may step over what is left between the two.
+        capacity in 10_000.0..3e6f64,
         loss in 0.0..0.004f64,
         start_rate in 1e3..4e6f64,
     ) {
