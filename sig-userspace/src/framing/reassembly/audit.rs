@@ -25,8 +25,12 @@ impl Reassembler {
             if packet.len != 0 && packet.have >= packet.len {
                 return Err("a complete packet is pending");
             }
-            if (stream.held > 0) != stream.first_held().is_some() {
-                return Err("a stream does not know what it holds");
+            match stream.first_held() {
+                None if stream.held > 0 => return Err("a stream does not find what it holds"),
+                Some(first) if self.held_slot(at, first).is_none() => {
+                    return Err("a stream takes for held what is not");
+                }
+                _ => {}
             }
         }
         let parked = |slot: &u32| self.packets.meta(*slot).len != 0;

@@ -295,8 +295,7 @@ impl Reassembler {
         if self.streams.touch(at, now) {
             // Further frames in order have confirmed the line: the stream goes on here.
             while let Some(other) = self.streams.replaced_by(at, now) {
-                self.streams.inherit(at, other);
-                self.retire(now, other, deliver);
+                self.merge(now, at, other, deliver);
             }
         }
     }
@@ -335,8 +334,7 @@ impl Reassembler {
         };
         self.last = at;
         if let Some(other) = self.streams.ends_at(at) {
-            self.streams.inherit(at, other);
-            self.retire(now, other, deliver);
+            self.merge(now, at, other, deliver);
         }
         self.touch(now, at, deliver);
         loop {
@@ -348,8 +346,23 @@ impl Reassembler {
                 self.tally.outcome.held = true;
                 return;
             }
-            self.give_up_gap(now, at, Some(sequence), deliver);
+            if !self.give_up_gap(now, at, Some(sequence), deliver) {
+                return;
+            }
         }
+    }
+
+    /// The line `at` takes the place of another.
+    fn merge<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        at: u32,
+        other: u32,
+        deliver: &mut F,
+    ) {
+        self.empty(now, other, deliver);
+        self.streams.inherit(at, other);
+        self.retire(now, other, deliver);
     }
 
     /// A new line; `None`: refused and counted.
@@ -644,22 +657,24 @@ impl Reassembler {
     }
 
     /// Goes on behind the gap: at the first held frame, which is delivered with all that follow
-    /// it, or at `sequence`, if given and before that one.
+    /// it, or at `sequence`, if given and before that one. Returns whether there was a gap: no
+    /// loop may go on otherwise.
     fn give_up_gap<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
         now: u64,
         at: u32,
         sequence: Option<u64>,
         deliver: &mut F,
-    ) {
+    ) -> bool {
         let line = self.streams.get_mut(at);
         let next = line.next;
         let candidates = line.first_held().into_iter().chain(sequence);
         let Some(gap) = candidates
             .map(|candidate| candidate.wrapping_sub(next))
             .min()
+            .filter(|&gap| gap > 0)
         else {
-            return;
+            return false;
         };
         line.jitter.missing(now);
         let pending = core::mem::take(&mut line.pending);
@@ -667,6 +682,7 @@ impl Reassembler {
         self.tally.counters.gaps += 1;
         self.park(now, at, next, pending);
         self.release(now, at, deliver);
+        true
     }
 
     /// The buffer of a frame that the line holds.
@@ -746,8 +762,10 @@ impl Reassembler {
             return;
         }
         let at = self.held.owner(slot).stream;
-        while self.is_waiting(buffer) {
-            self.give_up_gap(now, at, None, deliver);
+        while self.is_waiting(buffer) && self.give_up_gap(now, at, None, deliver) {}
+        // Never, unless an invariant is broken.
+        if self.is_waiting(buffer) {
+            self.held.give(slot);
         }
     }
 
@@ -767,11 +785,14 @@ impl Reassembler {
         });
     }
 
+    /// Delivers what a line holds.
+    fn empty<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, at: u32, deliver: &mut F) {
+        while self.streams.get(at).held != 0 && self.give_up_gap(now, at, None, deliver) {}
+    }
+
     /// Delivers what a line holds and forgets it.
     fn retire<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, at: u32, deliver: &mut F) {
-        while self.streams.get(at).held != 0 {
-            self.give_up_gap(now, at, None, deliver);
-        }
+        self.empty(now, at, deliver);
         let line = self.streams.get_mut(at);
         if abandon(&mut line.pending, &mut self.packets) {
             self.tally.discard(DropReason::FrameExpired);

@@ -475,12 +475,14 @@ impl Streams {
             return;
         }
         line.first = first;
-        // The last words of the one are words of the other as well, unless it is far ahead.
+        // The last words of the one are words of the other as well, unless it is far ahead. Of
+        // the word of `next`, only the bits before it: nothing that is not held may look held.
         for words in 0..PAST / 64 {
             let sequence = next.wrapping_sub(words * 64);
             if line.next.wrapping_sub(sequence) < PAST {
-                let (word, _) = Stream::bit(sequence);
-                line.seen[word] |= seen[word];
+                let (word, bit) = Stream::bit(sequence);
+                let before = if words == 0 { bit - 1 } else { u64::MAX };
+                line.seen[word] |= seen[word] & before;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use sig_common::reason::DropReason;
 
+use super::super::stream::PAST;
 use super::*;
 use crate::framing::NO_START;
 
@@ -234,4 +235,44 @@ fn a_clock_that_stands_still_or_jumps_does_no_harm() {
     });
     assert_eq!(fills(&mut receiver), [0, 2]);
     assert_eq!(receiver.inner.occupancy(), Occupancy::default());
+}
+
+#[test]
+fn lines_that_join_hold_no_more_than_they_have() {
+    let mut receiver = Receiver::new(Limits {
+        reorder_frames: 1_024,
+        ..small()
+    });
+    let begin = 6_400;
+    let run = |receiver: &mut Receiver, numbers: &[u64]| {
+        for offset in numbers {
+            let sequence = (begin + offset).wrapping_sub(10_000);
+            let _ = receiver.frame(sequence, 0, &numbered(*offset as u8));
+        }
+    };
+    let late = 10_006 - PAST;
+    run(&mut receiver, &[10_000, 10_005]);
+    receiver.wait(MS + MS / 10);
+    run(&mut receiver, &[10_020, late, late + 1, 10_010]);
+    run(
+        &mut receiver,
+        &[10_006, 10_007, 10_008, 10_009, 10_012, 10_011],
+    );
+    run(
+        &mut receiver,
+        &[10_013, 10_014, 10_015, 10_016, 10_017, 10_018],
+    );
+    run(&mut receiver, &[10_019, 10_021]);
+    receiver.wait(3 * MS);
+    assert_eq!(receiver.inner.occupancy().held, 0);
+    let mut sent: Vec<u8> = [0, 5, 20]
+        .into_iter()
+        .chain(6..20)
+        .map(|n| (10_000u64 + n) as u8)
+        .collect();
+    sent.extend([late as u8, late as u8 + 1, 10_021u64 as u8]);
+    let mut got = fills(&mut receiver);
+    sent.sort_unstable();
+    got.sort_unstable();
+    assert_eq!(got, sent);
 }
