@@ -18,6 +18,8 @@ pub mod router;
 pub mod scion;
 #[cfg(feature = "control")]
 pub mod sockets;
+#[cfg(feature = "control")]
+mod task;
 
 #[cfg(feature = "xdp")]
 pub mod cli;

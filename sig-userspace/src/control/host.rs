@@ -24,7 +24,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinSet};
+use futures_util::{FutureExt as _, future::select_all};
+use tokio::sync::watch;
 
 use super::{
     Gateway, PlannedPath, StartError, Surroundings,
@@ -48,6 +49,7 @@ use crate::{
     },
     observe::status::Status,
     port::xdp,
+    task::Task,
 };
 pub use apply::HostHandle;
 use apply::Outside;
@@ -101,13 +103,15 @@ pub enum Error {
 /// leaves nothing behind either.
 pub struct Host {
     shared: Arc<Shared>,
-    /// They end with it.
-    tasks: JoinSet<()>,
+    /// None of them ends before it.
+    tasks: Vec<Task>,
     failed: watch::Receiver<Option<String>>,
     pair: InnerPair,
     attached: Attached,
-    _watch: Watch,
-    _following: networks::Following,
+    netlink: Netlink,
+    watch: Watch,
+    following: networks::Following,
+    _messages: Option<Task>,
     data_socket: Option<UdpSocket>,
 }
 
@@ -206,14 +210,13 @@ impl Host {
             config.gateway.data_addr.ip(),
             NEIGHBOURS,
         );
-        let mut tasks = JoinSet::new();
-        if let Some(forward) = programs.forward_logs() {
-            tasks.spawn(async move {
+        let messages = programs.forward_logs().map(|forward| {
+            Task::spawn("the log of the BPF programs", async move {
                 if let Err(error) = forward.await {
                     tracing::warn!("messages of the BPF programs are no longer shown: {error}");
                 }
-            });
-        }
+            })
+        });
         let (lan, lan_hops) = lan::start(&config, &ports.facts, &netlink, &watch);
         let shared = Arc::new(Shared {
             gateway: Mutex::new(gateway),
@@ -242,32 +245,29 @@ impl Host {
         handle.apply(plan).await?;
         handle.settle().await;
         let (fail, failed) = watch::channel(None);
-        tasks.spawn(handle.follow_networks(networks.clone()));
-        tasks.spawn(surroundings::follow(
-            shared.clone(),
-            place,
-            surroundings,
-            networks,
-        ));
+        let follow = handle.follow_networks(networks.clone());
+        let mut tasks = vec![Task::spawn("the follower of this host's networks", follow)];
+        let follow = surroundings::follow(shared.clone(), place, surroundings, networks);
+        tasks.push(Task::spawn("the follower of neighbours", follow));
         for link in interfaces.all() {
             let state = watch.interface(&netlink, link.ifindex).await?;
-            tasks.spawn(interfaces::follow(
-                link.clone(),
-                state,
-                shared.clone(),
-                fail.clone(),
-            ));
+            let follow = interfaces::follow(link.clone(), state, shared.clone(), fail.clone());
+            tasks.push(Task::spawn("the follower of an interface", follow));
         }
-        tasks.spawn(sources::watch_refused(shared.clone()));
-        tasks.spawn(watch_workers(shared.clone(), fail));
+        let watch_refused = sources::watch_refused(shared.clone());
+        tasks.push(Task::spawn("the watch for refused sources", watch_refused));
+        let watch_workers = watch_workers(shared.clone(), fail);
+        tasks.push(Task::spawn("the watch for the workers", watch_workers));
         Ok(Host {
             shared,
             tasks,
             failed,
             pair,
             attached,
-            _watch: watch,
-            _following: following,
+            netlink,
+            watch,
+            following,
+            _messages: messages,
             data_socket: Some(data_socket),
         })
     }
@@ -295,10 +295,29 @@ impl Host {
 
     /// Waits until the gateway cannot go on, and says why. It must then be stopped and started again.
     pub async fn failed(&self) -> String {
-        match self.failed.clone().wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            // The senders live as long as the tasks, which end with the host.
-            Err(_) => std::future::pending().await,
+        let mut failed = self.failed.clone();
+        let told = async {
+            match failed.wait_for(Option::is_some).await {
+                Ok(reason) => reason.clone().unwrap_or_default(),
+                // The senders are with the tasks.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let shared = &self.shared;
+        let parts = [
+            self.netlink.ended().boxed(),
+            self.watch.ended().boxed(),
+            self.following.ended().boxed(),
+            shared.routes.ended().boxed(),
+            shared.next_hops.ended().boxed(),
+        ];
+        let lan_hops = shared.lan_hops.iter().map(|hops| hops.ended().boxed());
+        let tasks = self.tasks.iter().map(|task| task.ended().boxed());
+        let ended = select_all(parts.into_iter().chain(lan_hops).chain(tasks));
+        tokio::select! {
+            biased;
+            reason = told => reason,
+            (reason, ..) = ended => reason,
         }
     }
 
@@ -336,7 +355,9 @@ impl Host {
         self.shared.outside.lock().await.end();
         self.shared.routes.close().await?;
         drop(self.attached);
-        self.tasks.shutdown().await;
+        for task in self.tasks.drain(..) {
+            task.stop().await;
+        }
         // The workers end with the last owner, their sockets with them.
         tokio::task::block_in_place(|| drop(self.shared));
         self.pair.delete().await?;

@@ -26,8 +26,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::link::{self, Link};
-use super::netlink::{Netlink, Task};
+use super::netlink::Netlink;
 use super::watch::{Change, Changes, Watch};
+use crate::task::Task;
 use entry::{Entry, Question, ask, find_entry};
 pub use route::{RouteLookup, lookup};
 use route::{Way, find_way, usable};
@@ -146,7 +147,7 @@ impl Default for Timing {
 pub struct NextHops {
     targets: watch::Sender<Vec<IpAddr>>,
     snapshots: watch::Receiver<Snapshot>,
-    _task: Task,
+    task: Task,
 }
 
 impl NextHops {
@@ -184,12 +185,17 @@ impl NextHops {
             hops: HashMap::new(),
             publish,
         };
-        let task = Task::spawn(resolver.run(wanted, watch.subscribe()));
+        let run = resolver.run(wanted, watch.subscribe());
         Self {
             targets,
             snapshots,
-            _task: task,
+            task: Task::spawn("the resolver of next hops", run),
         }
+    }
+
+    /// Waits until this is no longer done, and says so.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        self.task.ended()
     }
 
     /// Makes the targets exactly these.
@@ -229,7 +235,6 @@ struct Resolver {
 
 impl Resolver {
     async fn run(mut self, mut wanted: watch::Receiver<Vec<IpAddr>>, mut changes: Changes) {
-        let mut announced = true;
         let mut look_at = Instant::now();
         loop {
             tokio::select! {
@@ -248,11 +253,11 @@ impl Resolver {
                     }
                     look_at = Instant::now();
                 }
-                change = changes.next(), if announced => match change {
-                    Some(change) if self.concerns(&change) => look_at = look_at.min(Instant::now() + SETTLE),
-                    Some(_) => {}
-                    None => announced = false,
-                },
+                change = changes.next() => {
+                    if self.concerns(&change) {
+                        look_at = look_at.min(Instant::now() + SETTLE);
+                    }
+                }
                 () = tokio::time::sleep_until(look_at) => {
                     self.look().await;
                     look_at = Instant::now() + self.timing.retry.min(self.timing.refresh);

@@ -18,10 +18,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::neighbours::RouteLookup;
-use super::netlink::{Netlink, Task};
+use super::netlink::Netlink;
 use super::routes::METRIC;
 use super::watch::{Change, Changes, RouteKey, Watch};
 use super::{Error, link};
+use crate::task::Task;
 
 /// Routing table of the host's own addresses.
 const LOCAL: u32 = 255;
@@ -107,14 +108,22 @@ pub async fn follow(
     let networks = reader.read().await;
     let networks = networks.map_err(Error::doing("read addresses and routes"))?;
     let (publish, receiver) = watch::channel(Arc::new(networks));
-    let task = Task::spawn(reader.run(changes, publish));
-    Ok((receiver, Following { _task: task }))
+    let run = reader.run(changes, publish);
+    let task = Task::spawn("the reader of this host's networks", run);
+    Ok((receiver, Following { task }))
 }
 
 /// Ends the following when dropped.
 #[derive(Debug)]
 pub struct Following {
-    _task: Task,
+    task: Task,
+}
+
+impl Following {
+    /// Waits until this is no longer done, and says so.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        self.task.ended()
+    }
 }
 
 struct Reader {
@@ -125,28 +134,22 @@ struct Reader {
 
 impl Reader {
     async fn run(self, mut changes: Changes, publish: watch::Sender<Arc<Networks>>) {
-        let mut announced = true;
         let mut look_at = None::<Instant>;
         let mut routes_from = Instant::now();
         loop {
             tokio::select! {
-                change = changes.next(), if announced => {
+                change = changes.next() => {
                     let soon = Instant::now() + SETTLE;
                     let due = match change {
-                        Some(Change::Route(key) | Change::RouteRemoved(key)) if self.matters(&key) => {
+                        Change::Route(key) | Change::RouteRemoved(key) if self.matters(&key) => {
                             Some(soon.max(routes_from))
                         }
-                        Some(
-                            Change::Address { .. }
-                            | Change::Link { .. }
-                            | Change::LinkRemoved { .. }
-                            | Change::Resync,
-                        ) => Some(soon),
-                        Some(_) => None,
-                        None => {
-                            announced = false;
-                            None
-                        }
+                        // Announcements get lost when there are many.
+                        Change::Resync => Some(soon.max(routes_from)),
+                        Change::Address { .. }
+                        | Change::Link { .. }
+                        | Change::LinkRemoved { .. } => Some(soon),
+                        _ => None,
                     };
                     look_at = look_at.into_iter().chain(due).min();
                 }

@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Error;
-use super::netlink::{Netlink, Task};
+use super::netlink::Netlink;
 use super::watch::{Change, Changes, RouteKey, Watch, ip_of};
+use crate::task::Task;
 
 /// Metric of the tunnel's routes, as the reference gateway sets it: better than BGP's 20. Connected routes may have a higher
 /// one (IPv6: 256, NetworkManager: 100), so it protects no network of this host; see [`networks`](super::networks).
@@ -52,7 +53,7 @@ impl From<IpNet> for Route {
 #[derive(Debug)]
 pub struct Routes {
     commands: mpsc::Sender<Command>,
-    _task: Task,
+    task: Task,
 }
 
 #[derive(Debug)]
@@ -77,11 +78,16 @@ impl Routes {
             interval: RESTORE_INTERVAL,
             last_restore: None,
         };
-        let task = Task::spawn(keeper.run(receiver, watch.subscribe()));
+        let run = keeper.run(receiver, watch.subscribe());
         Self {
             commands,
-            _task: task,
+            task: Task::spawn("the keeper of the tunnel's routes", run),
         }
+    }
+
+    /// Waits until this is no longer done, and says so.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        self.task.ended()
     }
 
     /// Adds a route, or changes its source hint. Fine when it is there already. When the kernel refuses, that is logged
@@ -154,7 +160,6 @@ struct Keeper {
 
 impl Keeper {
     async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut changes: Changes) {
-        let mut announced = true;
         loop {
             let retry_at = self.retry_at;
             tokio::select! {
@@ -162,10 +167,7 @@ impl Keeper {
                     Some(command) => self.obey(command).await,
                     None => return,
                 },
-                change = changes.next(), if announced => match change {
-                    Some(change) => self.notice(&change),
-                    None => announced = false,
-                },
+                change = changes.next() => self.notice(&change),
                 () = tokio::time::sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
                     self.restore().await;
                 }

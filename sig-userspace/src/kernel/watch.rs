@@ -11,8 +11,9 @@ use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage}
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use tokio::sync::{broadcast, watch};
 
-use super::netlink::{Netlink, Task};
+use super::netlink::Netlink;
 use super::{Error, link};
+use crate::task::Task;
 
 /// Announcements a slow listener may be behind before it has to look at everything anew.
 const BACKLOG: usize = 4096;
@@ -69,7 +70,7 @@ pub struct RouteKey {
 #[derive(Debug)]
 pub struct Watch {
     changes: broadcast::Sender<Change>,
-    _task: Task,
+    task: Task,
 }
 
 /// An interface as [`Watch::interface`] follows it.
@@ -104,27 +105,29 @@ impl Watch {
             .map_err(Error::doing("subscribe to network announcements"))?;
         let (changes, _) = broadcast::channel(BACKLOG);
         let sender = changes.clone();
-        let task = Task::spawn(async move {
-            let _connection = Task::spawn(connection);
-            while let Some((message, _)) = messages.next().await {
-                let change = match message.payload {
-                    NetlinkPayload::InnerMessage(message) => change(&message),
-                    NetlinkPayload::Overrun(_) => Some(Change::Resync),
-                    _ => None,
-                };
-                if let Some(change) = change {
-                    // No listener at the moment is fine.
-                    let _ = sender.send(change);
+        let task = Task::spawn(
+            "the listener for the kernel's network announcements",
+            async move {
+                let _connection = Task::spawn("its connection", connection);
+                while let Some((message, _)) = messages.next().await {
+                    let change = match message.payload {
+                        NetlinkPayload::InnerMessage(message) => change(&message),
+                        NetlinkPayload::Overrun(_) => Some(Change::Resync),
+                        _ => None,
+                    };
+                    if let Some(change) = change {
+                        // No listener at the moment is fine.
+                        let _ = sender.send(change);
+                    }
                 }
-            }
-            tracing::error!(
-                "the kernel's network announcements have ended; changes are no longer followed"
-            );
-        });
-        Ok(Self {
-            changes,
-            _task: task,
-        })
+            },
+        );
+        Ok(Self { changes, task })
+    }
+
+    /// Waits until there are no announcements any more, and says so.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        self.task.ended()
     }
 
     /// A listener for all changes from now on.
@@ -149,7 +152,6 @@ impl Watch {
                     change = changes.next() => change,
                     () = sender.closed() => return,
                 };
-                let Some(change) = change else { return };
                 if !matches!(
                     change,
                     Change::Link { .. }
@@ -180,12 +182,12 @@ impl Watch {
 pub struct Changes(broadcast::Receiver<Change>);
 
 impl Changes {
-    /// The next change, `None` when the [`Watch`] is closed. A listener that was too slow gets a [`Change::Resync`].
-    pub async fn next(&mut self) -> Option<Change> {
+    /// The next change. A listener that was too slow gets a [`Change::Resync`]; none comes when the [`Watch`] is closed.
+    pub async fn next(&mut self) -> Change {
         match self.0.recv().await {
-            Ok(change) => Some(change),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(Change::Resync),
-            Err(broadcast::error::RecvError::Closed) => None,
+            Ok(change) => change,
+            Err(broadcast::error::RecvError::Lagged(_)) => Change::Resync,
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
 }

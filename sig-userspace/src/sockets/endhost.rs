@@ -9,10 +9,13 @@ use std::{
 
 use bytes::Bytes;
 use sig_common::wire::scion::ENDHOST_PORT;
-use tokio::{net::UdpSocket, task::JoinHandle};
+use tokio::net::UdpSocket;
 
 use super::{Local, MAX_DATAGRAM, counters::add};
-use crate::scion::packet::{self, Content};
+use crate::{
+    scion::packet::{self, Content},
+    task::Task,
+};
 
 /// How long a failing socket is left alone.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -25,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct EndhostPort {
     address: SocketAddr,
-    task: JoinHandle<()>,
+    _task: Task,
 }
 
 impl EndhostPort {
@@ -42,20 +45,17 @@ impl EndhostPort {
         let socket = std::net::UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(socket)?;
-        let task = tokio::spawn(serve(Arc::clone(local), socket, address.ip()));
-        Ok(Self { address, task })
+        let serve = serve(Arc::clone(local), socket, address.ip());
+        Ok(Self {
+            address,
+            _task: Task::spawn("the end host port", serve),
+        })
     }
 
     /// Its address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for EndhostPort {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

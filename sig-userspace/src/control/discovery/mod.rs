@@ -19,19 +19,22 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures_util::{FutureExt as _, future::select_all};
 use sig_common::wire::scion::ENDHOST_PORT;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::sync::{mpsc, watch};
 
 use super::{
     config::{Config, Control},
     endhost,
     host::{self, Host, HostHandle},
+    plan::Plan,
     remotes::{Now, Remotes, Settings},
 };
 use crate::{
     daemon::{Daemon, DaemonError, LocalAs},
     rpc::{Router, RpcClient, RpcError, RpcServer},
     sockets::{EndhostPort, Local, PortChoice, ScionSocket},
+    task::Task,
 };
 pub use operator::Handle;
 pub use policies::Policies;
@@ -73,9 +76,9 @@ pub enum Error {
 pub struct Discovery {
     shared: Arc<Shared>,
     host: Host,
-    /// They end with it.
-    tasks: JoinSet<()>,
-    _server: RpcServer,
+    /// None of them ends before it.
+    tasks: Vec<Task>,
+    server: RpcServer,
     _endhost: Vec<EndhostPort>,
 }
 
@@ -225,26 +228,40 @@ impl Discovery {
         let sockets = Sockets { prober, data };
         let handle = Handle(shared.clone());
         host.handle().report_control(move || handle.report());
-        let core = Core::new(shared.clone(), host.handle(), sockets, inputs);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(core.run());
-        tasks.spawn(self::tasks::answer_probes(probe_server));
-        tasks.spawn(self::tasks::follow_interfaces(
-            shared.clone(),
-            host.handle(),
-        ));
+        let (plans, wanted) = watch::channel(Plan::default());
+        let core = Core {
+            shared: shared.clone(),
+            sockets,
+            inputs,
+            host: host.handle(),
+            plans,
+        };
+        let apply = self::tasks::apply(host.handle(), wanted);
+        let answer = self::tasks::answer_probes(probe_server);
+        let follow = self::tasks::follow_interfaces(shared.clone(), host.handle());
+        let tasks = vec![
+            Task::spawn("the core", core.run()),
+            Task::spawn("the task that puts plans into force", apply),
+            Task::spawn("the task that answers session probes", answer),
+            Task::spawn("the follower of border routers", follow),
+        ];
         Ok(Discovery {
             shared,
             host,
             tasks,
-            _server: server,
+            server,
             _endhost: endhost,
         })
     }
 
     /// Waits until the gateway cannot go on, and says why. It must then be stopped and started again.
     pub async fn failed(&self) -> String {
-        self.host.failed().await
+        let tasks = self.tasks.iter().map(|task| task.ended().boxed());
+        let ended = select_all(tasks.chain([self.server.ended().boxed()]));
+        tokio::select! {
+            reason = self.host.failed() => reason,
+            (reason, ..) = ended => reason,
+        }
     }
 
     /// For changing its policies.
@@ -281,7 +298,9 @@ impl Discovery {
     /// # Errors
     /// If the kernel refuses to remove something.
     pub async fn stop(mut self) -> Result<(), Error> {
-        self.tasks.shutdown().await;
+        for task in self.tasks.drain(..) {
+            task.stop().await;
+        }
         Ok(self.host.stop().await?)
     }
 }

@@ -48,38 +48,15 @@ pub(super) struct Sockets {
 
 /// Carries out what [`Remotes`](crate::control::remotes::Remotes) decides.
 pub(super) struct Core {
-    shared: Arc<Shared>,
-    sockets: Sockets,
-    inputs: mpsc::Receiver<Input>,
-    host: HostHandle,
-    plans: watch::Sender<Plan>,
-    applier: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        self.applier.abort();
-    }
+    pub(super) shared: Arc<Shared>,
+    pub(super) sockets: Sockets,
+    pub(super) inputs: mpsc::Receiver<Input>,
+    pub(super) host: HostHandle,
+    /// The newest plan, for [`apply`].
+    pub(super) plans: watch::Sender<Plan>,
 }
 
 impl Core {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        host: HostHandle,
-        sockets: Sockets,
-        inputs: mpsc::Receiver<Input>,
-    ) -> Self {
-        let (plans, wanted) = watch::channel(Plan::default());
-        Core {
-            shared,
-            sockets,
-            inputs,
-            plans,
-            applier: tokio::spawn(apply(host.clone(), wanted)),
-            host,
-        }
-    }
-
     pub(super) async fn run(mut self) {
         // A new socket does not know yet that there is room.
         let _ = self.sockets.prober.writable().await;
@@ -228,7 +205,7 @@ impl Core {
 
 /// Gives the data plane the newest plan, one at a time: a slow kernel makes none wait longer than the one
 /// before it takes. One that does not take effect in full is tried again.
-async fn apply(host: HostHandle, mut wanted: watch::Receiver<Plan>) {
+pub(super) async fn apply(host: HostHandle, mut wanted: watch::Receiver<Plan>) {
     if wanted.changed().await.is_err() {
         return;
     }
@@ -331,16 +308,29 @@ pub(super) async fn answer_probes(socket: ScionSocket) {
     }
 }
 
-/// Keeps the addresses of the border routers up to date.
+/// Keeps the addresses of the border routers up to date. Once there were some, it takes an answer without any for a
+/// mistake: who may bring frames and probes must not be anybody all of a sudden.
 pub(super) async fn follow_interfaces(shared: Arc<Shared>, host: HostHandle) {
+    let mut is_warned = false;
     loop {
         tokio::time::sleep(INTERFACES_INTERVAL).await;
         // Without an answer the old ones stay.
-        if let Ok(interfaces) = shared.daemon.interfaces().await {
-            if let Err(error) = host.set_routers(super::routers(&interfaces)) {
-                tracing::error!("the border routers are not taken over: {error}");
-            }
-            shared.local.interfaces.store(Arc::new(interfaces));
+        let Ok(interfaces) = shared.daemon.interfaces().await else {
+            continue;
+        };
+        let is_blank = interfaces.is_empty() && !shared.local.interfaces.load().is_empty();
+        if is_blank && !is_warned {
+            tracing::warn!(
+                "the SCION daemon names no border routers any more: the known ones are kept until it does"
+            );
         }
+        is_warned = is_blank;
+        if is_blank {
+            continue;
+        }
+        if let Err(error) = host.set_routers(super::routers(&interfaces)) {
+            tracing::error!("the border routers are not taken over: {error}");
+        }
+        shared.local.interfaces.store(Arc::new(interfaces));
     }
 }

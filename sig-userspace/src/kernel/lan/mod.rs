@@ -27,10 +27,11 @@ use tokio::time::Instant;
 
 use super::link;
 use super::neighbours::entry::{Entry, Question, ask};
-use super::netlink::{Netlink, Task};
+use super::netlink::Netlink;
 use super::sysctl::{self, Family};
 use super::watch::{Change, Changes, RouteKey, Watch, neighbour_address};
 use crate::dataplane::lan::{LanFacts, LanNeighbour, LanRoute, LanTable};
+use crate::task::Task;
 
 /// Routing table of the host's own addresses.
 const LOCAL: u32 = 255;
@@ -94,7 +95,7 @@ pub struct Snapshot {
 pub struct LanHops {
     served: watch::Sender<Vec<IpNet>>,
     snapshots: watch::Receiver<Snapshot>,
-    _task: Task,
+    task: Task,
 }
 
 impl LanHops {
@@ -123,12 +124,17 @@ impl LanHops {
             known: Snapshot::default(),
             publish,
         };
-        let task = Task::spawn(follower.run(wanted, watch.subscribe()));
+        let run = follower.run(wanted, watch.subscribe());
         Self {
             served: wish,
             snapshots,
-            _task: task,
+            task: Task::spawn("the follower of the LAN's hosts", run),
         }
+    }
+
+    /// Waits until this is no longer done, and says so.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        self.task.ended()
     }
 
     /// Makes these the prefixes within which hosts are.
@@ -178,23 +184,19 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self, mut wanted: watch::Receiver<Vec<IpNet>>, mut changes: Changes) {
-        let mut announced = true;
         let mut look = Look::Everything;
         let mut look_at = Instant::now();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                change = changes.next(), if announced => match change {
-                    Some(change) => {
-                        let wanted = self.wants(&change);
-                        if look == Look::Nothing && wanted != Look::Nothing {
-                            look_at = look_at.max(Instant::now() + SETTLE);
-                        }
-                        look = look.max(wanted);
+                change = changes.next() => {
+                    let wanted = self.wants(&change);
+                    if look == Look::Nothing && wanted != Look::Nothing {
+                        look_at = look_at.max(Instant::now() + SETTLE);
                     }
-                    None => announced = false,
-                },
+                    look = look.max(wanted);
+                }
                 wished = wanted.changed() => {
                     if wished.is_err() {
                         return;
@@ -216,7 +218,7 @@ impl Follower {
                     }
                 }
                 _ = tick.tick() => {
-                    if !announced || self.forwarding != self.read_forwarding() {
+                    if self.forwarding != self.read_forwarding() {
                         look = Look::Everything;
                     }
                     self.report_use().await;

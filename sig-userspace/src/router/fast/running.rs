@@ -25,7 +25,7 @@ use crate::{
         bpf::{RouterOptions, RouterPrograms, SlotReasons, SlotTraffic},
         link::{self, Link},
         neighbours::{NextHops, Resolution, Snapshot, Timing},
-        netlink::{Netlink, Task},
+        netlink::Netlink,
         sysctl,
         watch::{Change, Changes, Watch},
     },
@@ -34,6 +34,7 @@ use crate::{
         config::{Xdp, XdpMode},
         slow::IsUp,
     },
+    task::Task,
 };
 
 /// Announcements of the kernel come in series.
@@ -172,12 +173,15 @@ impl FastPath {
             advise(&state);
         }
         let mut tasks = vec![
-            Task::spawn(shared.clone().follow_links(announced)),
-            Task::spawn(shared.clone().follow_hops(hops.subscribe())),
-            Task::spawn(shared.clone().follow_clock()),
+            Task::spawn("links", shared.clone().follow_links(announced)),
+            Task::spawn("next hops", shared.clone().follow_hops(hops.subscribe())),
+            Task::spawn("the clock", shared.clone().follow_clock()),
         ];
         if let Some(changes) = changes {
-            tasks.push(Task::spawn(shared.clone().follow_liveness(changes)));
+            tasks.push(Task::spawn(
+                "liveness",
+                shared.clone().follow_liveness(changes),
+            ));
         }
         Ok(Self {
             shared,
@@ -322,7 +326,8 @@ impl Shared {
 
     /// Devices come and go, and so do addresses.
     async fn follow_links(self: Arc<Self>, mut changes: Changes) {
-        while let Some(change) = changes.next().await {
+        loop {
+            let change = changes.next().await;
             let concerns = matches!(
                 change,
                 Change::Link { .. }

@@ -9,10 +9,7 @@ use std::{
 };
 
 use sig_common::addr::IsdAs;
-use tokio::{
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 use super::{
     RpcError, Status, connect, grpc,
@@ -21,6 +18,7 @@ use super::{
 use crate::{
     control::config::{PeerLimits, RpcProtocols},
     sockets::ScionSocket,
+    task::Task,
 };
 
 mod admission;
@@ -45,7 +43,7 @@ const UNUSED: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct RpcServer {
     endpoint: quinn::Endpoint,
-    accepting: JoinHandle<()>,
+    accepting: Task,
     admission: Arc<Admission>,
     router: Arc<Router>,
 }
@@ -90,19 +88,24 @@ impl RpcServer {
         let endpoint = quic::server(Arc::clone(&socket), protocols, limits.connections)?;
         let router = Arc::new(router.with_limit(limits.message_bytes));
         let admission = Arc::new(Admission::new(limits.connections));
-        let accepting = tokio::spawn(accept(
+        let accept = accept(
             endpoint.clone(),
             socket,
             Arc::clone(&admission),
             Arc::clone(&router),
             known,
-        ));
+        );
         Ok(RpcServer {
             endpoint,
-            accepting,
+            accepting: Task::spawn("the RPC server", accept),
             admission,
             router,
         })
+    }
+
+    /// Waits until it takes no calls any more, and says so.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        self.accepting.ended()
     }
 
     /// What happened so far.
@@ -119,7 +122,6 @@ impl RpcServer {
 
 impl Drop for RpcServer {
     fn drop(&mut self) {
-        self.accepting.abort();
         self.endpoint.close(DONE, b"");
     }
 }
