@@ -10,6 +10,7 @@ mod apply;
 mod guard;
 mod interfaces;
 mod lan;
+mod lan_map;
 mod notices;
 mod ports;
 mod sources;

@@ -12,6 +12,7 @@ pub mod endhost;
 mod gateway;
 #[cfg(feature = "xdp")]
 pub mod host;
+mod log_limit;
 #[cfg(feature = "xdp")]
 pub mod operator;
 pub mod plan;

@@ -9,10 +9,15 @@ use std::{
 };
 
 use ipnet::IpNet;
-use sig_common::{addr::IsdAs, maps::LanRoute};
+use sig_common::addr::IsdAs;
 use tokio::{sync::watch, time::Instant};
 
-use super::{ControlReport, Error, Shared, guard::Guard, lock, status};
+use super::{
+    ControlReport, Error, Shared,
+    guard::Guard,
+    lan_map::{LanMap, LanRoutes},
+    lock, status,
+};
 use crate::{
     control::{
         Planner,
@@ -26,6 +31,8 @@ use crate::{
 
 /// How long sessions wait for the link-layer addresses of new next hops before they are switched to them.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Between attempts to make a change of the host's networks take effect.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// For changing the running gateway and looking at it, from any task.
 #[derive(Clone)]
@@ -41,7 +48,8 @@ impl HostHandle {
     }
 
     /// Makes the gateway follow this plan. What is in it and in the one before is not touched; what is new
-    /// gets its kernel routes when everything behind them is ready; what goes loses them first.
+    /// gets its kernel routes when everything behind them is ready; what goes loses them first, unless other prefixes
+    /// take its place.
     ///
     /// Prefixes that would capture traffic of this host are left out and logged, now and whenever its networks
     /// change. Routes that the kernel refuses are logged and tried again. New kernel routes may still be under way
@@ -58,12 +66,19 @@ impl HostHandle {
 
     /// Keeps the plan in force in step with the networks of this host.
     pub(super) async fn follow_networks(self, mut networks: watch::Receiver<Arc<Networks>>) {
-        while networks.changed().await.is_ok() {
+        let mut again = false;
+        loop {
+            tokio::select! {
+                changed = networks.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(RETRY), if again => {}
+            }
             let mut outside = self.shared.outside.lock().await;
             outside.networks = networks.borrow_and_update().clone();
-            if let Err(error) = self.put_in_force(&mut outside).await {
+            let result = self.put_in_force(&mut outside).await;
+            again = result.is_err();
+            if let Err(error) = result {
                 tracing::error!(
-                    "a change of this host's networks has not taken effect in full: {error}"
+                    "a change of this host's networks has not taken effect in full, trying again: {error}"
                 );
             }
         }
@@ -76,8 +91,7 @@ impl HostHandle {
         }
         let (wanted, networks) = (outside.wanted.clone(), outside.networks.clone());
         let plan = outside.guard.admit(wanted, &networks);
-        let home = outside.prefixes.iter().chain(plan.served.iter().flatten());
-        let lan = lan_routes(&exported(&plan).collect(), home, &networks);
+        let lan = outside.lan_routes(&plan);
         let routes = outside.kernel_routes(&plan);
         if outside.is_complete
             && (&outside.lan, &outside.routes) == (&lan, &routes)
@@ -103,8 +117,11 @@ impl HostHandle {
             let left = outside.routes.values().copied().collect();
             let _ = shared.routes.set(left).await;
         }
-        if outside.retain_entries(&plan, &lan) {
-            filled = self.fill_maps(outside);
+        if outside.retain_remotes(&plan) {
+            filled = self.fill_remotes(outside);
+        }
+        if outside.retain_lan(&lan) {
+            filled = filled.and(self.fill_lan(outside));
         }
 
         let hops = plan.next_hops();
@@ -116,9 +133,13 @@ impl HostHandle {
         };
         shared.next_hops.set_targets(hops);
 
-        if !was_complete || (&outside.remotes, &outside.lan) != (&remotes, &lan) {
-            (outside.remotes, outside.lan) = (remotes, lan);
-            filled = filled.and(self.fill_maps(outside));
+        if !was_complete || outside.remotes != remotes {
+            outside.remotes = remotes;
+            filled = filled.and(self.fill_remotes(outside));
+        }
+        if !was_complete || outside.lan != lan {
+            outside.lan = lan;
+            filled = filled.and(self.fill_lan(outside));
         }
         if !was_complete || outside.routes != routes {
             outside.routes = routes;
@@ -220,13 +241,15 @@ impl HostHandle {
         }
     }
 
-    fn fill_maps(&self, outside: &Outside) -> Result<(), Error> {
-        let mut programs = lock(&self.shared.programs);
+    fn fill_remotes(&self, outside: &Outside) -> Result<(), Error> {
         let sources = outside.remotes.iter();
         let sources = sources.map(|((isd_as, host), number)| (*isd_as, *host, *number));
-        let remotes = programs.set_remotes(sources);
-        let lan = programs.set_lan_routes(outside.lan.iter().map(|(net, route)| (*net, *route)));
-        Ok(remotes.and(lan)?)
+        Ok(lock(&self.shared.programs).set_remotes(sources)?)
+    }
+
+    fn fill_lan(&self, outside: &Outside) -> Result<(), Error> {
+        let routes = outside.lan.iter().map(|(net, route)| (*net, *route));
+        Ok(lock(&self.shared.programs).set_lan_routes(routes)?)
     }
 }
 
@@ -255,7 +278,9 @@ pub(super) struct Outside {
     /// The plan as it was given.
     wanted: Plan,
     remotes: Remotes,
-    lan: BTreeMap<IpNet, LanRoute>,
+    lan_map: LanMap,
+    /// As it is in the map of the programs.
+    lan: Arc<LanRoutes>,
     /// By their prefixes.
     routes: BTreeMap<IpNet, Route>,
 }
@@ -272,7 +297,8 @@ impl Outside {
             networks,
             wanted: Plan::default(),
             remotes: BTreeMap::new(),
-            lan: BTreeMap::new(),
+            lan_map: LanMap::default(),
+            lan: Arc::default(),
             routes: BTreeMap::new(),
         }
     }
@@ -282,24 +308,41 @@ impl Outside {
         self.has_ended = true;
     }
 
-    /// Forgets routes that are not among these; whether there were any.
+    /// Forgets routes that just go when these are wanted; whether there were any.
     fn retain_routes(&mut self, wanted: &BTreeMap<IpNet, Route>) -> bool {
-        let before = self.routes.len();
-        self.routes.retain(|prefix, _| wanted.contains_key(prefix));
-        self.routes.len() < before
+        let gone = gone(&self.routes, wanted);
+        self.routes.retain(|prefix, _| !gone.contains(prefix));
+        !gone.is_empty()
     }
 
-    /// Forgets remotes that are not in the plan, and prefixes that are not among these; whether there were
-    /// any.
-    fn retain_entries(&mut self, plan: &Plan, lan: &BTreeMap<IpNet, LanRoute>) -> bool {
+    /// Forgets remotes that are not in the plan; whether there were any.
+    fn retain_remotes(&mut self, plan: &Plan) -> bool {
         let gateways = plan.gateways.iter();
         let sources: HashSet<_> = gateways
             .map(|gateway| (gateway.isd_as, gateway.host))
             .collect();
-        let before = self.remotes.len() + self.lan.len();
+        let before = self.remotes.len();
         self.remotes.retain(|source, _| sources.contains(source));
-        self.lan.retain(|net, _| lan.contains_key(net));
-        self.remotes.len() + self.lan.len() < before
+        self.remotes.len() < before
+    }
+
+    /// Forgets entries that just go when these are wanted; whether there were any.
+    fn retain_lan(&mut self, wanted: &Arc<LanRoutes>) -> bool {
+        if Arc::ptr_eq(&self.lan, wanted) {
+            return false;
+        }
+        let gone = gone(&self.lan, wanted);
+        if !gone.is_empty() {
+            Arc::make_mut(&mut self.lan).retain(|net, _| !gone.contains(net));
+        }
+        !gone.is_empty()
+    }
+
+    fn lan_routes(&mut self, plan: &Plan) -> Arc<LanRoutes> {
+        let served = self.prefixes.iter().chain(plan.served.iter().flatten());
+        let served = served.copied().collect();
+        let tunnel = exported(plan).collect();
+        self.lan_map.make(tunnel, served, &self.networks)
     }
 
     fn kernel_routes(&self, plan: &Plan) -> BTreeMap<IpNet, Route> {
@@ -322,34 +365,27 @@ impl Outside {
     }
 }
 
+/// What is no longer wanted and has no successor. A prefix that overlaps with a new one stays until that is there: it
+/// may be another form of the same announcement, whose packets must find no gap.
+fn gone<V>(now: &BTreeMap<IpNet, V>, wanted: &BTreeMap<IpNet, V>) -> HashSet<IpNet> {
+    let new = wanted.keys().filter(|net| !now.contains_key(net));
+    let new: BTreeSet<IpNet> = new.copied().collect();
+    let has_successor = |net: &IpNet| {
+        let last = IpNet::new_assert(net.broadcast(), net.max_prefix_len());
+        let mut wider = std::iter::successors(Some(*net), IpNet::supernet);
+        new.range(*net..=last).next().is_some() || wider.any(|wide| new.contains(&wide))
+    };
+    let unwanted = now.keys().filter(|net| !wanted.contains_key(net));
+    unwanted
+        .filter(|net| !has_successor(net))
+        .copied()
+        .collect()
+}
+
 /// Prefixes whose packets come to us.
 fn exported(plan: &Plan) -> impl Iterator<Item = IpNet> {
     let sites = plan.sites.iter().filter(|site| site.exported);
     sites.flat_map(|site| site.prefixes.iter().map(IpNet::trunc))
-}
-
-/// What becomes of packets from the LAN: they go into the tunnel to the prefixes in it, except for what the kernel
-/// would route elsewhere: the networks of this host, what is served here, and other routes that are more specific.
-fn lan_routes<'a>(
-    tunnel: &BTreeSet<IpNet>,
-    served: impl Iterator<Item = &'a IpNet>,
-    networks: &Networks,
-) -> BTreeMap<IpNet, LanRoute> {
-    let is_held = |net: &IpNet| {
-        let mut wider = std::iter::successors(net.supernet(), IpNet::supernet);
-        !tunnel.contains(net) && wider.any(|wide| tunnel.contains(&wide))
-    };
-    let served = served.map(IpNet::trunc).filter(is_held);
-    let kept = tunnel.iter().flat_map(|prefix| {
-        // Whether it is preferred to another prefix of the tunnel is asked when that one's turn comes.
-        let within = networks.within(prefix);
-        within.filter(move |net| net == prefix || !tunnel.contains(net))
-    });
-    let mut routes: BTreeMap<_, _> = tunnel.iter().map(|net| (*net, LanRoute::TUNNEL)).collect();
-    for net in served.chain(kept) {
-        routes.insert(net, LanRoute::PASS);
-    }
-    routes
 }
 
 /// An IPv4 and an IPv6 address of this host that are served: remotes accept packets of this host from there, and hosts
@@ -411,48 +447,23 @@ mod tests {
     }
 
     #[test]
-    fn the_lan_goes_where_the_kernel_would_route_it() {
-        let tunnel = ["10.0.0.0/8", "10.6.0.0/16", "10.7.0.0/16", "fd00::/16"].map(net);
-        let own = [
-            "10.5.0.0/24",
-            "10.5.0.1/32",
-            "192.168.1.0/24",
-            "fd00:5::/64",
-        ];
-        let routes = [
-            ("10.6.0.0/16", 1000), // the tunnel's metric is lower
-            ("10.7.0.0/16", 0),
-            ("10.7.1.0/24", 1000),
-            ("10.8.0.0/16", 1000),
-            ("0.0.0.0/0", 0),
-        ];
-        let networks = Networks {
-            own: own.map(|own| (net(own), "mg0".into())).into(),
-            routes: routes.map(|(prefix, metric)| (net(prefix), metric)).into(),
-            ..Networks::default()
+    fn what_another_prefix_replaces_goes_last() {
+        let nets = |texts: &[&str]| -> BTreeMap<IpNet, ()> {
+            texts.iter().map(|text| (net(text), ())).collect()
         };
-        let served = ["10.9.0.0/16", "10.6.0.0/16", "172.16.0.0/16"].map(net);
-        let found = lan_routes(&tunnel.into(), served.iter(), &networks);
-        let passed = found.iter().filter(|(_, route)| **route == LanRoute::PASS);
-        let passed: Vec<String> = passed.map(|(net, _)| net.to_string()).collect();
-        let expected = [
-            "10.5.0.0/24",
-            "10.5.0.1/32",
-            "10.7.0.0/16",
-            "10.7.1.0/24",
-            "10.8.0.0/16",
-            "10.9.0.0/16",
-            "fd00:5::/64",
-        ];
-        assert_eq!(passed, expected);
-        let mut taken = found
-            .iter()
-            .filter(|(_, route)| **route == LanRoute::TUNNEL);
-        assert!(
-            taken
-                .by_ref()
-                .map(|(net, _)| *net)
-                .eq([tunnel[0], tunnel[1], tunnel[3]])
-        );
+        let gone = |now: &[&str], wanted: &[&str]| -> Vec<String> {
+            let mut gone: Vec<IpNet> = gone(&nets(now), &nets(wanted)).into_iter().collect();
+            gone.sort_unstable();
+            gone.iter().map(IpNet::to_string).collect()
+        };
+        let halves = ["10.0.0.0/24", "10.0.1.0/24", "fd00::/64"];
+        let joined = ["10.0.0.0/23"];
+        assert_eq!(gone(&halves, &joined), ["fd00::/64"]);
+        assert_eq!(gone(&joined, &halves), [""; 0]);
+        assert_eq!(gone(&joined, &halves[1..]), [""; 0]);
+        assert_eq!(gone(&halves, &halves[2..]), halves[..2]);
+        // What stays takes no part.
+        let wide = ["0.0.0.0/0", "10.0.0.0/24"];
+        assert_eq!(gone(&wide, &["0.0.0.0/0", "10.0.1.0/24"]), ["10.0.0.0/24"]);
     }
 }

@@ -73,6 +73,7 @@ impl Notices {
 
     /// Next hops with the MTU of a path over them that is too large for the interface, and what fits.
     fn too_large(&mut self, hops: &Snapshot, plan: &Plan) -> Vec<(IpAddr, u16, u32)> {
+        self.too_small.retain(|(hop, _)| hops.contains_key(hop));
         let mut found = Vec::new();
         for path in plan.sessions.iter().flat_map(|session| &session.paths) {
             let hop = path.path.next_hop.ip();
@@ -174,6 +175,8 @@ mod tests {
         let found = notices.too_large(&hops, &plan(1473));
         assert_eq!(found, [(hop(2), 1473, 1472)]);
         assert_eq!(notices.too_large(&hops, &plan(1473)), []);
+        notices.too_large(&Snapshot::default(), &plan(1473));
+        assert!(notices.too_small.is_empty(), "no longer a next hop");
         let unknown = snapshot(Resolution::Unresolved(Reason::Resolving));
         assert_eq!(notices.too_large(&unknown, &plan(9000)), []);
     }

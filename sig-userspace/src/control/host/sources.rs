@@ -4,18 +4,26 @@ use std::{
     collections::BTreeSet,
     net::IpAddr,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ipnet::IpNet;
 
 use super::{Error, Shared, lock};
-use crate::{control::config::UnderlaySources, kernel::bpf::Programs};
+use crate::{
+    control::{
+        config::UnderlaySources,
+        log_limit::{LogLimit, Say},
+    },
+    kernel::bpf::Programs,
+};
 
 /// How often refused addresses are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// Refused addresses that are logged; `sig status` shows the latest.
-const MOST_LOGGED: usize = 32;
+/// Lines about refused addresses in a minute; `sig status` shows the latest.
+const LINES: u64 = 32;
+/// Addresses that are remembered as logged.
+const REMEMBERED: usize = 4096;
 
 /// What is known of the border routers.
 pub(super) struct Sources {
@@ -96,20 +104,34 @@ impl Known {
     }
 }
 
-/// Logs addresses whose frames are refused, each once.
+/// Logs addresses whose frames are refused, each once as long as there are not too many.
 pub(super) async fn watch_refused(shared: Arc<Shared>) {
     let mut logged = BTreeSet::new();
-    while logged.len() < MOST_LOGGED {
+    let mut limit = LogLimit::new(LINES, Instant::now());
+    loop {
         tokio::time::sleep(LOOK).await;
         // The status says what the kernel does not let us read.
         let refused = lock(&shared.programs).refused_sources();
         for address in refused.unwrap_or_default() {
-            if logged.insert(address) {
-                tracing::warn!(
-                    %address,
-                    "frames of a remote are refused because of the host that brings them: if it is a border router \
-                     of this AS, add it to `[dataplane] underlay_sources`"
-                );
+            if logged.contains(&address) {
+                continue;
+            }
+            match limit.next(Instant::now()) {
+                Say::Line => {
+                    if logged.len() >= REMEMBERED {
+                        logged.clear();
+                    }
+                    logged.insert(address);
+                    tracing::warn!(
+                        %address,
+                        "frames of a remote are refused because of the host that brings them: if it is a border \
+                         router of this AS, add it to `[dataplane] underlay_sources`"
+                    );
+                }
+                Say::Last => tracing::warn!(
+                    "frames of a remote are refused from many hosts: no more of them are named for a minute"
+                ),
+                Say::Nothing => {}
             }
         }
     }

@@ -35,6 +35,7 @@ use sig_common::addr::IsdAs;
 
 use super::{
     config::{DefaultRoute, PeerLimits},
+    log_limit::LogLimit,
     plan::{Plan, SessionKey},
 };
 use crate::{
@@ -44,7 +45,7 @@ use crate::{
 };
 use remote_as::RemoteAs;
 pub use status::Told;
-use vet::{Own, RefusalLog};
+use vet::Own;
 
 /// How often discovery and prefix exchange ask, as the reference does.
 const RPC_INTERVAL: Duration = Duration::from_secs(5);
@@ -252,6 +253,7 @@ pub struct Remotes {
     next_session: u64,
     chains: plan::Chains,
     owners: owners::Owners,
+    waiting: owners::Waiting,
     /// Per site of the last plan, its classes.
     site_chains: Vec<Vec<plan::ChainKey>>,
     /// The last one handed out.
@@ -259,12 +261,12 @@ pub struct Remotes {
     /// Whether the plan may have to change.
     stale: bool,
     select_at: Instant,
-    /// When the next session has been up for long enough to take over from a worse one.
+    /// When the next session, or AS, has been up for long enough to take over from a worse one.
     settled_at: Option<Instant>,
     /// Failures that the daemon was told of, and when.
     told_down: HashMap<Failure, Instant>,
     refused: BTreeMap<(IsdAs, &'static str), u64>,
-    refusals: RefusalLog,
+    refusals: LogLimit,
     outbox: Vec<Action>,
 }
 
@@ -284,6 +286,7 @@ impl Remotes {
             next_session: 1,
             chains: plan::Chains::default(),
             owners: owners::Owners::default(),
+            waiting: owners::Waiting::default(),
             site_chains: Vec::new(),
             plan: Plan::default(),
             stale: true,
@@ -291,7 +294,7 @@ impl Remotes {
             settled_at: None,
             told_down: HashMap::new(),
             refused: BTreeMap::new(),
-            refusals: RefusalLog::new(now.monotonic),
+            refusals: LogLimit::new(vet::LINES, now.monotonic),
             outbox: Vec::new(),
             settings,
         };
@@ -461,7 +464,8 @@ impl Remotes {
         let gateways = self.ases.values().flat_map(|remote| &remote.gateways);
         let sessions = gateways.flat_map(|gateway| &gateway.sessions);
         let up = sessions.filter_map(|session| session.health.up_since());
-        up.filter_map(|since| since.checked_add(self.settings.switch_delay))
+        up.chain(self.waiting.values().copied())
+            .filter_map(|since| since.checked_add(self.settings.switch_delay))
             .filter(|at| *at > now.monotonic)
             .min()
     }
@@ -534,7 +538,8 @@ impl Remotes {
                 .entry((isd_as, refusal.word()))
                 .and_modify(|count| *count += 1)
                 .or_insert(1);
-            self.refusals.log(now.monotonic, isd_as, prefix, refusal);
+            let said = self.refusals.next(now.monotonic);
+            vet::log(said, isd_as, prefix, refusal);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ipnet::IpNet;
@@ -13,24 +13,27 @@ use super::{Now, remote_as::RemoteAs};
 /// The AS of each prefix.
 pub(super) type Owners = BTreeMap<IpNet, IsdAs>;
 
+/// Since when ASes that do not have a prefix could have it: they announce it, and have a session.
+pub(super) type Waiting = BTreeMap<(IpNet, IsdAs), Instant>;
+
 /// What speaks for an AS, the most important first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     /// It has a session over which packets can be sent.
     is_alive: bool,
-    /// It has the prefix already, or a session that has been up for long enough to take it over.
+    /// It has the prefix already, or could have had it for long enough to take it over.
     is_settled: bool,
     /// As with the reference, of equals the highest wins.
     isd_as: IsdAs,
 }
 
 /// Prefixes with the AS that announces them, or has them by the traffic policy, once for each gateway that
-/// leads there.
-fn offers(remote: &RemoteAs) -> impl Iterator<Item = (usize, &IpNet)> {
-    let gateways = remote.gateways.iter().enumerate();
-    gateways.flat_map(|(place, gateway)| {
+/// leads there; and whether that can be sent to.
+fn offers(remote: &RemoteAs) -> impl Iterator<Item = (bool, &IpNet)> {
+    remote.gateways.iter().flat_map(|gateway| {
+        let is_alive = gateway.is_usable();
         let prefixes = remote.static_prefixes.iter().chain(&gateway.accepted);
-        prefixes.map(move |prefix| (place, prefix))
+        prefixes.map(move |prefix| (is_alive, prefix))
     })
 }
 
@@ -38,21 +41,20 @@ fn offers(remote: &RemoteAs) -> impl Iterator<Item = (usize, &IpNet)> {
 pub(super) fn find(
     ases: &BTreeMap<IsdAs, RemoteAs>,
     before: &Owners,
+    waiting: &mut Waiting,
     now: Now,
     switch_delay: Duration,
 ) -> Owners {
     let mut claims: BTreeMap<IpNet, Claim> = BTreeMap::new();
     for (isd_as, remote) in ases {
-        let alive: Vec<(bool, bool)> = remote
-            .gateways
-            .iter()
-            .map(|gateway| gateway.standing(now, switch_delay))
-            .collect();
-        for (gateway, prefix) in offers(remote) {
-            let (is_alive, is_settled) = alive[gateway];
+        for (is_alive, prefix) in offers(remote) {
+            let has_waited = || {
+                let since = waiting.get(&(*prefix, *isd_as));
+                since.is_some_and(|since| now.monotonic >= *since + switch_delay)
+            };
             let claim = Claim {
                 is_alive,
-                is_settled: is_settled || before.get(prefix) == Some(isd_as),
+                is_settled: before.get(prefix) == Some(isd_as) || has_waited(),
                 isd_as: *isd_as,
             };
             match claims.entry(*prefix) {
@@ -67,9 +69,19 @@ pub(super) fn find(
         }
     }
     let owners = claims.into_iter();
-    owners
+    let owners: Owners = owners
         .map(|(prefix, claim)| (prefix, claim.isd_as))
-        .collect()
+        .collect();
+    let waited = std::mem::take(waiting);
+    for (isd_as, remote) in ases {
+        let alive = offers(remote).filter(|(is_alive, _)| *is_alive);
+        for (_, prefix) in alive.filter(|(_, prefix)| owners.get(prefix) != Some(isd_as)) {
+            let key = (*prefix, *isd_as);
+            let since = waited.get(&key).copied();
+            waiting.insert(key, since.unwrap_or(now.monotonic));
+        }
+    }
+    owners
 }
 
 /// Logs which prefixes go over to another AS.

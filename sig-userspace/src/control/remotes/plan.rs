@@ -45,7 +45,7 @@ impl Remotes {
         let mut chains = Chains::new();
         let mut site_chains = Vec::new();
         let delay = self.settings.switch_delay;
-        let owners = owners::find(&self.ases, &self.owners, now, delay);
+        let owners = owners::find(&self.ases, &self.owners, &mut self.waiting, now, delay);
         owners::log_moves(&self.owners, &owners);
         for remote in self.ases.values() {
             let slots = add_gateways(&mut plan, remote, self.settings.data_addr.port());

@@ -21,6 +21,7 @@ use crate::{
     paths::{Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through},
     policy::{
         performance::{PerformancePolicy, Quality},
+        prefix_set::PrefixSet,
         routing::RoutingPolicy,
         traffic::{AsPolicy, Fallback, SessionPolicy},
     },
@@ -327,51 +328,34 @@ impl RemoteAs {
         let is_named =
             |part: &IpNet, whole: &IpNet| routing.names_part(self.isd_as, local, part, whole);
         let judge = |prefix: &IpNet| own.believes(prefix, others, is_named);
-        let accept = |prefixes: &[IpNet]| {
-            let announced = prefixes.iter().collect();
-            believed.intersection(&announced).prefixes()
-        };
         let mut refused = BTreeSet::new();
         for gateway in &mut self.gateways {
-            let announced = &gateway.announced;
-            // What is joined shares its fate. So prefixes that contain others are looked at one by one, and all
-            // of them if any is refused.
-            let is_wide = |(place, prefix): (usize, &IpNet)| {
-                let next = announced.get(place + 1);
-                next.is_some_and(|next| prefix.contains(next))
-            };
-            let (wide, rest): (Vec<_>, Vec<_>) = announced
-                .iter()
-                .enumerate()
-                .partition(|entry| is_wide(*entry));
-            let [mut single, rest]: [Vec<IpNet>; 2] =
-                [wide, rest].map(|list| list.into_iter().map(|(_, prefix)| *prefix).collect());
-            let (mut accepted, mut count) = (accept(&rest), 0);
-            if accepted.iter().all(|prefix| judge(prefix).is_ok()) {
-                count = rest
-                    .iter()
-                    .filter(|prefix| believed.overlaps(prefix))
-                    .count();
-            } else {
-                accepted.clear();
-                single.extend(rest);
-            }
-            for prefix in single {
-                let before = accepted.len();
-                for part in accept(&[prefix]) {
+            // Each by itself: together with others, a prefix would be another one.
+            let (mut wide, mut narrow, mut count) = (Vec::new(), Vec::new(), 0);
+            for (place, prefix) in gateway.announced.iter().enumerate() {
+                let before = wide.len() + narrow.len();
+                // Longer prefixes inside keep a way of their own.
+                let next = gateway.announced.get(place + 1);
+                let is_wide = next.is_some_and(|next| prefix.contains(next));
+                let believed = believed.intersection(&[*prefix].iter().collect());
+                for part in believed.prefixes() {
                     match judge(&part) {
-                        Ok(()) => accepted.push(part),
+                        Ok(()) if is_wide => wide.push(part),
+                        Ok(()) => narrow.push(part),
                         Err(refusal) => {
                             refused.insert((part, refusal));
                         }
                     }
                 }
-                count += usize::from(accepted.len() > before);
+                count += usize::from(wide.len() + narrow.len() > before);
             }
+            // What touches is joined, for shorter tables.
+            let mut accepted = narrow.iter().collect::<PrefixSet>().prefixes();
+            accepted.extend(wide);
             accepted.sort_unstable();
             accepted.dedup();
             gateway.accepted_count = count as u64;
-            gateway.rejected_count = (announced.len() - count) as u64;
+            gateway.rejected_count = (gateway.announced.len() - count) as u64;
             gateway.accepted = accepted;
         }
         let new = refused.difference(&self.refused).copied().collect();
@@ -519,11 +503,9 @@ impl Gateway {
         }
     }
 
-    /// Whether packets can be sent to it, and whether that has been so for `delay`.
-    pub(super) fn standing(&self, now: Now, delay: Duration) -> (bool, bool) {
-        let usable = || self.sessions.iter().filter(|session| session.is_usable());
-        let is_settled = |session: &Session| session.health.is_settled(now.monotonic, delay);
-        (usable().next().is_some(), usable().any(is_settled))
+    /// Whether packets can be sent to it.
+    pub(super) fn is_usable(&self) -> bool {
+        self.sessions.iter().any(Session::is_usable)
     }
 
     /// Makes the sessions those of the policies.
@@ -586,9 +568,7 @@ impl Session {
             })
             .map(PathState::fingerprint)
             .collect();
-        self.excluded.retain(now.monotonic, |path| {
-            states.iter().any(|state| state.fingerprint() == path)
-        });
+        self.excluded.forget(now.monotonic);
         let admits = |path: &Path| {
             if !enters_through(path, allowed) {
                 return None;

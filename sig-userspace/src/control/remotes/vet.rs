@@ -2,12 +2,13 @@
 //! prefix would capture the gateway's own traffic depends on the networks of this host: the data plane's owner
 //! decides that, from [`Plan::must_reach`](crate::control::plan::Plan::must_reach).
 
-use std::time::{Duration, Instant};
-
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
-use crate::{control::config::DefaultRoute, dataplane::none_may_cross};
+use crate::{
+    control::{config::DefaultRoute, log_limit::Say},
+    dataplane::none_may_cross,
+};
 
 /// Prefixes shorter than this count as default routes: halves of everything, or 2000::/3, do what a default
 /// route does.
@@ -63,49 +64,19 @@ impl Refusal {
     }
 }
 
-/// How many refused prefixes are logged in a period: peers can announce other ones for ever.
-const LINES: u64 = 64;
-const PERIOD: Duration = Duration::from_secs(60);
+/// How many refused prefixes are logged in a minute: peers can announce other ones for ever.
+pub(super) const LINES: u64 = 64;
 
-/// Logs refused prefixes.
-#[derive(Debug)]
-pub(super) struct RefusalLog {
-    /// Of the current period.
-    since: Instant,
-    refused: u64,
-}
-
-impl RefusalLog {
-    pub(super) fn new(now: Instant) -> Self {
-        RefusalLog {
-            since: now,
-            refused: 0,
+/// Logs a refused prefix, unless there have been too many lately.
+pub(super) fn log(said: Say, isd_as: IsdAs, prefix: IpNet, refusal: Refusal) {
+    match said {
+        Say::Line => {
+            tracing::warn!(%isd_as, %prefix, "a prefix is refused: {}", refusal.reason());
         }
-    }
-
-    /// Logs one, unless there have been too many lately. Whether it did.
-    pub(super) fn log(
-        &mut self,
-        now: Instant,
-        isd_as: IsdAs,
-        prefix: IpNet,
-        refusal: Refusal,
-    ) -> bool {
-        if now.saturating_duration_since(self.since) >= PERIOD {
-            *self = RefusalLog::new(now);
-        }
-        self.refused += 1;
-        match self.refused.cmp(&LINES) {
-            std::cmp::Ordering::Less => {
-                tracing::warn!(%isd_as, %prefix, "a prefix is refused: {}", refusal.reason());
-            }
-            std::cmp::Ordering::Equal => tracing::warn!(
-                "{LINES} prefixes refused within {} s: further ones are only counted for now",
-                PERIOD.as_secs()
-            ),
-            std::cmp::Ordering::Greater => return false,
-        }
-        true
+        Say::Last => tracing::warn!(
+            "{LINES} prefixes refused within a minute: further ones are only counted for now"
+        ),
+        Say::Nothing => {}
     }
 }
 
@@ -200,21 +171,5 @@ mod tests {
         }
         assert_eq!(believed(&own, "10.0.0.0/8"), Ok(()));
         assert_eq!(believed(&own, "fd00::/8"), Ok(()));
-    }
-
-    #[test]
-    fn the_log_of_refused_prefixes_is_limited_for_a_while_and_not_for_ever() {
-        let start = Instant::now();
-        let mut log = RefusalLog::new(start);
-        let mut lines = |seconds| {
-            let now = start + Duration::from_secs(seconds);
-            let one = || (IsdAs(1), net("10.0.0.0/8"), Refusal::Served);
-            (0..5000)
-                .map(|_| one())
-                .filter(|(isd_as, prefix, refusal)| log.log(now, *isd_as, *prefix, *refusal))
-                .count()
-        };
-        assert_eq!((lines(1), lines(59)), (64, 0));
-        assert_eq!(lines(60), 64);
     }
 }

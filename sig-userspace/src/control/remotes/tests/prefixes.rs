@@ -83,6 +83,29 @@ fn an_aggregate_around_what_is_served_here_and_default_routes_are_learned() {
     );
 }
 
+#[test]
+fn a_prefix_is_judged_before_it_is_joined_and_alone() {
+    let mut this = announced(
+        ACCEPT,
+        &[
+            "192.168.10.0/24",
+            "192.168.11.0/24",
+            "192.168.12.0/24",
+            "192.168.13.0/24",
+        ],
+    );
+    assert_eq!(
+        this.exported(),
+        ["192.168.11.0/24", "192.168.12.0/23"].map(net),
+        "what is served here is refused, and the others are joined all the same"
+    );
+    let expected = BTreeMap::from([("overlaps_served".to_owned(), 1)]);
+    assert_eq!(reasons(&mut this), expected);
+    let told = this.remotes.told(this.now);
+    let seen = &told.ases[0].gateways[0];
+    assert_eq!((seen.prefixes_accepted, seen.prefixes_rejected), (3, 1));
+}
+
 /// A hub announces the aggregate of its spokes and takes from each what is its own.
 #[test]
 fn a_hub_learns_the_parts_of_its_aggregate_that_accept_rules_name() {
@@ -207,12 +230,14 @@ fn a_prefix_of_two_ases_leads_to_the_higher_one_and_to_the_other_while_that_is_d
     assert_eq!(owner(&this), Some(isd_as(REMOTE)));
     let back = vec![net(shared)];
     this.prefixes.insert(gateway("10.12.0.2").control, back);
-    this.run(6000);
+    this.run(5500);
     assert_eq!(
         owner(&this),
-        Some(isd_as(OTHER)),
-        "it has been up all the time"
+        Some(isd_as(REMOTE)),
+        "it has been up all the time, but without the prefix"
     );
+    this.run(5500);
+    assert_eq!(owner(&this), Some(isd_as(OTHER)));
     // The routes stay through all of this.
     let is_there = |plan: &Plan| {
         let mut sites = plan.sites.iter();
@@ -221,6 +246,26 @@ fn a_prefix_of_two_ases_leads_to_the_higher_one_and_to_the_other_while_that_is_d
     let mut plans = this.plans.iter().map(|(_, plan)| plan);
     assert!(plans.any(is_there));
     assert!(plans.all(is_there));
+}
+
+#[test]
+fn a_prefix_that_is_withdrawn_and_announced_again_and_again_does_not_move_each_time() {
+    let shared = "192.168.50.0/24";
+    let mut this = two_ases(&[shared], &[shared]);
+    let control = gateway("10.12.0.2").control;
+    let mut owners = Vec::new();
+    for round in 0..6 {
+        let announced = if round % 2 == 0 {
+            vec![]
+        } else {
+            vec![net(shared)]
+        };
+        this.prefixes.insert(control, announced);
+        this.run(5000);
+        owners.push(leads_to(&this, shared));
+    }
+    owners.dedup();
+    assert_eq!(owners, [Some(isd_as(REMOTE))]);
 }
 
 #[test]
