@@ -179,7 +179,7 @@ fn a_gateway_that_waits_for_the_daemon_says_so_and_reads_its_files_again() {
     let log = fs::read_to_string(folder.path("log")).expect("the log");
     for line in [
         "waiting for the SCION daemon",
-        "reload refused",
+        "reload failed: ",
         "reload: all files are read again, and the daemon is asked anew by=\"SIGHUP\"",
         "reload: all files are read again, and the daemon is asked anew by=\"uid ",
     ] {

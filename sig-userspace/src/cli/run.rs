@@ -203,7 +203,7 @@ async fn gateway(file: &Path, files: Files, log: LogControl) -> Result<(), Strin
     door.pass_on_to(&running);
     if reload_later {
         let running = Arc::clone(&running);
-        signals::reload(move || running.reload()).await;
+        tokio::spawn(signals::reload(move || running.reload()));
     }
     let outcome = match serve(&config, &running).await {
         Ok(servers) => {
@@ -371,7 +371,8 @@ async fn until_the_end(
                 Wish::End => return Ok(()),
                 Wish::Reload => {
                     let running = Arc::clone(running);
-                    signals::reload(move || running.reload()).await;
+                    // The next signal may be to end meanwhile.
+                    tokio::spawn(signals::reload(move || running.reload()));
                 },
             },
             // Asked for just before the gateway ran.

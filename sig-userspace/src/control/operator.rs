@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -31,6 +31,8 @@ pub struct Running {
     in_force: Mutex<Config>,
     /// As it was read at the start.
     read: Config,
+    /// Held while files are read and put into force, so that the newer ones stay.
+    reloading: Mutex<()>,
     log: LogControl,
 }
 
@@ -51,6 +53,7 @@ impl Running {
             file,
             read,
             in_force: Mutex::new(in_force),
+            reloading: Mutex::default(),
             log,
         }
     }
@@ -62,8 +65,9 @@ impl Operator for Running {
     }
 
     fn config(&self) -> String {
-        let in_force = self.in_force.lock();
-        in_force.unwrap_or_else(PoisonError::into_inner).to_toml()
+        let mut in_force = lock(&self.in_force).clone();
+        in_force.log.level = self.log.level();
+        in_force.to_toml()
     }
 
     fn log_level(&self) -> LogLevel {
@@ -86,8 +90,10 @@ impl Operator for Running {
     }
 
     fn reload(&self) -> Result<String, String> {
+        let _reloading = lock(&self.reloading);
         let config = config::load(&self.file).map_err(|errors| errors.to_string())?;
         let mut told = String::new();
+        let mut incomplete = None;
         match (&self.remotes, &config.control) {
             (Remotes::Found(discovery), Some(control)) => {
                 let (changes, warnings) = discovery
@@ -102,15 +108,11 @@ impl Operator for Running {
                 }
             }
             (Remotes::Configured(remotes), None) => {
-                for line in remotes.reload(&config) {
+                let (lines, result) = remotes.reload(&config);
+                for line in lines {
                     let _ = writeln!(told, "{line}");
                 }
-                let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-                in_force.remotes.clone_from(&config.remotes);
-                in_force
-                    .gateway
-                    .prefixes
-                    .clone_from(&config.gateway.prefixes);
+                incomplete = result.err();
             }
             (Remotes::Found(_), None) | (Remotes::Configured(_), Some(_)) => {
                 return Err(format!(
@@ -120,6 +122,7 @@ impl Operator for Running {
                 ));
             }
         }
+        take_over(&mut lock(&self.in_force), &config);
         if config.log.level != self.log_level() {
             self.set_log_level(config.log.level)?;
             let _ = writeln!(told, "log level: {}", config.log.level.as_str());
@@ -133,28 +136,66 @@ impl Operator for Running {
                 waiting.join(", ")
             );
         }
-        if told.is_empty() {
-            told.push_str("nothing has changed\n");
+        match incomplete {
+            Some(error) => Err(format!(
+                "{told}not everything took effect, and is tried again: {error}"
+            )),
+            None if told.is_empty() => Ok("nothing has changed\n".to_owned()),
+            None => Ok(told),
         }
-        Ok(told)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes over what a reload puts into force.
+fn take_over(in_force: &mut Config, now: &Config) {
+    in_force.log.level = now.log.level;
+    match (&mut in_force.control, &now.control) {
+        (Some(control), Some(now)) => {
+            control
+                .traffic_policy_file
+                .clone_from(&now.traffic_policy_file);
+            control
+                .ip_routing_policy_file
+                .clone_from(&now.ip_routing_policy_file);
+        }
+        _ => {
+            in_force.gateway.prefixes.clone_from(&now.gateway.prefixes);
+            in_force.remotes.clone_from(&now.remotes);
+        }
     }
 }
 
 /// The keys of the file at the start whose values a reload does not put into force, and that differ.
 fn restart_only(read: &Config, now: &Config) -> Vec<String> {
     let mut read = read.clone();
-    read.log.level = now.log.level;
-    match (&mut read.control, &now.control) {
-        (Some(read), Some(now)) => {
-            read.traffic_policy_file
-                .clone_from(&now.traffic_policy_file);
-            read.ip_routing_policy_file
-                .clone_from(&now.ip_routing_policy_file);
-        }
-        _ => {
-            read.gateway.prefixes.clone_from(&now.gateway.prefixes);
-            read.remotes.clone_from(&now.remotes);
-        }
-    }
+    take_over(&mut read, now);
     read.differences(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_in_force_names_the_files_that_were_read_last() {
+        let read = |policy: &str, id: &str| {
+            let text = format!(
+                "[gateway]\nid = \"{id}\"\ntraffic_policy_file = \"{policy}\"\n\
+                 [sciond_connection]\naddress = \"127.0.0.1:30255\"\n[log.console]\nlevel = \"debug\"\n"
+            );
+            let no_files = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+            config::check(&text, "gateway.toml", &no_files).expect("a configuration")
+        };
+        let (mut in_force, now) = (read("old.json", "a"), read("new.json", "b"));
+        assert_eq!(
+            restart_only(&in_force, &now),
+            ["gateway.id", "gateway.status_socket"]
+        );
+        take_over(&mut in_force, &now);
+        assert!(in_force.to_toml().contains("new.json"));
+    }
 }

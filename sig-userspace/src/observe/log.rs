@@ -75,7 +75,7 @@ pub fn reloaded(by: &str, result: &Result<String, String>) {
         }
         Err(problems) => {
             for problem in problems.lines() {
-                tracing::error!(by, "reload refused, nothing has changed: {problem}");
+                tracing::error!(by, "reload failed: {problem}");
             }
         }
     }
@@ -160,27 +160,29 @@ fn write(
     lost: &AtomicU64,
 ) {
     for entry in entries {
-        match entry {
-            Entry::Line(line) => {
-                if output.write_all(&line).is_err() {
-                    lost.fetch_add(1, Relaxed);
-                    continue;
-                }
-                let count = lost.swap(0, Relaxed);
-                if count > 0 && output.write_all(notice(format, count).as_bytes()).is_err() {
-                    lost.fetch_add(count, Relaxed);
-                }
-            }
-            Entry::Flush(done) => {
-                let _ = done.send(());
-            }
+        if let Entry::Line(line) = &entry
+            && output.write_all(line).is_err()
+        {
+            lost.fetch_add(1, Relaxed);
+            continue;
+        }
+        let count = lost.swap(0, Relaxed);
+        if count > 0 && output.write_all(notice(format, count).as_bytes()).is_err() {
+            lost.fetch_add(count, Relaxed);
+        }
+        if let Entry::Flush(done) = entry {
+            let _ = done.send(());
         }
     }
 }
 
 fn notice(format: LogFormat, count: u64) -> String {
-    let message =
-        format!("{count} lines of the log are lost: the standard error output was full or slow");
+    let lines = if count == 1 {
+        "line of the log is"
+    } else {
+        "lines of the log are"
+    };
+    let message = format!("{count} {lines} lost: the standard error output was full or slow");
     match format {
         LogFormat::Human => format!("WARN {message}\n"),
         LogFormat::Json => {
@@ -340,6 +342,17 @@ mod tests {
         let message = notice["fields"]["message"].as_str().unwrap();
         assert!(message.starts_with("3 lines"), "{message}");
         assert_eq!(written.next(), Some("4"));
+    }
+
+    #[test]
+    fn the_end_of_the_log_tells_what_was_lost_before() {
+        let bad = Bad::default();
+        bad.failures.store(1, Relaxed);
+        let (mut lines, flush) = queue(bad.clone(), LogFormat::Human, 4);
+        lines.write_all(b"the last\n").unwrap();
+        drop(flush);
+        let text = bad.written.text();
+        assert!(text.starts_with("WARN 1 line of the log is lost"), "{text}");
     }
 
     #[test]

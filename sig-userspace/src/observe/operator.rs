@@ -32,6 +32,6 @@ pub trait Operator: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong with the files; nothing changes then.
+    /// What is wrong with the files, and nothing has changed; or what has not taken effect, which is tried again.
     fn reload(&self) -> Result<String, String>;
 }

@@ -171,9 +171,11 @@ impl Running {
     /// # Errors
     /// What is wrong; nothing has changed then.
     pub fn reload(&self) -> Result<String, String> {
+        // Locked before the file is read, so that of two reloads the newer text stays.
+        let mut parts = self.parts();
         let result = config::load(&self.file)
             .map_err(|errors| errors.to_string())
-            .and_then(|(settings, warnings)| self.apply(settings, &warnings));
+            .and_then(|(settings, warnings)| self.apply(&mut parts, settings, &warnings));
         let counter = match result {
             Ok(_) => &self.reloads,
             Err(_) => &self.reloads_refused,
@@ -182,8 +184,12 @@ impl Running {
         result
     }
 
-    fn apply(&self, settings: Settings, warnings: &[Problem]) -> Result<String, String> {
-        let mut parts = self.parts();
+    fn apply(
+        &self,
+        parts: &mut Parts,
+        settings: Settings,
+        warnings: &[Problem],
+    ) -> Result<String, String> {
         let model = Arc::new(settings.model.clone());
         // What can fail comes first: new sockets, then the maps.
         let prepared = match &parts.slow {

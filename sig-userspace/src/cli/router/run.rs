@@ -66,7 +66,8 @@ async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result
             Wish::End => break,
             Wish::Reload => {
                 let running = Arc::clone(&running);
-                signals::reload(move || running.reload()).await;
+                // The next signal may be to end meanwhile.
+                tokio::spawn(signals::reload(move || running.reload()));
             }
         }
     }

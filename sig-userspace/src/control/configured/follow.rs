@@ -8,7 +8,11 @@ use std::{
 use tokio::sync::{Mutex, Notify};
 
 use super::{Configured, Validity};
-use crate::control::{config::Config, host::HostHandle, plan::Plan};
+use crate::control::{
+    config::Config,
+    host::{self, HostHandle},
+    plan::Plan,
+};
 
 /// The wall clock may be set: the time is looked at this often.
 const LOOK: Duration = Duration::from_secs(10);
@@ -48,7 +52,8 @@ pub fn follow(
         loop {
             let deadline = {
                 let mut state = shared.state.lock().await;
-                shared.renew(&mut state).await;
+                // What does not take effect is logged, and tried again with the next look.
+                let _ = shared.renew(&mut state).await;
                 state.remotes.deadline(SystemTime::now())
             };
             let left = deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
@@ -61,22 +66,23 @@ pub fn follow(
 
 impl Handle {
     /// Puts the `[[remote]]` sections and served prefixes of `config` into force. Tells what has changed, and what
-    /// deserves a look, one line each. To be called from a thread that may wait, within a tokio runtime.
-    #[must_use]
-    pub fn reload(&self, config: &Config) -> Vec<String> {
+    /// deserves a look, one line each; and whether all of it took effect. To be called from a thread that may wait,
+    /// within a tokio runtime.
+    pub fn reload(&self, config: &Config) -> (Vec<String>, Result<(), host::Error>) {
         tokio::runtime::Handle::current().block_on(async {
             let mut state = self.0.state.lock().await;
             let mut lines = state.remotes.reload(config, SystemTime::now());
-            lines.extend(self.0.renew(&mut state).await);
+            let (more, result) = self.0.renew(&mut state).await;
+            lines.extend(more);
             self.0.reloaded.notify_one();
-            lines
+            (lines, result)
         })
     }
 }
 
 impl Shared {
     /// Makes the data plane do what is right now. Tells what deserves a look, after it has been logged.
-    async fn renew(&self, state: &mut State) -> Vec<String> {
+    async fn renew(&self, state: &mut State) -> (Vec<String>, Result<(), host::Error>) {
         let now = SystemTime::now();
         let mut lines = Vec::new();
         for notice in state.remotes.poll(now) {
@@ -92,16 +98,14 @@ impl Shared {
             lines.push(format!("warning: {remote} path {path}: {notice}"));
         }
         let plan = state.remotes.plan(now);
-        if state.applied.as_ref() != Some(&plan) {
-            state.applied = match self.host.apply(plan.clone()).await {
-                Ok(()) => Some(plan),
-                Err(error) => {
-                    tracing::error!("a change of the data plane is not complete: {error}");
-                    lines.push(format!("warning: not everything took effect: {error}"));
-                    None
-                }
-            };
+        if state.applied.as_ref() == Some(&plan) {
+            return (lines, Ok(()));
         }
-        lines
+        let result = self.host.apply(plan.clone()).await;
+        if let Err(error) = &result {
+            tracing::error!("a change of the data plane is not complete, trying again: {error}");
+        }
+        state.applied = result.is_ok().then_some(plan);
+        (lines, result)
     }
 }
