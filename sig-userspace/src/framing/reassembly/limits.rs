@@ -23,7 +23,7 @@ pub struct Limits {
     /// Streams known at the same time.
     pub streams_total: usize,
     /// Streams of one remote known at the same time; beyond, the least recently used of those that
-    /// have delivered least gives way.
+    /// have delivered for the shortest time gives way, or of the others, if those are few.
     pub streams_per_remote: usize,
     /// Packets being put together at the same time (each stream has at most one).
     pub packets_total: usize,
@@ -90,7 +90,7 @@ impl Limits {
                 "reorder_frames",
                 self.reorder_frames,
                 0,
-                super::stream::AHEAD as usize,
+                super::line::AHEAD as usize,
             ),
             ("remotes", self.remotes, 1, 65_536),
             ("streams_total", self.streams_total, 1, MANY),
@@ -117,7 +117,7 @@ impl Limits {
     /// Memory that a [`Reassembler`](super::Reassembler) of these limits allocates, bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        use super::{HeldFrame, pool::Pool, stream::Pending, stream::Streams};
+        use super::{HeldFrame, line::Pending, pool::Pool, streams::Streams};
         Pool::<Pending>::memory(self.packets_total, self.max_packet, self.remotes)
             + Pool::<HeldFrame>::memory(self.held_total, self.max_frame_payload, self.remotes)
             + Streams::memory(self)

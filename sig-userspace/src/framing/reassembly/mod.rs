@@ -5,25 +5,41 @@
 //! The wait follows the jitter of the stream. A frame that comes later still is delivered then,
 //! out of order; of packets at the edges of a gap, the start (*parked*) and the rest (of a *spent*
 //! frame) are kept for it. Duplicates are refused: what was received is known for the last
-//! [`stream::PAST`] sequence numbers, and older frames are refused. Streams begin at sequence 0,
+//! [`line::PAST`] sequence numbers, and older frames are refused. Streams begin at sequence 0,
 //! so a first frame shortly behind 0 is held like any other.
 //!
-//! Nobody authenticates frames, so nothing that a single frame says is believed for good. A frame
-//! far ahead of a stream begins another *line* of it, and the line in use goes on; when a line has
-//! proven itself and another was silent since, it takes the other's place. Buffers and streams
-//! that have delivered little give way to those that have delivered more, see [`stream::rank`].
+//! Nobody authenticates frames, so nothing that a single frame says is believed for good. A stream
+//! has up to [`streams::LINES`] *lines*: runs of sequence numbers, each with a next number of its
+//! own. A frame that no line can place begins another one and is delivered; a line that was in use
+//! stays where it is and goes on as soon as its next frame comes. Buffers and lines that have not
+//! delivered for long give way to those that have, see [`line::Line::rank`].
 //!
 //! Unlike the reference receiver, which delivers frames with old numbers again while no packet
 //! is pending, and trusts a continuation whose index is not the number of missing bytes.
 //!
-//! All memory is allocated at construction, see [`Limits`]. Work per frame is constant.
+//! What holds between two calls, most of it checked by `audit`:
+//!
+//! - A line has the bit of a number before `next` set if it received that frame, or another line
+//!   did; from `next` on, if and only if it holds the frame. The frame `next` is not held.
+//! - A frame that any line of its stream has is a duplicate. Before its `fence`, a line need not
+//!   ask the others: none of them has a frame there, or will have one before the fence is looked
+//!   at again, which is whenever a line of the stream begins, ends, or moves by other than the
+//!   expected frame.
+//! - A line expects no frame that another has, once its stream was settled, and no two lines that
+//!   hold nothing expect the same. A line that ends leaves what it knows to the next one ahead.
+//! - A number is old if it lies in a line that received most of its numbers, further back than is
+//!   remembered. Old frames are the only ones that are refused without having been received.
+//! - Every loop makes progress by itself: none relies on the above to end.
+//!
+//! All memory is allocated at construction, see [`Limits`]. Work per frame is bounded.
 
 mod audit;
 mod jitter;
 mod limits;
+mod line;
 mod list;
 mod pool;
-mod stream;
+mod streams;
 mod types;
 mod unpack;
 
@@ -34,8 +50,10 @@ use sig_common::reason::DropReason;
 
 use jitter::CLASSES;
 pub use limits::{Limits, LimitsError};
+use line::{Line, Pending};
+use list::NIL;
 use pool::{Buffer, Owner, Pool, Room};
-use stream::{Pending, Route, Streams};
+use streams::{Route, Streams};
 pub use types::{Counters, FrameRef, Occupancy, Outcome, Piece, StreamKey};
 use unpack::{Payload, Unpack, abandon};
 
@@ -88,6 +106,24 @@ struct HeldFrame {
     congestion: bool,
     /// It had its turn, and begins with the rest of a packet whose start may still come.
     spent: bool,
+}
+
+impl<'a> Payload<'a> {
+    /// A frame in a buffer.
+    fn held(pool: &'a Pool<HeldFrame>, slot: u32) -> Self {
+        let HeldFrame {
+            index,
+            len,
+            congestion,
+            ..
+        } = pool.meta(slot);
+        Self {
+            index,
+            congestion,
+            bytes: &pool.bytes(slot)[..usize::from(len)],
+            of_caller: false,
+        }
+    }
 }
 
 /// The queue of spent frames.
@@ -195,7 +231,7 @@ impl Reassembler {
             }
         }
         let at = self.last;
-        self.touch(now, at, &mut deliver);
+        self.streams.touch(at, now);
         self.take(now, at, frame, &mut deliver);
         self.tally.outcome()
     }
@@ -290,16 +326,6 @@ impl Reassembler {
         &self.limits
     }
 
-    #[inline]
-    fn touch<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, at: u32, deliver: &mut F) {
-        if self.streams.touch(at, now) {
-            // Further frames in order have confirmed the line: the stream goes on here.
-            while let Some(other) = self.streams.replaced_by(at, now) {
-                self.merge(now, at, other, deliver);
-            }
-        }
-    }
-
     #[inline(never)]
     fn out_of_order<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
@@ -308,35 +334,90 @@ impl Reassembler {
         frame: FrameRef<'_>,
         deliver: &mut F,
     ) {
-        let sequence = frame.sequence;
-        let at = match self.streams.route(packed, sequence) {
-            Route::Duplicate => return self.tally.discard(DropReason::FrameDuplicate),
-            Route::Old(at) if !self.streams.get_mut(at).restarts(sequence) => {
-                return self.tally.discard(DropReason::FrameOld);
+        self.settle(now, packed, deliver);
+        if let Some(at) = self.line_of(now, packed, frame.sequence, deliver) {
+            self.streams.touch(at, now);
+            if self.streams.get(at).is_behind(frame.sequence) {
+                self.late(now, at, frame, deliver);
+            } else {
+                self.last = at;
+                self.ahead(now, at, frame, deliver);
             }
-            Route::Late(at) => {
-                self.touch(now, at, deliver);
-                return self.late(now, at, frame, deliver);
+        }
+        self.streams.fence(packed);
+    }
+
+    /// The line that takes the frame in, a new one if need be; `None`: refused and counted.
+    fn line_of<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        packed: u64,
+        sequence: u64,
+        deliver: &mut F,
+    ) -> Option<u32> {
+        match self.streams.route(packed, sequence) {
+            Route::Line(at) => Some(at),
+            Route::Duplicate => {
+                self.tally.discard(DropReason::FrameDuplicate);
+                None
             }
-            Route::Next(at) | Route::Ahead(at) => at,
-            Route::Old(_) => match self.open(now, packed, sequence, deliver) {
-                Some(at) => at,
-                None => return,
-            },
+            Route::Old(at) => {
+                let progress = self.streams.progress(packed);
+                if !self.streams.get_mut(at).restarts(sequence, progress) {
+                    self.tally.discard(DropReason::FrameOld);
+                    return None;
+                }
+                while let Some(line) = self.streams.any_of(packed) {
+                    self.retire(now, line, deliver);
+                }
+                self.open(now, packed, sequence, deliver)
+            }
             Route::Elsewhere => {
                 let overtaken = sequence <= BEGINNING.min(self.limits.reorder_frames as u64);
                 let first = if overtaken { 0 } else { sequence };
-                match self.open(now, packed, first, deliver) {
-                    Some(at) => at,
-                    None => return,
-                }
+                self.open(now, packed, first, deliver)
             }
-        };
-        self.last = at;
-        if let Some(other) = self.streams.ends_at(at) {
-            self.merge(now, at, other, deliver);
         }
-        self.touch(now, at, deliver);
+    }
+
+    /// Where a line expects what others of its stream have received, it goes on; lines that
+    /// expect the same become one.
+    fn settle<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        packed: u64,
+        deliver: &mut F,
+    ) {
+        let lines = self.streams.siblings(packed);
+        for at in lines.into_iter().take_while(|&at| at != NIL) {
+            while self.streams.is_taken(at) {
+                let line = self.streams.get_mut(at);
+                if abandon(&mut line.pending, &mut self.packets) {
+                    self.tally.discard(DropReason::FrameGap);
+                }
+                line.advance();
+                self.release(now, at, deliver);
+            }
+        }
+        while let Some((at, other)) = self.streams.meeting(packed) {
+            let line = self.streams.get_mut(other);
+            if line.pending.len == 0 {
+                let pending = core::mem::take(&mut self.streams.get_mut(at).pending);
+                self.streams.get_mut(other).pending = pending;
+            }
+            self.retire(now, at, deliver);
+        }
+    }
+
+    /// The frame is the next one, or ahead of its turn.
+    fn ahead<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        at: u32,
+        frame: FrameRef<'_>,
+        deliver: &mut F,
+    ) {
+        let sequence = frame.sequence;
         loop {
             let ahead = sequence.wrapping_sub(self.streams.get(at).next);
             if ahead == 0 {
@@ -350,19 +431,6 @@ impl Reassembler {
                 return;
             }
         }
-    }
-
-    /// The line `at` takes the place of another.
-    fn merge<F: FnMut(StreamKey, Piece<'_>, bool)>(
-        &mut self,
-        now: u64,
-        at: u32,
-        other: u32,
-        deliver: &mut F,
-    ) {
-        self.empty(now, other, deliver);
-        self.streams.inherit(at, other);
-        self.retire(now, other, deliver);
     }
 
     /// A new line; `None`: refused and counted.
@@ -410,17 +478,37 @@ impl Reassembler {
         !self.under_pressure || opened.streams <= OPENED_UNDER_PRESSURE
     }
 
-    /// What a frame of the line needs to be unpacked.
-    #[inline]
+    /// The line as the owner of a buffer.
     fn owner(&self, now: u64, at: u32) -> Owner {
-        let rank = self.streams.get(at).rank();
-        Owner {
-            stream: at,
-            remote: self.streams.key(at).remote,
-            rank,
-            queue: u8::from(rank > 0),
-            since: now,
-        }
+        Owner::new(
+            at,
+            self.streams.key(at).remote,
+            self.streams.get(at).rank,
+            now,
+        )
+    }
+
+    /// The line, the held frames, and what it takes to unpack a frame of the line.
+    #[inline]
+    fn parts<'a, F>(
+        &'a mut self,
+        now: u64,
+        at: u32,
+        deliver: &'a mut F,
+    ) -> (&'a mut Line, &'a mut Pool<HeldFrame>, Unpack<'a, F>) {
+        let key = self.streams.key(at);
+        let line = self.streams.get_mut(at);
+        let unpack = Unpack {
+            limits: &self.limits,
+            packets: &mut self.packets,
+            tally: &mut self.tally,
+            deliver,
+            key,
+            now,
+            at,
+            rank: line.rank,
+        };
+        (line, &mut self.held, unpack)
     }
 
     /// The frame is the expected one.
@@ -432,22 +520,11 @@ impl Reassembler {
         frame: FrameRef<'_>,
         deliver: &mut F,
     ) {
-        let key = self.streams.key(at);
-        let line = self.streams.get_mut(at);
-        let before = self.tally.counters.packets;
+        let (line, _, mut unpack) = self.parts(now, at, deliver);
         line.advance();
-        let orphan = Unpack {
-            limits: &self.limits,
-            packets: &mut self.packets,
-            tally: &mut self.tally,
-            deliver,
-            key,
-            now,
-            at,
-            delivered: line.delivered,
-        }
-        .frame(&mut line.pending, Payload::of(&frame));
-        line.delivered += self.tally.counters.packets - before;
+        let before = unpack.tally.counters.packets;
+        let orphan = unpack.frame(&mut line.pending, Payload::of(&frame));
+        line.delivered |= unpack.tally.counters.packets != before;
         let held = line.held != 0;
         if orphan {
             self.keep_rest(now, at, frame);
@@ -488,7 +565,7 @@ impl Reassembler {
         if self.limits.reorder_frames > 0 {
             line.jitter.came_late(now, &self.waits);
         }
-        line.came_late(now, sequence);
+        line.came_late(sequence);
         let packed = self.streams.packed(at);
         let parked = self.packets.find((packed, sequence), |_, _| true);
         let mut pending = parked.map_or(Pending::NONE, |slot| {
@@ -496,41 +573,19 @@ impl Reassembler {
             core::mem::take(self.packets.meta_mut(slot))
         });
         self.tally.counters.late += 1;
-        let before = self.tally.counters.packets;
-        let delivered = self.streams.get(at).delivered;
-        let mut unpack = Unpack {
-            limits: &self.limits,
-            packets: &mut self.packets,
-            tally: &mut self.tally,
-            deliver,
-            key: StreamKey::unpack(packed),
-            now,
-            at,
-            delivered,
-        };
+        let (line, spent, mut unpack) = self.parts(now, at, deliver);
+        let before = unpack.tally.counters.packets;
         let orphan = unpack.frame(&mut pending, Payload::of(&frame));
         // The rest may have come before the start.
         let mut next = sequence.wrapping_add(1);
         while pending.len != 0
-            && let Some(slot) = self.held.find((packed, next), |_, frame| frame.spent)
+            && let Some(slot) = spent.find((packed, next), |_, frame| frame.spent)
         {
-            let HeldFrame {
-                index,
-                len,
-                congestion,
-                ..
-            } = self.held.meta(slot);
-            let rest = Payload {
-                index,
-                congestion,
-                bytes: &self.held.bytes(slot)[..usize::from(len)],
-                of_caller: false,
-            };
-            unpack.resume(&mut pending, rest);
-            self.held.give(slot);
+            unpack.resume(&mut pending, Payload::held(spent, slot));
+            spent.give(slot);
             next = next.wrapping_add(1);
         }
-        self.streams.get_mut(at).delivered += self.tally.counters.packets - before;
+        line.delivered |= unpack.tally.counters.packets != before;
         if orphan {
             self.keep_rest(now, at, frame);
         }
@@ -699,42 +754,17 @@ impl Reassembler {
         at: u32,
         deliver: &mut F,
     ) {
-        let key = self.streams.key(at);
         loop {
             let sequence = self.streams.get(at).next;
             let Some(slot) = self.held_slot(at, sequence) else {
-                return;
+                return self.streams.fence(self.streams.packed(at));
             };
-            let line = self.streams.get_mut(at);
+            let (line, held, mut unpack) = self.parts(now, at, deliver);
             line.held -= 1;
             line.advance();
-            let before = self.tally.counters.packets;
-            let HeldFrame {
-                index,
-                len,
-                congestion,
-                ..
-            } = self.held.meta(slot);
-            let orphan = Unpack {
-                limits: &self.limits,
-                packets: &mut self.packets,
-                tally: &mut self.tally,
-                deliver,
-                key,
-                now,
-                at,
-                delivered: line.delivered,
-            }
-            .frame(
-                &mut line.pending,
-                Payload {
-                    index,
-                    congestion,
-                    bytes: &self.held.bytes(slot)[..usize::from(len)],
-                    of_caller: false,
-                },
-            );
-            line.delivered += self.tally.counters.packets - before;
+            let before = unpack.tally.counters.packets;
+            let orphan = unpack.frame(&mut line.pending, Payload::held(held, slot));
+            line.delivered |= unpack.tally.counters.packets != before;
             if orphan && self.is_rest_wanted(at, sequence) {
                 let owner = self.of_spent(now, at);
                 self.held.hand_over(slot, owner);
@@ -797,6 +827,7 @@ impl Reassembler {
         if abandon(&mut line.pending, &mut self.packets) {
             self.tally.discard(DropReason::FrameExpired);
         }
+        self.streams.bequeath(at);
         self.streams.close(at);
     }
 }

@@ -1,7 +1,7 @@
 //! Fixed buffers: a quota per remote, queues by age, and who gives way to whom.
 
 use super::list::{Links, List, NIL};
-use super::stream::mix;
+use super::streams::mix;
 
 /// How many ranks there are, see [`Owner::rank`].
 pub(super) const RANKS: usize = 4;
@@ -17,6 +17,19 @@ pub(super) struct Owner {
     pub(super) queue: u8,
     /// Nanoseconds.
     pub(super) since: u64,
+}
+
+impl Owner {
+    /// Of a buffer that is kept for as short a time as possible, if the line has yet to deliver.
+    pub(super) fn new(stream: u32, remote: u16, rank: u8, since: u64) -> Self {
+        Self {
+            stream,
+            remote,
+            rank,
+            queue: u8::from(rank > 0),
+            since,
+        }
+    }
 }
 
 /// A buffer as long as it was not taken away: a buffer that is taken again has another ticket.

@@ -2,8 +2,8 @@
 
 use sig_common::reason::DropReason;
 
+use super::line::Pending;
 use super::pool::{Buffer, Owner, Pool, Room};
-use super::stream::{Pending, rank};
 use super::{FrameRef, Limits, Piece, StreamKey, Tally};
 use crate::framing::{MAX_FRAMES_PER_PACKET, Malformed, NO_START, packet_len};
 
@@ -36,9 +36,9 @@ pub(super) struct Unpack<'a, F> {
     pub(super) deliver: &'a mut F,
     pub(super) key: StreamKey,
     pub(super) now: u64,
-    /// The line, and what it has delivered so far.
+    /// The line, and its rank.
     pub(super) at: u32,
-    pub(super) delivered: u64,
+    pub(super) rank: u8,
 }
 
 impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
@@ -159,7 +159,6 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
     /// A new buffer. If none is free, the oldest packet of the least trusted streams gives way.
     fn buffer(&mut self) -> Buffer {
         let remote = self.key.remote;
-        let rank = rank(self.delivered);
         let victim = match self.packets.room(remote) {
             Room::Free => None,
             Room::Instead(slot) => Some(slot),
@@ -175,13 +174,7 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
             self.tally.discard(DropReason::BufferLimit);
             self.packets.give(slot);
         }
-        let owner = Owner {
-            stream: self.at,
-            remote,
-            rank,
-            queue: u8::from(rank > 0),
-            since: self.now,
-        };
+        let owner = Owner::new(self.at, remote, self.rank, self.now);
         let buffer = self.packets.take(owner, Pending::NONE);
         buffer.unwrap_or(Buffer::NONE)
     }

@@ -2,7 +2,7 @@
 
 use sig_common::reason::DropReason;
 
-use super::super::stream::PAST;
+use super::super::line::PAST;
 use super::*;
 use crate::framing::NO_START;
 
@@ -275,4 +275,48 @@ fn lines_that_join_hold_no_more_than_they_have() {
     sent.sort_unstable();
     got.sort_unstable();
     assert_eq!(got, sent);
+}
+
+#[test]
+fn lines_that_go_leave_what_they_received_to_the_next_one() {
+    let mut receiver = Receiver::new(Limits {
+        reorder_frames: 1_024,
+        ..small()
+    });
+    let mut sequence = 0;
+    let mut sent = Vec::new();
+    for _ in 0..9 {
+        for _ in 0..50 {
+            let _ = receiver.frame(sequence, 0, &numbered(0));
+            sent.push(sequence);
+            sequence += 1;
+        }
+        sequence += 100;
+        receiver.wait(MS / 10);
+    }
+    assert_eq!(receiver.taken().len(), sent.len());
+    for sequence in sent {
+        let outcome = receiver.frame(sequence, 0, &numbered(0));
+        assert_eq!(outcome.reason, Some(DropReason::FrameDuplicate));
+    }
+}
+
+#[test]
+fn a_late_run_long_ago_does_not_end_the_line() {
+    let mut receiver = Receiver::new(small());
+    for sequence in (0..10).chain(12..20) {
+        let _ = receiver.frame(sequence, 0, &numbered(0));
+    }
+    receiver.wait(MS);
+    for sequence in (10..12).chain(20..5_000) {
+        let _ = receiver.frame(sequence, 0, &numbered(0));
+    }
+    receiver.out.clear();
+    let opened = receiver.inner.counters().streams_opened;
+    for sequence in (5_001..5_201).step_by(2) {
+        assert!(receiver.frame(sequence, 0, &numbered(1)).held);
+        receiver.wait(60 * MS);
+    }
+    assert_eq!(receiver.taken().len(), 100);
+    assert_eq!(receiver.inner.counters().streams_opened, opened);
 }
