@@ -2,18 +2,19 @@
 
 use std::{
     collections::VecDeque,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use axum::{Router, http::Method};
+use axum::Router;
 use hyper::{
     Request,
-    body::Incoming,
+    body::{Body, Frame, Incoming, SizeHint},
     server::conn::http1,
     service::{Service as _, service_fn},
 };
@@ -28,10 +29,13 @@ use tokio::{
 
 use super::{Limits, MAX_HEAD};
 
+/// How soon a client gets the place of one whose request was worked on, if there was no other.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// A connection as the server sees it.
 struct Connection {
     task: AbortHandle,
-    /// Whether the server works on an answer: then it does not wait for the client.
+    /// Whether the server works on a request: then it does not wait for the client.
     answering: Arc<AtomicBool>,
 }
 
@@ -43,19 +47,19 @@ pub(super) async fn accept(listener: TcpListener, router: Router, limits: Limits
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                while tasks.try_join_next().is_some() {}
-                connections.retain(|connection| !connection.task.is_finished());
-                if connections.len() >= limits.connections {
-                    let idle = |connection: &Connection| !connection.answering.load(Relaxed);
+                loop {
+                    while tasks.try_join_next().is_some() {}
+                    connections.retain(|connection| !connection.task.is_finished());
+                    if connections.len() < limits.connections {
+                        break;
+                    }
+                    let is_idle = |connection: &Connection| !connection.answering.load(Relaxed);
                     // The oldest is the first.
-                    match connections.iter().position(idle) {
-                        Some(at) => {
-                            if let Some(idle) = connections.remove(at) {
-                                idle.task.abort();
-                            }
-                        }
-                        // This does not take long: answers are made from memory.
-                        None => drop(tasks.join_next().await),
+                    let idle = connections.iter().position(is_idle);
+                    match idle.and_then(|at| connections.remove(at)) {
+                        Some(idle) => idle.task.abort(),
+                        // Others wait at the door as long as the work takes, at most the life of a connection.
+                        None => tokio::time::sleep(LOOK).await,
                     }
                 }
                 let answering = Arc::new(AtomicBool::new(false));
@@ -78,9 +82,7 @@ pub(super) async fn accept(listener: TcpListener, router: Router, limits: Limits
 async fn converse(stream: TcpStream, router: Router, limits: Limits, answering: Arc<AtomicBool>) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
-        // Other requests have a body, which the client may send slowly.
-        let is_whole = matches!(*request.method(), Method::GET | Method::HEAD);
-        answering.store(is_whole, Relaxed);
+        let request = request.map(|body| Awaited::new(body, Arc::clone(&answering)));
         let (answer, answering) = (router.call(request), Arc::clone(&answering));
         async move {
             let answer = answer.await;
@@ -99,4 +101,40 @@ async fn converse(stream: TcpStream, router: Router, limits: Limits, answering: 
         () = tokio::time::sleep(limits.lifetime) => connection.as_mut().graceful_shutdown(),
     }
     let _ = tokio::time::timeout(limits.grace, connection).await;
+}
+
+/// The body of a request, which the client may send slowly. Once it is whole, the server is at work.
+struct Awaited {
+    body: Incoming,
+    answering: Arc<AtomicBool>,
+}
+
+impl Awaited {
+    fn new(body: Incoming, answering: Arc<AtomicBool>) -> Self {
+        answering.store(body.is_end_stream(), Relaxed);
+        Awaited { body, answering }
+    }
+}
+
+impl Body for Awaited {
+    type Data = <Incoming as Body>::Data;
+    type Error = <Incoming as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let is_whole = frame.is_none() || self.body.is_end_stream();
+        self.answering.store(is_whole, Relaxed);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

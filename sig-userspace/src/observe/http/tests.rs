@@ -1,6 +1,6 @@
 //! Over the loopback interface, with a client that is not ours.
 
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 
 use axum::{
     body::Bytes,
@@ -29,6 +29,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Gateway {
     level: Mutex<LogLevel>,
     policy: Mutex<String>,
+    /// Where a policy that is to take long begins and ends to be put into force.
+    work: Barrier,
+}
+
+impl Gateway {
+    fn new() -> Arc<Self> {
+        Arc::new(Gateway {
+            level: Mutex::new(LogLevel::Info),
+            policy: Mutex::new(String::new()),
+            work: Barrier::new(2),
+        })
+    }
 }
 
 impl Operator for Gateway {
@@ -60,6 +72,10 @@ impl Operator for Gateway {
         if text == "panic" {
             panic!("of the test");
         }
+        if text == "accept slowly" {
+            self.work.wait();
+            self.work.wait();
+        }
         if !text.starts_with("accept") {
             return Err("line 1: no rule".to_owned());
         }
@@ -73,17 +89,15 @@ impl Operator for Gateway {
 }
 
 async fn server_with(service: Service, limits: Limits) -> Server {
-    let gateway = Gateway {
-        level: Mutex::new(LogLevel::Info),
-        policy: Mutex::new(String::new()),
-    };
+    serving(Gateway::new(), service, limits).await
+}
+
+async fn serving(gateway: Arc<Gateway>, service: Service, limits: Limits) -> Server {
     let any = Listen {
         address: "127.0.0.1:0".parse().unwrap(),
         allow_remote: false,
     };
-    Server::start(service, any, Arc::new(gateway), limits)
-        .await
-        .unwrap()
+    Server::start(service, any, gateway, limits).await.unwrap()
 }
 
 async fn server(service: Service) -> Server {
@@ -378,7 +392,7 @@ async fn a_body_that_is_too_long_is_refused() {
 }
 
 #[tokio::test]
-async fn a_defect_behind_one_request_does_not_touch_the_next() {
+async fn a_request_that_meets_a_defect_is_answered_and_so_is_another_client() {
     let server = server(Service::StatusPages).await;
     let answer = ask(&server, "PUT /ip-routing/policy", &[], "panic").await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
@@ -451,6 +465,35 @@ async fn clients_that_keep_the_server_waiting_give_way_to_others() {
 }
 
 #[tokio::test]
+async fn a_client_whose_request_is_worked_on_does_not_give_way() {
+    let limits = Limits {
+        connections: 2,
+        head: PATIENCE,
+        lifetime: PATIENCE,
+        ..LIMITS
+    };
+    let gateway = Gateway::new();
+    let server = serving(Arc::clone(&gateway), Service::StatusPages, limits).await;
+    let working = async { ask(&server, "PUT /ip-routing/policy", &[], "accept slowly").await };
+    let others = async {
+        let wait = |gateway: &Arc<Gateway>| {
+            let gateway = Arc::clone(gateway);
+            tokio::task::spawn_blocking(move || drop(gateway.work.wait()))
+        };
+        wait(&gateway).await.unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..4 {
+            let answer = ask(&server, "GET /log/level", &[], "").await;
+            assert_eq!(answer.status, StatusCode::OK);
+            silent.push(TcpStream::connect(server.address()).await.unwrap());
+        }
+        wait(&gateway).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(working, others);
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_name_that_was_pointed_here_sees_nothing() {
     let server = server(Service::StatusPages).await;
     let request = |host: &str| {
@@ -484,10 +527,7 @@ async fn a_dropped_server_closes_its_connections() {
 #[tokio::test]
 async fn an_address_in_use_is_named() {
     let first = server(Service::StatusPages).await;
-    let gateway = Arc::new(Gateway {
-        level: Mutex::new(LogLevel::Info),
-        policy: Mutex::new(String::new()),
-    });
+    let gateway = Gateway::new();
     let listen = Listen {
         address: first.address(),
         allow_remote: false,
