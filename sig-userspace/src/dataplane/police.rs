@@ -103,7 +103,8 @@ impl Police {
 }
 
 /// Routers on the way report errors from addresses of their own, which nobody announces. Their word is needed
-/// to find the path's MTU, and believed about packets that went from here to the remote.
+/// to find the path's MTU, and believed about packets that went from here to the remote. Hosts that are at home here
+/// have other ways to speak.
 #[cold]
 fn decide_error(tables: &Tables, slot: u16, packet: &[u8], inner: &InnerPacket) -> Verdict {
     let is_ours = icmp::quoted(packet, inner).is_some_and(|(source, destination)| {
@@ -111,7 +112,7 @@ fn decide_error(tables: &Tables, slot: u16, packet: &[u8], inner: &InnerPacket) 
         source == inner.destination
             && accepted.is_some_and(|remote| remote.accepted.get(destination).is_some())
     });
-    if !is_ours {
+    if !is_ours || is_home(tables, inner.source) {
         return Err(DropReason::InnerSource);
     }
     deliver(tables, slot, inner.destination)
@@ -126,11 +127,14 @@ fn decide(tables: &Tables, slot: u16, source: IpAddr, destination: IpAddr) -> Ve
         .get(usize::from(slot))
         .ok_or(DropReason::UnknownRemote)?;
     // A remote may send from a wide prefix, but not in the name of narrower ones that are at home here.
-    let is_home = matches!(tables.routing.way(source), Some(Way::Home));
-    if is_home || remote.accepted.get(source).is_none() {
+    if is_home(tables, source) || remote.accepted.get(source).is_none() {
         return Err(DropReason::InnerSource);
     }
     deliver(tables, slot, destination)
+}
+
+fn is_home(tables: &Tables, source: IpAddr) -> bool {
+    matches!(tables.routing.way(source), Some(Way::Home))
 }
 
 /// Where packets of remote number `slot` to a destination are delivered, if it is one of ours.
@@ -300,6 +304,14 @@ mod tests {
                 assert_eq!(found, expected, "{len} bytes quoted");
             }
         }
+    }
+
+    #[test]
+    fn errors_in_the_name_of_our_own_hosts_are_refused() {
+        let quote = ip("10.1.0.9", "10.2.0.9", 17, &[0; 8]);
+        let from = |source| verdict(&ip(source, "10.1.0.9", 1, &message(3, &quote)));
+        assert_eq!(from("172.16.0.1"), Ok(Delivery::Kernel));
+        assert_eq!(from("10.1.0.1"), REFUSED);
     }
 
     #[test]

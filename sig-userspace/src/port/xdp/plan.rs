@@ -28,7 +28,7 @@ const CHUNKS_FOR_RINGS: u64 = 1 << 18;
 pub struct PacketBuffers {
     /// Fewer do not work: full fill rings, and batches in hand.
     pub least: u64,
-    /// Enough for full rings, but not more than a GiB for that.
+    /// Enough for full rings, but not more than a GiB for that unless the least is more; and what workers hold.
     pub default: u64,
 }
 
