@@ -43,6 +43,12 @@ pub(crate) fn show_duration(duration: Duration) -> String {
     format!("{nanoseconds}ns")
 }
 
+/// So many of something, whose plural ends in "s".
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// Bytes in hexadecimal.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

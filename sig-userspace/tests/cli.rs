@@ -587,6 +587,17 @@ fn paths_are_shown_with_who_made_their_hop_fields() {
         "{keyed:?}"
     );
 
+    let key = "93c3d81b1feaddd2a58cb3c29469d0c4";
+    let json = sig(&["path", "show", raw, "--key", key, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let hops = &json["segments"][0]["hops"];
+    assert_eq!(json["expires_at"], 1_700_021_600);
+    assert_eq!(
+        (&hops[0]["ingress"], &hops[1]["egress"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(hops[1]["made"], "by this key");
+
     // The same from files, in digits and in bytes.
     let digits = File::with("digits", format!("{raw}\n").as_bytes());
     assert_eq!(rows(&[&digits.0]), plain);
@@ -611,7 +622,7 @@ fn what_is_no_path_is_refused() {
         ("", "0 bytes are too short for a SCION path"),
         (
             "00002000",
-            "4 bytes found, but 1 segments with 2 hop fields take 36",
+            "4 bytes found, but 1 segment with 2 hop fields take 36",
         ),
         ("00000000", "the path has no segment"),
     ] {
@@ -626,6 +637,6 @@ fn what_is_no_path_is_refused() {
     let show = sig(&["path", "show", "00", "--key", "00"]);
     assert_eq!(
         text(&show.stderr),
-        "--key: 1 bytes found; a key has 16, in hexadecimal\n"
+        "--key: 1 byte found; a key has 16, in hexadecimal\n"
     );
 }

@@ -21,16 +21,29 @@ const ATTEMPTS: u32 = 5;
 pub(super) struct Args {
     #[command(flatten)]
     gateway: Choice,
+    /// As a JSON object with the lines of what changed.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    show(&args.gateway.socket()?, Kind::Gateway, out)
+    show(&args.gateway.socket()?, Kind::Gateway, args.json, out)
 }
 
 /// Has the process at `socket` reload, and shows what it tells.
-pub(super) fn show(socket: &Path, kind: Kind, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn show(
+    socket: &Path,
+    kind: Kind,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     expect(socket, kind, "reload").map_err(Failure::Failed)?;
     let text = reload(socket, kind).map_err(Failure::Failed)?;
+    if json {
+        let told: Vec<&str> = text.lines().collect();
+        writeln!(out, "{}", serde_json::json!({ "told": told }))?;
+        return Ok(());
+    }
     out.write_all(text.as_bytes())?;
     if !text.is_empty() && !text.ends_with('\n') {
         writeln!(out)?;

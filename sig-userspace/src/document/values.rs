@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use sig_common::wire::scion::path::{MAX_HOPS, META_LEN, Meta, ScionPath};
 
-use crate::notation::from_base64;
+use crate::notation::{counted, from_base64};
 use crate::problem::excerpt;
 use crate::scion::HopKey;
 
@@ -299,9 +299,10 @@ pub(crate) fn scion_path(raw: &[u8]) -> Result<ScionPath<'_>, String> {
     };
     ScionPath::new_checked(raw).map_err(|_| {
         format!(
-            "{} bytes found, but {segments} segments with {hops} hop fields take {expected}; \
-             the path is cut off or has something appended",
-            raw.len()
+            "{} found, but {} with {} take {expected}; the path is cut off or has something appended",
+            counted(raw.len(), "byte"),
+            counted(segments, "segment"),
+            counted(hops, "hop field")
         )
     })
 }

@@ -60,7 +60,10 @@ impl LogControl {
 /// still waits.
 pub fn start(log: &Log) -> (LogControl, Flush) {
     let (lines, flush) = queue(io::stderr(), log.format, QUEUE);
-    let (dispatch, control) = build(log, move || lines.clone(), io::stderr().is_terminal());
+    // As <https://no-color.org> asks for it.
+    let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colours = colours && io::stderr().is_terminal();
+    let (dispatch, control) = build(log, move || lines.clone(), colours);
     dispatch.init();
     (control, flush)
 }

@@ -5,13 +5,14 @@ use std::{
     path::PathBuf,
 };
 
+use serde_json::{Value, json};
 use sig_common::wire::scion::path::{HopField, InfoField, ScionPath};
 
 use crate::{
     cli::{Failure, table::Table, unix_now},
     document::values::{hex, scion_path},
     network,
-    notation::{rfc3339, to_hex},
+    notation::{counted, rfc3339, to_hex},
     problem::excerpt,
     scion::{HopKey, network::Network, segment_ids},
 };
@@ -31,6 +32,9 @@ pub(super) struct Args {
     /// Tell which AS of this network made which hop field; the file is that of "sig path make".
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
+    /// As a JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -38,7 +42,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let makers = Makers::new(args)?;
     let raw = bytes(&args.path).map_err(refused)?;
     let path = scion_path(&raw).map_err(refused)?;
-    show(&path, &makers, unix_now(), out)?;
+    if args.json {
+        writeln!(out, "{}", to_json(&path, &makers))?;
+    } else {
+        show(&path, &makers, unix_now(), out)?;
+    }
     Ok(())
 }
 
@@ -63,8 +71,8 @@ impl Makers {
         let key = hex(text).map_err(refused)?;
         let key = key.try_into().map_err(|key: Vec<u8>| {
             refused(format!(
-                "{} bytes found; a key has 16, in hexadecimal",
-                key.len()
+                "{} found; a key has 16, in hexadecimal",
+                counted(key.len(), "byte")
             ))
         })?;
         Ok(Self::Key(HopKey::new(key)))
@@ -115,6 +123,47 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
         Ok(digits) if !digits.contains('\0') => hex(digits).map_err(named),
         _ => Ok(contents),
     }
+}
+
+/// Times are in seconds since 1970.
+fn to_json(path: &ScionPath<'_>, makers: &Makers) -> Value {
+    let meta = path.meta();
+    let ids = segment_ids(path);
+    let mut hops = path.hops().zip(&ids);
+    let mut first_expiry = u64::MAX;
+    let segments = path.infos().zip(meta.segments).map(|(info, length)| {
+        let hops = hops.by_ref().take(length.into()).map(|(hop, ids)| {
+            let expires_at = expiry(&info, &hop);
+            first_expiry = first_expiry.min(expires_at);
+            let mut object = json!({
+                "ingress": hop.ingress,
+                "egress": hop.egress,
+                "expires_at": expires_at,
+                "mac": to_hex(&hop.mac),
+                "ingress_alert": hop.ingress_alert,
+                "egress_alert": hop.egress_alert,
+            });
+            if !matches!(makers, Makers::Unknown) {
+                object["made"] = makers.of(&info, &hop, ids).into();
+            }
+            object
+        });
+        json!({
+            "construction_direction": info.construction_direction,
+            "peering": info.peering,
+            "identifier": info.segment_id,
+            "made_at": info.timestamp,
+            "hops": hops.collect::<Vec<Value>>(),
+        })
+    });
+    let segments: Vec<Value> = segments.collect();
+    json!({
+        "bytes": path.bytes().len(),
+        "current_segment": meta.current_info,
+        "current_hop": meta.current_hop,
+        "expires_at": first_expiry,
+        "segments": segments,
+    })
 }
 
 /// `now` is in seconds since 1970.

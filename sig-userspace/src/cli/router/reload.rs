@@ -12,8 +12,11 @@ use crate::cli::{Failure, reload, socket::Kind};
 pub(super) struct Args {
     #[command(flatten)]
     router: Choice,
+    /// As a JSON object with the lines of what changed.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    reload::show(&args.router.socket()?, Kind::Router, out)
+    reload::show(&args.router.socket()?, Kind::Router, args.json, out)
 }

@@ -57,7 +57,7 @@ mod tests {
     fn a_cut_path_is_refused() {
         assert_eq!(
             check_hex(&GOOD[..GOOD.len() - 2]).unwrap_err(),
-            "35 bytes found, but 1 segments with 2 hop fields take 36; \
+            "35 bytes found, but 1 segment with 2 hop fields take 36; \
              the path is cut off or has something appended"
         );
         assert!(check_hex("0000").is_err());

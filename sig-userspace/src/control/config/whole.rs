@@ -9,6 +9,7 @@ use super::XdpMode;
 use super::model::{Dataplane, Gateway, LanTransmit, Pin, Tunnel, Wish};
 use super::remote::RemoteAt;
 use crate::document::toml::{Place, Placed, Section};
+use crate::notation::counted;
 
 /// Compares the sections with each other. Sections that could not be read are left out.
 pub(super) fn check(
@@ -73,8 +74,9 @@ fn engine(root: &Section<'_>, dataplane: &Dataplane) {
         let workers = usize::from(dataplane.workers);
         if cpus.len() != workers {
             place.error(format!(
-                "{} CPUs for {workers} workers; write one CPU for each worker",
-                cpus.len()
+                "{} for {}; write one CPU for each worker",
+                counted(cpus.len(), "CPU"),
+                counted(workers, "worker")
             ));
         }
         for (i, cpu) in cpus.iter().enumerate() {

@@ -132,7 +132,7 @@ fn a_router_of_the_other_family_or_without_a_port() {
 fn a_path_that_is_damaged() {
     assert_eq!(
         errors_after("0b0c\"", "0b\""),
-        "gateway.toml:11: remote[0].path[0].raw: 35 bytes found, but 1 segments with 2 hop \
+        "gateway.toml:11: remote[0].path[0].raw: 35 bytes found, but 1 segment with 2 hop \
          fields take 36; the path is cut off or has something appended"
     );
     assert_eq!(
@@ -274,7 +274,7 @@ fn settings_that_contradict_each_other() {
     );
     assert_eq!(
         errors(&text),
-        "gateway.toml:17: dataplane.pin: 1 CPUs for 2 workers; write one CPU for each worker\n\
+        "gateway.toml:17: dataplane.pin: 1 CPU for 2 workers; write one CPU for each worker\n\
          gateway.toml:19: dataplane.zero_copy: there is no zero copy with mode = \"generic\"; \
          write zero_copy = \"auto\" or another mode\n\
          gateway.toml:21: dataplane.limits.packets_per_remote: one remote may have 1000 but all \
