@@ -38,6 +38,7 @@ impl Task {
     }
 
     /// Ends it, and waits until it has let go of everything.
+    #[cfg(any(feature = "xdp", test))]
     pub(crate) async fn stop(mut self) {
         self.handle.abort();
         // Cancelled, or ended before.

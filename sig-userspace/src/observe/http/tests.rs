@@ -478,7 +478,7 @@ async fn a_client_whose_request_is_worked_on_does_not_give_way() {
     let others = async {
         let wait = |gateway: &Arc<Gateway>| {
             let gateway = Arc::clone(gateway);
-            tokio::task::spawn_blocking(move || drop(gateway.work.wait()))
+            tokio::task::spawn_blocking(move || gateway.work.wait())
         };
         wait(&gateway).await.unwrap();
         let mut silent = Vec::new();

@@ -104,7 +104,7 @@ impl RpcServer {
     }
 
     /// Waits until it takes no calls any more, and says so.
-    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+    pub fn ended(&self) -> impl Future<Output = String> + Send + use<> {
         self.accepting.ended()
     }
 
