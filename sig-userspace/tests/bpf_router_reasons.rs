@@ -711,6 +711,25 @@ fn packets_over_the_limit_of_their_reason_are_dropped() {
         &from_link(3, &transit().bytes()),
         Reason::IngressInterface,
     );
+    // Nor do siblings share what they send of BFD.
+    let bfd = Packet {
+        path_type: 0,
+        path: Vec::new(),
+        next_header: NEXT_BFD,
+        payload: vec![0; 24],
+        ..transit()
+    };
+    for place in [0, 1] {
+        for number in 0..10 {
+            let expected = if number < 5 {
+                Fate::Passed(Reason::Bfd)
+            } else {
+                Fate::Dropped(Reason::RateLimited)
+            };
+            let fate = bed.fate(&from_sibling(place, &bfd.bytes()));
+            assert_eq!(fate, expected, "packet {number} of sibling {place}");
+        }
+    }
     assert!(matches!(
         bed.fate(&from_link(1, &transit().bytes())),
         Fate::Sent(..)

@@ -12,6 +12,7 @@ use sig::router::fast;
 use sig_common::router::Reason;
 use sig_common::router::maps::{Sender, Traffic};
 use sig_common::wire::ethernet::{self, Tag};
+use sig_common::wire::scion::{NEXT_BFD, NEXT_END_TO_END, NEXT_HOP_BY_HOP, NEXT_SCMP};
 use sig_common::wire::{PROTO_UDP, checksum};
 use support::netns::root_or_skip;
 use support::router::{
@@ -380,34 +381,35 @@ fn addresses_are_open_on_their_own_devices_and_vlans_alone() {
     bed.is_ignored("a VLAN that is not ours", &unknown);
 }
 
+/// Its packets need not come the way that ours go to it, nor does its BFD.
 #[test]
-fn a_sibling_is_known_by_the_device_that_leads_to_it() {
+fn a_sibling_is_known_by_whichever_device_of_the_inside_it_comes() {
     if !root_or_skip() {
         return;
     }
     let mut bed = Bed::new();
     bed.conditions.vlans = vec![[0; 2], [vlan(10), 0]];
+    bed.configure(support::router::model(), 0);
     let segment = Segment::new(true, &[(0, 7), (11, 2), (9, 0)]);
     let packet = Packet::new(FAR, OTHER, &Path::new(&[segment], 1, false));
     let [untagged, tagged, ..] = in_vlans(sibling(0), internal(), &packet.bytes());
-    for (tags, own, other) in [
-        ([0; 2], &untagged, &tagged),
-        ([vlan(10), 0], &tagged, &untagged),
-    ] {
-        bed.conditions.tags = tags;
-        bed.configure(support::router::model(), 0);
-        let fate = bed.fate(own);
+    for frame in [&untagged, &tagged] {
+        let fate = bed.fate(frame);
         assert!(
             matches!(fate, Fate::Sent(_, Traffic::OutTransit, _)),
             "{fate:?}"
         );
-        bed.is_dropped("the other VLAN", other, Reason::TransitSource);
     }
-    // While its neighbour entry is not known, it may be anywhere inside.
-    bed.conditions.unknown.insert(sibling(0).ip());
-    bed.configure(support::router::model(), 0);
+    let bfd = Packet {
+        path_type: 0,
+        path: Vec::new(),
+        next_header: NEXT_BFD,
+        payload: vec![0; 24],
+        ..packet
+    };
+    let [untagged, tagged, ..] = in_vlans(sibling(0), internal(), &bfd.bytes());
     for frame in [&untagged, &tagged] {
-        assert!(matches!(bed.fate(frame), Fate::Sent(..)));
+        bed.passes("BFD", frame, Reason::Bfd);
     }
 }
 
@@ -446,6 +448,26 @@ fn frames_in_several_buffers_are_forwarded_and_counted_like_others() {
             bed.is_ignored("one byte is missing", &short);
         }
     }
+    // What says which port gets the packet is in the second buffer: the slow path sees it.
+    let extension = |next| {
+        let mut header = vec![next, 255];
+        header.resize(1024, 0);
+        header
+    };
+    let mut quote = inbound();
+    quote.path.resize(900, 0);
+    quote.next_header = NEXT_HOP_BY_HOP;
+    quote.payload = [extension(PROTO_UDP), vec![0x7d; 8]].concat();
+    let quote = [vec![1; 8], quote.bytes()].concat();
+    let behind = |next, payload: Vec<u8>| {
+        let mut packet = inbound();
+        packet.next_header = NEXT_HOP_BY_HOP;
+        packet.payload = [extension(NEXT_END_TO_END), extension(next), payload].concat();
+        packet.payload.resize(6000, 0);
+        from_link(1, &packet.bytes())
+    };
+    let far = behind(NEXT_SCMP, quote);
+    bed.passes("a port in the next buffer", &far, Reason::NoFastWay);
     bed.conditions.fragments = false;
     bed.configure(model, 0);
     let (mut packet, _) = transit(1, 2);

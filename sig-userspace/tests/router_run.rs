@@ -323,6 +323,12 @@ fn floods_of_what_the_slow_path_works_on_change_no_bfd_state() {
                 host_b.send_to(&packet, internal('b')).unwrap();
             }
         }
+        if [state(&a), state(&b)] != before {
+            for (router, netns) in [(&a, &bed.router_a), (&b, &bed.router_b)] {
+                eprintln!("{:#?}", router.interface(1));
+                eprintln!("{}", netns.ip("-s link show dev x0"));
+            }
+        }
         assert_eq!([state(&a), state(&b)], before, "{kind}");
         let seen = a.reason(1, kind);
         assert!(seen.fast + seen.slow > 0, "{kind}");
@@ -433,6 +439,126 @@ fn the_program_is_on_the_devices_that_the_router_needs() {
 }
 
 #[test]
+fn the_program_is_on_the_device_that_leads_to_a_silent_neighbour() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    bed.router_a.ip("addr del 10.9.0.1/30 dev x0");
+    bed.router_a.ip("addr add 10.9.0.1/32 dev lo");
+    bed.router_a.ip("addr del 10.1.0.1/24 dev i0");
+    bed.router_a.ip("addr add 10.1.0.1/32 dev lo");
+    bed.router_a.ip("addr add 10.1.0.3/24 dev i0");
+    bed.router_a.ip("addr add 10.8.0.1/24 dev x0");
+    bed.router_a.ip("route add 10.9.0.2/32 dev x0");
+    let a = bed.start('a', STANDALONE, PATIENT);
+    let devices = a.status().fast_path.unwrap().devices;
+    let devices: Vec<&str> = devices.iter().map(|d| &*d.name).collect();
+    assert_eq!(devices, ["i0", "x0"]);
+    // It does not belong to the inside, although both addresses are on the loopback interface.
+    let stranger = socket(&bed.router_b, "10.9.0.2:40001");
+    bed.router_b.ip("route add 10.1.0.0/24 dev x0");
+    stranger.send_to(b"hello", internal('a')).unwrap();
+    wait_until("the packet is refused", PATIENCE, || {
+        a.reason(0, "wrong_device").dropped == 1
+    });
+}
+
+#[test]
+fn devices_of_the_program_and_of_the_inside_can_be_named() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    veth((&bed.router_a, "m0"), (&bed.host_a, "m0"));
+    bed.host_a.ip("addr add 10.77.0.2/24 dev m0");
+    bed.host_a.ip("route add 10.1.0.1/32 dev m0");
+    let named = "devices = [\"x0\", \"m0\"]\nexclude = [\"x0\"]\ninternal_devices = [\"m0\"]\n";
+    let a = bed.start('a', named, PATIENT);
+    let devices = a.status().fast_path.unwrap().devices;
+    let devices: Vec<&str> = devices.iter().map(|d| &*d.name).collect();
+    assert_eq!(devices, ["m0"]);
+    // By a device that is inside by name alone.
+    let host = socket(&bed.host_a, "10.77.0.2:40000");
+    let junk = [0x10; 60];
+    host.send_to(&junk, internal('a')).unwrap();
+    wait_until("the packet is seen", PATIENCE, || {
+        a.reason(0, "version").fast == 1
+    });
+    assert_eq!(a.reason(0, "wrong_device").dropped, 0);
+}
+
+#[test]
+fn bfd_by_another_device_is_not_heard() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    let a = bed.start('a', STANDALONE, "");
+    // Inside, somebody has the neighbour's address.
+    bed.host_a.ip("addr add 10.9.0.2/32 dev lo");
+    bed.host_a.ip("route add 10.9.0.1/32 via 10.1.0.1");
+    for device in ["all", "i0"] {
+        let all = format!("sysctl -qw net.ipv4.conf.{device}.rp_filter=0");
+        bed.router_a.exec(&all);
+    }
+    let stranger = socket(&bed.host_a, "10.9.0.2:50000");
+    let envelope = Envelope::Link {
+        isd_as: isd_as('b'),
+        neighbour: isd_as('a'),
+        interface: 1,
+        local: [10, 9, 0, 2].into(),
+        remote: [10, 9, 0, 1].into(),
+    };
+    let control = Control {
+        diagnostic: 0,
+        state: State::Down,
+        poll: false,
+        last: false,
+        detect_mult: 3,
+        my_discriminator: 7,
+        your_discriminator: 0,
+        desired_min_tx: Duration::from_millis(200),
+        required_min_rx: Duration::from_millis(200),
+    };
+    let mut packet = envelope.seal(&control, &HopKey::new([0; 16]), 0).unwrap();
+    stranger.send_to(&packet, "10.9.0.1:50000").unwrap();
+    // In fragments, which no program sees.
+    packet.resize(1_000, 0);
+    bed.host_a.ip("link set h0 mtu 600");
+    stranger.send_to(&packet, "10.9.0.1:50000").unwrap();
+    wait_until("both are refused", PATIENCE, || {
+        let refused = a.reason(1, "wrong_device");
+        (refused.fast, refused.slow) == (1, 1)
+    });
+    let bfd = a.interface(1).bfd.unwrap();
+    assert_eq!((bfd.received, &*bfd.state), (0, "down"));
+}
+
+#[test]
+fn a_reload_that_a_device_refuses_changes_nothing() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = Bed::new();
+    // No native program runs on a bridge.
+    bed.router_a.ip("link add br0 type bridge");
+    bed.router_a.ip("addr add 10.8.0.1/30 dev br0");
+    bed.router_a.ip("link set br0 up");
+    let a = bed.start('a', "mode = \"native\"\n", PATIENT);
+    let more = r#", "2": {"underlay": {"local": "10.8.0.1:50001", "remote": "10.8.0.2:50001"},
+        "isd_as": "1-ff00:0:112", "link_to": "CHILD", "mtu": 1472}"#;
+    let output = a.reload(&topology('a', PATIENT, more));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("br0"), "{told}");
+    let status = a.status();
+    let numbers: Vec<u16> = status.interfaces.iter().map(|i| i.interface).collect();
+    assert_eq!(numbers, [0, 1]);
+    let output = a.reload(&topology('a', PATIENT, ""));
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn hosts_get_packets_from_the_fast_path_without_plain_ip_being_forwarded() {
     if !root_or_skip() {
         return;
@@ -467,6 +593,8 @@ fn hosts_get_packets_from_the_fast_path_without_plain_ip_being_forwarded() {
 
     bed.router_b.ip("route add 10.1.0.0/24 via 10.9.0.1");
     bed.host_a.ip("route add 10.9.0.0/30 via 10.1.0.1");
+    let ping = bed.router_b.try_exec("ping -c 1 -W 1 10.9.0.1");
+    assert!(ping.status.success(), "the way to the router: {ping:?}");
     let ping = bed.router_b.try_exec("ping -c 1 -W 1 10.1.0.2");
     assert!(!ping.status.success(), "the router forwards plain IP");
 }

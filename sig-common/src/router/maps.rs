@@ -17,7 +17,7 @@ pub const CONFIG: &str = "R_CONFIG";
 pub const ENDPOINTS: &str = "R_ENDPOINTS";
 /// Devices and VLANs on them that packets come in by: [`PortKey`] to [`Port`].
 pub const PORTS: &str = "R_PORTS";
-/// Internal addresses of the other routers of the AS: [`SiblingKey`] to [`Sibling`].
+/// Internal addresses of the other routers of the AS: [`SiblingKey`] to its number, a `u16`, 1 and up.
 pub const SIBLINGS: &str = "R_SIBLINGS";
 /// Addresses of services that the topology names: [`ServiceKey`] to `u32`, which is 0. Packets for them keep their port also
 /// if it is not dispatched.
@@ -40,7 +40,7 @@ pub const HANDED: &str = "R_HANDED";
 pub const TRAFFIC: &str = "R_TRAFFIC";
 /// What was not forwarded, per CPU: [`reason_index`] to `u64` packets.
 pub const REASONS: &str = "R_REASONS";
-/// State of the rate limits: [`reason_index`] to [`Bucket`].
+/// State of the rate limits: [`reason_index`] to [`Bucket`], and for BFD of siblings [`sibling_bucket`].
 pub const BUCKETS: &str = "R_BUCKETS";
 /// Rate limits: [`crate::router::Reason`] to [`Limit`].
 pub const LIMITS: &str = "R_LIMITS";
@@ -178,20 +178,6 @@ pub struct SiblingKey {
     pub generation: u16,
 }
 
-/// Another router of the AS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Sibling {
-    /// 1 and up: the [`Interface::owner`] of its interfaces.
-    pub number: u16,
-    /// Zero.
-    pub reserved: u16,
-    /// Interface index of the device that its packets come in by; [`ANY_DEVICE`]: any that internal packets come in by.
-    pub ifindex: u32,
-    /// The tags that they have.
-    pub tags: Tags,
-}
-
 /// Address of a service of the AS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
@@ -218,7 +204,7 @@ pub struct InterfaceKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Interface {
-    /// 0: a link of this router. Otherwise the [`Sibling::number`] of the router that has it.
+    /// 0: a link of this router. Otherwise the number of the router that has it in [`SIBLINGS`].
     pub owner: u16,
     /// Where packets that leave by it are counted.
     pub slot: u16,
@@ -367,8 +353,19 @@ pub const fn traffic_index(slot: u16, traffic: Traffic, class: u32) -> u32 {
     (slot as u32 * Traffic::ALL.len() as u32 + traffic as u32) * SIZE_CLASSES + class
 }
 
-/// Entries of [`REASONS`] and [`BUCKETS`].
+/// Entries of [`REASONS`].
 pub const REASON_ENTRIES: u32 = SLOTS * super::Reason::COUNT as u32;
+
+/// Entries of [`BUCKETS`].
+pub const BUCKET_ENTRIES: u32 = REASON_ENTRIES + MAX_SIBLINGS;
+
+/// The limit of what the sibling with this number sends of BFD: all of them come in at one slot, and none takes what
+/// another one needs.
+#[inline(always)]
+#[must_use]
+pub const fn sibling_bucket(number: u16) -> u32 {
+    REASON_ENTRIES + number as u32
+}
 
 /// Where packets that came in at `slot` are counted in [`REASONS`], and their limit is in [`BUCKETS`].
 #[inline(always)]
@@ -407,7 +404,7 @@ mod pod {
             )+
         };
     }
-    pod!(Config EndpointKey Endpoint PortKey Port Sender SiblingKey Sibling ServiceKey InterfaceKey Interface NextHop Count Limit Bucket);
+    pod!(Config EndpointKey Endpoint PortKey Port Sender SiblingKey ServiceKey InterfaceKey Interface NextHop Count Limit Bucket);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
@@ -419,7 +416,6 @@ const _: () = {
     assert!(size_of::<Port>() == 8);
     assert!(size_of::<Sender>() == 8 + 4);
     assert!(size_of::<SiblingKey>() == 16 + 2 + 2);
-    assert!(size_of::<Sibling>() == 2 + 2 + 4 + 8);
     assert!(size_of::<ServiceKey>() == 16 + 2 + 2);
     assert!(size_of::<InterfaceKey>() == 2 + 2);
     assert!(size_of::<NextHop>() == 16 + 16 + 2 + 2 + 4 + 8 + 6 + 6 + 2 + 1 + 1);

@@ -2,7 +2,7 @@
 
 use sig_common::router::{
     Reason,
-    maps::{Traffic, reason_index, traffic_index},
+    maps::{Traffic, reason_index, sibling_bucket, traffic_index},
     reason::Disposition,
 };
 
@@ -48,8 +48,8 @@ pub fn stopped(work: &Work, reason: Reason) -> bool {
 
 /// Takes one packet from what the reason has left at the slot: the generic cell rate algorithm.
 ///
-/// All CPUs share the bucket, without a lock. Two that take a packet at the same instant may count one of them only:
-/// one packet too many passes. A packet over the limit only reads, so that a flood does not move the cache line.
+/// All CPUs share the bucket, without a lock. Of what several take at the same instant, one may be counted only: under load
+/// somewhat more passes. A packet over the limit only reads, so that a flood does not move the cache line.
 #[inline(always)]
 fn is_within_limit(work: &Work, reason: Reason) -> bool {
     let Some(limit) = maps::limit(reason) else {
@@ -58,7 +58,11 @@ fn is_within_limit(work: &Work, reason: Reason) -> bool {
     if limit.interval == 0 {
         return true;
     }
-    let Some(bucket) = maps::R_BUCKETS.get_ptr_mut(reason_index(work.slot, reason)) else {
+    let index = match reason {
+        Reason::Bfd if work.ingress == 0 => sibling_bucket(work.sibling),
+        reason => reason_index(work.slot, reason),
+    };
+    let Some(bucket) = maps::R_BUCKETS.get_ptr_mut(index) else {
         return true;
     };
     // SAFETY: an element of the map, aligned. By pointer and volatile, because other CPUs write it too; 64 bits are

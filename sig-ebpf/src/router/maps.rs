@@ -7,9 +7,9 @@ use aya_ebpf::{
 use sig_common::router::{
     Reason,
     maps::{
-        ANY_DEVICE, Bucket, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit,
-        MAX_CPU_NUMBERS, MAX_DEVICES, MAX_INTERFACES, MAX_PORTS, MAX_SERVICES, MAX_SIBLINGS, Port,
-        PortKey, REASON_ENTRIES, Sender, ServiceKey, Sibling, SiblingKey, TRAFFIC_ENTRIES,
+        BUCKET_ENTRIES, Bucket, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey,
+        Limit, MAX_CPU_NUMBERS, MAX_DEVICES, MAX_INTERFACES, MAX_PORTS, MAX_SERVICES, MAX_SIBLINGS,
+        Port, PortKey, REASON_ENTRIES, Sender, ServiceKey, SiblingKey, TRAFFIC_ENTRIES,
     },
 };
 
@@ -28,7 +28,7 @@ static R_ENDPOINTS: HashMap<EndpointKey, Endpoint> = HashMap::with_max_entries(M
 static R_PORTS: HashMap<PortKey, Port> = HashMap::with_max_entries(MAX_PORTS, 0);
 
 #[map]
-static R_SIBLINGS: HashMap<SiblingKey, Sibling> = HashMap::with_max_entries(MAX_SIBLINGS, 0);
+static R_SIBLINGS: HashMap<SiblingKey, u16> = HashMap::with_max_entries(MAX_SIBLINGS, 0);
 
 #[map]
 static R_SERVICES: HashMap<ServiceKey, u32> = HashMap::with_max_entries(MAX_SERVICES, 0);
@@ -63,7 +63,7 @@ pub static R_TRAFFIC: PerCpuArray<Count> = PerCpuArray::with_max_entries(TRAFFIC
 pub static R_REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(REASON_ENTRIES, 0);
 
 #[map]
-pub static R_BUCKETS: Array<Bucket> = Array::with_max_entries(REASON_ENTRIES, 0);
+pub static R_BUCKETS: Array<Bucket> = Array::with_max_entries(BUCKET_ENTRIES, 0);
 
 #[map]
 static R_LIMITS: Array<Limit> = Array::with_max_entries(Reason::COUNT as u32, 0);
@@ -130,7 +130,7 @@ pub fn sender(ifindex: u32) -> Option<&'static Sender> {
     unsafe { R_SENDERS.get(&ifindex) }
 }
 
-/// The number of the sibling that sent the packet: by its internal address, and by where the packet came in.
+/// The number of the sibling that sent the packet, by its internal address.
 #[inline(always)]
 pub fn sibling(work: &Work) -> Option<u16> {
     let key = SiblingKey {
@@ -139,11 +139,7 @@ pub fn sibling(work: &Work) -> Option<u16> {
         generation: work.generation,
     };
     // SAFETY: as for endpoints.
-    let sibling = unsafe { R_SIBLINGS.get(&key) }?;
-    let there = sibling.ifindex == work.ifindex
-        && sibling.tags[0] == work.tags[0]
-        && sibling.tags[1] == work.tags[1];
-    (there || sibling.ifindex == ANY_DEVICE).then_some(sibling.number)
+    unsafe { R_SIBLINGS.get(&key) }.copied()
 }
 
 /// Whether the topology names a service at this address and port.

@@ -84,8 +84,10 @@ pub fn route(ctx: *mut xdp_md, place: Place) -> Verdict {
 #[inline(always)]
 fn as_far_as_seen(work: &Work, reason: Reason) -> Reason {
     match reason {
-        Reason::HeaderLength | Reason::MalformedPath | Reason::NoPort if work.fragments != 0 => {
-            Reason::DeepExtensions
+        Reason::HeaderLength | Reason::MalformedPath | Reason::DeepExtensions | Reason::NoPort
+            if work.fragments != 0 =>
+        {
+            Reason::NoFastWay
         }
         reason => reason,
     }

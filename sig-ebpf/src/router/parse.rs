@@ -80,11 +80,12 @@ pub fn parse(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
 /// Whether a path is one that BFD packets have: of neighbours a one-hop path, of siblings the empty one. What hosts send is
 /// not let through without limit.
 #[inline(always)]
-fn is_of_session(work: &Work, path_type: u8) -> bool {
+fn is_of_session(work: &mut Work, path_type: u8) -> bool {
     if work.ingress != 0 {
         return path_type == path::ONE_HOP;
     }
-    path_type == path::EMPTY && maps::sibling(work).is_some()
+    work.sibling = maps::sibling(work).unwrap_or(0);
+    path_type == path::EMPTY && work.sibling != 0
 }
 
 /// Reads the path meta header.

@@ -46,6 +46,9 @@ pub struct Work {
     pub slot: u16,
     /// SCION interface it came in by; 0: from inside.
     pub ingress: u16,
+    /// Of BFD from inside: the number of the sibling that sent it.
+    pub sibling: u16,
+    reserved: u16,
     /// Interface index of the device it came in by.
     pub ifindex: u32,
     /// Bytes before the SCION packet.

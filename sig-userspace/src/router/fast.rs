@@ -12,7 +12,7 @@ use sig_common::{
         aes,
         maps::{
             self, ANY_DEVICE, Config, Endpoint, INSIDE_SLOT, Interface, MAX_PORTS, NextHop, SLOTS,
-            Sibling, TAG_MASK, Tags,
+            TAG_MASK, Tags,
         },
     },
     wire::{ethernet::Tag, ipv4, ipv6, udp},
@@ -33,9 +33,8 @@ pub trait Underlay {
     /// Every device with the program, and every VLAN on it.
     fn ports(&self) -> Vec<Port>;
 
-    /// Those of them by which packets to an address of ours come in. `remote` is the other end of a link; without, the
-    /// address is the internal one.
-    fn arrival(&self, local: SocketAddr, remote: Option<SocketAddr>) -> Arrival;
+    /// Those of them by which packets to an address of ours come in.
+    fn arrival(&self, local: SocketAddr) -> Arrival;
 
     /// The way from one of our addresses to the other end of a link or to a sibling, if it is known and one that the XDP
     /// program can take.
@@ -151,8 +150,8 @@ pub fn tables(
     spread: Spread,
 ) -> RouterTables {
     let mut endpoints = BTreeMap::new();
-    let mut receive = |local: SocketAddr, remote: Option<SocketAddr>, mut endpoint: Endpoint| {
-        if let Arrival::By(ports) = underlay.arrival(local, remote) {
+    let mut receive = |local: SocketAddr, mut endpoint: Endpoint| {
+        if let Arrival::By(ports) = underlay.arrival(local) {
             for port in ports {
                 endpoint.mac = number_of_mac(port.mac);
                 endpoints.insert((port.ifindex, port.tags, local), endpoint);
@@ -164,7 +163,6 @@ pub fn tables(
     };
     receive(
         model.internal,
-        None,
         Endpoint {
             remote: Ip([0; 16]),
             remote_port: 0,
@@ -177,7 +175,6 @@ pub fn tables(
     for (number, _, local, remote) in model.links() {
         receive(
             local,
-            Some(remote),
             Endpoint {
                 remote: ip(remote),
                 remote_port: remote.port(),
@@ -195,20 +192,9 @@ pub fn tables(
         ((port.ifindex, port.tags), maps::Port { mac })
     });
     let number_of = |place: usize| u16::try_from(place + 1).ok();
-    let siblings = (0..).zip(&model.siblings).filter_map(|(place, sibling)| {
-        let number = number_of(place)?;
-        // Answers may come before the neighbour is known: then only that it is inside.
-        let way = underlay.way(model.internal, sibling.internal);
-        Some((
-            sibling.internal,
-            Sibling {
-                number,
-                reserved: 0,
-                ifindex: way.map_or(ANY_DEVICE, |way| way.ifindex),
-                tags: way.map_or([0; 2], |way| way.tags),
-            },
-        ))
-    });
+    let siblings = (0..).zip(&model.siblings);
+    let siblings =
+        siblings.filter_map(|(place, sibling)| Some((sibling.internal, number_of(place)?)));
     let interfaces = model.interfaces.iter().filter_map(|(number, interface)| {
         let (owner, local, remote, mtu) = match interface.owner {
             Owner::Here { local, remote } => (0, local, remote, interface.mtu),

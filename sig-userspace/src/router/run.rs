@@ -67,7 +67,7 @@ impl Running {
     ) -> Result<Arc<Self>, String> {
         let model = Arc::new(settings.model.clone());
         let host = HostView::default();
-        let slow = if settings.slow_path {
+        let mut slow = if settings.slow_path {
             let (own, arrivals) = (host.clone(), host.clone());
             // Without a program, or over the loopback interface, the slow path is the first to see a packet.
             let seen_before = move |ip| {
@@ -98,6 +98,9 @@ impl Running {
             }
             None => None,
         };
+        if let Some(slow) = &mut slow {
+            slow.listen();
+        }
         Ok(Arc::new(Self {
             file: file.to_owned(),
             log,

@@ -129,7 +129,7 @@ impl Underlay for Ways<'_> {
         tags.into_iter().map(port).collect()
     }
 
-    fn arrival(&self, _local: SocketAddr, _remote: Option<SocketAddr>) -> Arrival {
+    fn arrival(&self, _local: SocketAddr) -> Arrival {
         Arrival::Anywhere
     }
 

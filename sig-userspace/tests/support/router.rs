@@ -197,7 +197,7 @@ impl fast::Underlay for Conditions {
         self.vlans.iter().map(|tags| self.port(*tags)).collect()
     }
 
-    fn arrival(&self, local: SocketAddr, _remote: Option<SocketAddr>) -> Arrival {
+    fn arrival(&self, local: SocketAddr) -> Arrival {
         match self.places.get(&local) {
             Some(None) => Arrival::Anywhere,
             Some(Some(vlans)) => Arrival::By(vlans.iter().map(|tags| self.port(*tags)).collect()),

@@ -13,8 +13,8 @@ use sig_common::{
         Reason,
         maps::{
             self, Config, Count, Endpoint, EndpointKey, Interface, InterfaceKey, Limit, Port,
-            PortKey, SIZE_CLASSES, Sender, ServiceKey, Sibling, SiblingKey, Tags, Traffic,
-            reason_index, traffic_index,
+            PortKey, SIZE_CLASSES, Sender, ServiceKey, SiblingKey, Tags, Traffic, reason_index,
+            traffic_index,
         },
     },
 };
@@ -41,8 +41,8 @@ pub struct RouterTables {
     pub endpoints: BTreeMap<(u32, Tags, SocketAddr), Endpoint>,
     /// Devices that packets come in by, and VLANs on them.
     pub ports: BTreeMap<(u32, Tags), Port>,
-    /// The other routers of the AS by internal address.
-    pub siblings: BTreeMap<SocketAddr, Sibling>,
+    /// The numbers of the other routers of the AS by internal address.
+    pub siblings: BTreeMap<SocketAddr, u16>,
     /// Where the services are that the topology names.
     pub services: BTreeSet<SocketAddr>,
     /// All interfaces of the AS by number.
@@ -105,7 +105,7 @@ pub struct RouterPrograms {
     endpoints: HashMap<MapData, EndpointKey, Endpoint>,
     ports: HashMap<MapData, PortKey, Port>,
     senders: HashMap<MapData, u32, Sender>,
-    siblings: HashMap<MapData, SiblingKey, Sibling>,
+    siblings: HashMap<MapData, SiblingKey, u16>,
     services: HashMap<MapData, ServiceKey, u32>,
     interfaces: HashMap<MapData, InterfaceKey, Interface>,
     clock: Array<MapData, u64>,

@@ -57,6 +57,7 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
             "devices",
             "exclude",
             "internal_devices",
+            "link_devices",
             "status_socket",
             "rate_limits",
         ],

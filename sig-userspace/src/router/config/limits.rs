@@ -89,12 +89,11 @@ impl Default for RateLimits {
 
 /// Forwarding that only the slow path can do has a limit that leaves room for everything else on one CPU; control traffic,
 /// and forwarding and answers that the slow path may have to do, have a high one; errors that anybody can provoke have a low
-/// one.
+/// one, and so has BFD, of which each neighbour and sibling sends some packets per second.
 const fn default_rate(reason: Reason) -> u32 {
     match reason {
         Reason::NoFastWay | Reason::FamilyChange => 50_000,
-        Reason::Bfd
-        | Reason::OneHop
+        Reason::OneHop
         | Reason::EmptyPath
         | Reason::Epic
         | Reason::IngressAlert

@@ -80,6 +80,9 @@ pub struct Xdp {
     pub exclude: Vec<String>,
     /// Devices of the inside beside the one with the internal address. Default none.
     pub internal_devices: Vec<String>,
+    /// Devices that packets of links come in by, beside those with our addresses and those that lead to the neighbours. Default
+    /// none.
+    pub link_devices: Vec<String>,
     /// How much they leave to the slow path.
     pub rate_limits: RateLimits,
 }

@@ -203,6 +203,7 @@ fn xdp(section: &Section<'_>) -> Option<Xdp> {
     };
     let (devices, exclude) = (names("devices"), names("exclude"));
     let internal_devices = names("internal_devices");
+    let link_devices = names("link_devices");
     let rate_limits = limits::read(&section.section("rate_limits"));
     Some(Xdp {
         mode: mode?,
@@ -210,6 +211,7 @@ fn xdp(section: &Section<'_>) -> Option<Xdp> {
         devices: devices?,
         exclude: exclude?,
         internal_devices: internal_devices?,
+        link_devices: link_devices?,
         rate_limits: rate_limits?,
     })
 }

@@ -17,6 +17,7 @@ use crate::{
         ethtool::Ethtool,
         link::Link,
         netdev::xdp_features,
+        suited::{self, Unsuited, VlanTags},
     },
     router::{
         AsModel,
@@ -30,8 +31,8 @@ pub(super) struct Devices {
     links: Vec<Link>,
     attached: BTreeMap<u32, Device>,
     arrivals: Arrivals,
-    /// Devices that take VLAN tags out of frames although there are VLANs on them.
-    stripping: BTreeSet<u32>,
+    /// Devices with VLANs on which XDP does not see the tags, and why.
+    stripping: BTreeMap<u32, Unsuited>,
     /// What the maps say of devices to send through: the carrier of each, and what is particular about it.
     senders: BTreeMap<u32, (u32, Sender)>,
 }
@@ -63,16 +64,11 @@ impl Devices {
         wishes: &Wishes<'_>,
     ) -> Result<(), String> {
         self.links = links;
-        self.arrivals = Arrivals::of(
-            &self.links,
-            wishes.model,
-            &wishes.xdp.internal_devices,
-            wishes.way_to,
-        );
+        self.arrivals = Arrivals::of(&self.links, wishes.model, wishes.xdp, wishes.way_to);
         let wanted = self.wanted(wishes);
         self.attached
             .retain(|ifindex, _| wanted.iter().any(|link| link.ifindex == *ifindex));
-        self.look_for_stripping();
+        self.look_for_stripping(&wanted);
         let holders: BTreeSet<u32> = self
             .arrivals
             .all()
@@ -148,25 +144,15 @@ impl Devices {
     }
 
     /// Finds devices whose frames come without the tags that tell VLANs apart. They are left to the kernel, which knows.
-    fn look_for_stripping(&mut self) {
-        let below = self.links.iter().filter(|link| link.vlan.is_some());
-        let below: BTreeSet<u32> = below.filter_map(|link| link.peer_ifindex).collect();
-        let stripping: BTreeSet<u32> = below
-            .into_iter()
-            .filter(|ifindex| {
-                self.attached.contains_key(ifindex)
-                    || self
-                        .links
-                        .iter()
-                        .any(|link| link.ifindex == *ifindex && is_ethernet(link))
-            })
-            .filter(|ifindex| self.name(*ifindex).is_some_and(strips_vlan_tags))
-            .collect();
-        for ifindex in stripping.difference(&self.stripping) {
-            let name = self.name(*ifindex).unwrap_or("?");
-            tracing::warn!(
-                "{name} takes VLAN tags out of frames, so the fast path could not tell VLANs apart; packets that come in by it                  take the slow path (`ethtool -K {name} rxvlan off`)"
-            );
+    fn look_for_stripping(&mut self, wanted: &[Link]) {
+        let stripping = stripping(wanted, &self.links);
+        for (ifindex, why) in &stripping {
+            if self.stripping.get(ifindex) != Some(why) {
+                let name = self.name(*ifindex).unwrap_or("?");
+                tracing::warn!(
+                    "{name}: packets that come in by it take the slow path: {name} {why}"
+                );
+            }
         }
         self.stripping = stripping;
     }
@@ -261,7 +247,7 @@ impl Devices {
     /// A device as packets come in by it, if they pass the program there.
     fn port(&self, link: &Link) -> Option<Port> {
         let (ifindex, tags) = self.carrier(link.ifindex)?;
-        let usable = self.attached.contains_key(&ifindex) && !self.stripping.contains(&ifindex);
+        let usable = self.attached.contains_key(&ifindex) && !self.stripping.contains_key(&ifindex);
         Some(Port {
             ifindex,
             tags,
@@ -299,8 +285,8 @@ impl Devices {
     }
 
     /// The devices as they were last seen, for [`Self::follow`].
-    pub(super) fn take_links(&mut self) -> Vec<Link> {
-        std::mem::take(&mut self.links)
+    pub(super) fn links(&self) -> Vec<Link> {
+        self.links.clone()
     }
 
     /// Whether a device sends frames in several buffers.
@@ -337,8 +323,50 @@ fn transmits(ifindex: u32) -> Option<bool> {
     }
 }
 
-fn strips_vlan_tags(name: &str) -> bool {
-    Ethtool::open()
-        .and_then(|ethtool| ethtool.vlan_offloads(name))
-        .is_ok_and(|offloads| offloads.rx)
+/// Those of some devices that have VLANs whose tags XDP may not see, and why.
+fn stripping(wanted: &[Link], all: &[Link]) -> BTreeMap<u32, Unsuited> {
+    let Ok(ethtool) = Ethtool::open() else {
+        return BTreeMap::new();
+    };
+    let stripping = wanted.iter().filter_map(|link| {
+        let tags = VlanTags::of(&ethtool, link, all);
+        let why = suited::check_vlans(link, all, tags).err()?;
+        Some((link.ifindex, why))
+    });
+    stripping.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sig_common::wire::ethernet::{TPID_8021Q, Tag};
+
+    #[test]
+    fn vlans_on_devices_made_of_others_are_left_to_the_kernel() {
+        for kind in ["bridge", "bond", "team", "macvlan"] {
+            let lower = Link {
+                name: "br0".to_owned(),
+                ifindex: 2,
+                mac: Some([2; 6]),
+                kind: Some(kind.to_owned()),
+                ..Link::default()
+            };
+            let upper = Link {
+                name: "br0.5".to_owned(),
+                ifindex: 3,
+                kind: Some("vlan".to_owned()),
+                vlan: Some(Tag {
+                    tpid: TPID_8021Q,
+                    tci: 5,
+                }),
+                peer_ifindex: Some(2),
+                ..lower.clone()
+            };
+            let wanted = [lower.clone()];
+            let found = stripping(&wanted, &[lower.clone(), upper]);
+            let found: Vec<u32> = found.into_keys().collect();
+            assert_eq!(found, [2], "{kind}");
+            assert!(stripping(&wanted, &[lower]).is_empty(), "{kind}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use sig_common::router::{
     Reason,
     maps::{Interface, Traffic},
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{
     Arrival, Arrivals, Port, Slots, Spread, Underlay, Way,
@@ -24,7 +24,7 @@ use crate::{
         Error,
         bpf::{RouterOptions, RouterPrograms, SlotReasons, SlotTraffic},
         link::{self, Link},
-        neighbours::{NextHops, Resolution, Snapshot, Timing},
+        neighbours::{self, NextHops, Resolution, Snapshot, Timing},
         netlink::Netlink,
         sysctl,
         watch::{Change, Changes, Watch},
@@ -82,6 +82,8 @@ struct Shared {
     mode: XdpMode,
     host: HostView,
     is_up: IsUp,
+    /// There are other neighbours and siblings.
+    look: Notify,
     state: Mutex<State>,
 }
 
@@ -93,6 +95,8 @@ struct State {
     slots: Slots,
     devices: Devices,
     hops: Snapshot,
+    /// The devices that lead to neighbours and siblings, also if these are silent, or have no link-layer address.
+    ways: HashMap<IpAddr, u32>,
     clock: u64,
     /// Whether the kernel lets programs use its routes, as far as it was looked at.
     forwards: Option<bool>,
@@ -150,6 +154,7 @@ impl FastPath {
             slots,
             devices: Devices::default(),
             hops: Snapshot::default(),
+            ways: HashMap::new(),
             clock: 0,
             forwards: None,
             open_checksums: HashSet::new(),
@@ -164,6 +169,7 @@ impl FastPath {
             mode,
             host,
             is_up,
+            look: Notify::new(),
             state: Mutex::new(state),
         });
         shared.look_at_links().await?;
@@ -194,7 +200,7 @@ impl FastPath {
     /// Puts another configuration into force, all of it at once. Mode and CPUs stay.
     ///
     /// # Errors
-    /// It does not fit the maps; the one before stays in force.
+    /// It does not fit the maps, or a device refuses the program; the one before stays in force.
     pub fn reload(&self, orders: Orders) -> Result<(), Error> {
         let mut state = self.shared.state();
         let former = (state.model.clone(), state.slots.clone(), state.xdp.clone());
@@ -203,17 +209,24 @@ impl FastPath {
         let result = state.limit().and_then(|()| {
             state.slots.update(&orders.model);
             state.model = orders.model;
-            self.shared.follow_again(&mut state);
+            let links = state.devices.links();
+            let followed = self.shared.follow(&mut state, links);
+            followed.map_err(Error::Refused)?;
             state.write(&*self.shared.is_up)
         });
         if let Err(error) = result {
             (state.model, state.slots, state.xdp) = former;
-            self.shared.follow_again(&mut state);
+            let links = state.devices.links();
+            if let Err(error) = self.shared.follow(&mut state, links) {
+                tracing::error!("{error}");
+            }
             // What could not be written may fail once more; the error tells already.
             let _ = state.limit();
             return Err(error);
         }
+        advise(&state);
         self.hops.set_targets(targets(&state.model));
+        self.shared.look.notify_one();
         Ok(())
     }
 
@@ -290,6 +303,7 @@ fn advise(state: &State) {
         ("devices", &xdp.devices),
         ("exclude", &xdp.exclude),
         ("internal_devices", &xdp.internal_devices),
+        ("link_devices", &xdp.link_devices),
     ];
     for (key, names) in named {
         for name in names {
@@ -308,6 +322,15 @@ fn advise(state: &State) {
             model.internal
         );
     }
+    if state.devices.arrivals().are_guessed() && !inside.is_empty() {
+        let inside: Vec<&str> = inside.iter().map(String::as_str).collect();
+        tracing::warn!(
+            "no device has the internal address {}; whoever sends to it by {} is taken for a host of the AS: name the \
+             devices of the AS in [xdp] internal_devices",
+            model.internal,
+            inside.join(", ")
+        );
+    }
     for (number, _, local, _) in model.links() {
         let shared = state.devices.names_of(local).unwrap_or_default();
         if let Some(name) = shared.intersection(&inside).next() {
@@ -324,21 +347,25 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Devices come and go, and so do addresses.
+    /// Devices come and go, and so do addresses and routes.
     async fn follow_links(self: Arc<Self>, mut changes: Changes) {
         loop {
-            let change = changes.next().await;
-            let concerns = matches!(
-                change,
-                Change::Link { .. }
-                    | Change::LinkRemoved { .. }
-                    | Change::Address { .. }
-                    | Change::Resync
-            );
-            if !concerns {
-                continue;
+            tokio::select! {
+                change = changes.next() => if matches!(change, Change::Neighbour { .. }) {
+                    continue;
+                },
+                () = self.look.notified() => {}
             }
-            tokio::time::sleep(SETTLE).await;
+            // One look for all that is announced meanwhile.
+            let settled = tokio::time::sleep(SETTLE);
+            tokio::pin!(settled);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut settled => break,
+                    _ = changes.next() => {}
+                }
+            }
             if let Err(error) = self.look_at_links().await {
                 tracing::error!("the fast path does not follow the interfaces: {error}");
             }
@@ -346,8 +373,20 @@ impl Shared {
     }
 
     async fn look_at_links(&self) -> Result<(), String> {
+        let targets = targets(&self.state().model);
+        let mut ways = HashMap::new();
+        for target in targets {
+            let route = neighbours::lookup(&self.netlink, None, target).await;
+            ways.insert(target, route.ok().and_then(|route| route.ifindex));
+        }
         let links = link::all(&self.netlink).await.map_err(|e| e.to_string())?;
         let mut state = self.state();
+        // Where none leads there now, it will be the one before that does again.
+        for (target, way) in ways {
+            if let Some(ifindex) = way {
+                state.ways.insert(target, ifindex);
+            }
+        }
         let followed = self.follow(&mut state, links);
         let written = state.write(&*self.is_up).map_err(|e| e.to_string());
         followed.and(written)
@@ -360,14 +399,14 @@ impl Shared {
             programs,
             model,
             xdp,
-            hops,
+            ways,
             ..
         } = state;
         let wishes = Wishes {
             model,
             xdp,
             mode: self.mode,
-            way_to: &|ip| Some(hops.get(&ip)?.resolved()?.ifindex),
+            way_to: &|ip| ways.get(&ip).copied(),
         };
         let followed = devices.follow(programs, links, &wishes);
         self.host.store(Some(Arc::new(Host {
@@ -375,14 +414,6 @@ impl Shared {
             arrivals: devices.arrivals().clone(),
         })));
         followed
-    }
-
-    /// As [`Self::follow`], where only the wishes have changed.
-    fn follow_again(&self, state: &mut State) {
-        let links = state.devices.take_links();
-        if let Err(error) = self.follow(state, links) {
-            tracing::error!("{error}");
-        }
     }
 
     async fn follow_hops(self: Arc<Self>, mut hops: watch::Receiver<Snapshot>) {
@@ -397,16 +428,7 @@ impl Shared {
 
     fn reach(&self, hops: Snapshot) {
         let mut state = self.state();
-        let ways = |hops: &Snapshot| -> BTreeMap<IpAddr, Option<u32>> {
-            let ways = hops.iter();
-            ways.map(|(ip, hop)| (*ip, hop.resolved().map(|hop| hop.ifindex)))
-                .collect()
-        };
-        let moved = ways(&state.hops) != ways(&hops);
         state.hops = hops;
-        if moved {
-            self.follow_again(&mut state);
-        }
         self.write(&mut state);
     }
 
@@ -572,7 +594,7 @@ impl Underlay for View<'_> {
         self.state.devices.ports()
     }
 
-    fn arrival(&self, local: SocketAddr, _remote: Option<SocketAddr>) -> Arrival {
+    fn arrival(&self, local: SocketAddr) -> Arrival {
         self.state.devices.arrival(local)
     }
 

@@ -57,6 +57,18 @@ pub(super) fn changes(old: &Settings, new: &Settings) -> String {
         old.xdp.rate_limits != new.xdp.rate_limits,
         "rate limits: changed",
     );
+    for (differs, key) in [
+        (old.xdp.devices != new.xdp.devices, "devices"),
+        (old.xdp.exclude != new.xdp.exclude, "exclude"),
+        (
+            old.xdp.internal_devices != new.xdp.internal_devices,
+            "internal_devices",
+        ),
+        (old.xdp.link_devices != new.xdp.link_devices, "link_devices"),
+    ] {
+        also(differs, &format!("[xdp] {key}: changed"));
+    }
+    also(old.buffers != new.buffers, "buffers of sockets: changed");
     also(old.log.level != new.log.level, "log level: changed");
     let restart = "only a restart changes";
     for (differs, key) in [

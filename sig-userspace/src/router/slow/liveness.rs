@@ -64,6 +64,7 @@ pub(super) enum Heard {
 /// All sessions. Sockets feed it, [`Liveness::run`] lets time go on, all on one thread; others only read which
 /// interfaces are down, without a lock.
 pub(super) struct Liveness {
+    /// Locked on that thread, which so never waits, but for what comes before the sockets sort.
     sessions: Mutex<BTreeMap<SessionKey, Watched>>,
     /// By SCION interface: packets must not leave by it.
     down: Box<[AtomicBool]>,

@@ -113,7 +113,7 @@ pub struct Counted {
 }
 
 impl SlowPath {
-    /// Opens the sockets and starts, BFD on a thread of its own. `seen_before` tells whether the fast path has counted packets of an underlay address
+    /// Opens the sockets and starts BFD, on a thread of its own; [`Self::listen`] is still to come. `seen_before` tells whether the fast path has counted packets of an underlay address
     /// as received, `admits` where packets may come in. Must be called within a tokio runtime.
     ///
     /// # Errors
@@ -136,12 +136,12 @@ impl SlowPath {
         let clock = shared.clone();
         bfd.handle()
             .spawn(async move { clock.liveness.run().await });
-        let mut slow = Self {
+        let slow = Self {
             bfd,
             shared,
             receivers: HashMap::new(),
         };
-        slow.follow();
+        slow.watch();
         Ok(slow)
     }
 
@@ -158,14 +158,22 @@ impl SlowPath {
     /// Puts a configuration into force. Sockets and sessions that stay are not touched.
     pub fn apply(&mut self, prepared: Prepared) {
         self.shared.network.store(Arc::new(prepared.0));
-        self.follow();
+        self.watch();
+        self.listen();
     }
 
-    /// Receivers and sessions become those of the network in force.
-    fn follow(&mut self) {
-        let network = self.shared.network.load_full();
-        self.shared.liveness.set(network.sessions());
-        let sockets = network.sockets();
+    /// Sessions become those of the network in force.
+    fn watch(&self) {
+        let network = self.shared.network.load();
+        network.tune();
+        let (shared, sessions) = (self.shared.clone(), network.sessions());
+        self.bfd.run(move || shared.liveness.set(sessions));
+    }
+
+    /// Takes what comes to the sockets of the network in force: when it is known where it may come in. Must be called within a
+    /// tokio runtime.
+    pub fn listen(&mut self) {
+        let sockets = self.shared.network.load().sockets();
         self.receivers
             .retain(|place, _| sockets.contains_key(place));
         for (place, socket) in sockets {
@@ -196,7 +204,9 @@ impl SlowPath {
     /// All BFD sessions.
     #[must_use]
     pub fn sessions(&self) -> BTreeMap<SessionKey, SessionStatus> {
-        self.shared.liveness.status()
+        let shared = self.shared.clone();
+        let status = self.bfd.run(move || shared.liveness.status());
+        status.unwrap_or_default()
     }
 
     /// What was counted, by SCION interface; 0: the inside.
@@ -216,7 +226,8 @@ impl SlowPath {
 
     /// Ends. Neighbours and siblings are told, so that they take their links down at once.
     pub fn stop(self) {
-        self.shared.liveness.stop();
+        let shared = self.shared.clone();
+        self.bfd.run(move || shared.liveness.stop());
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     socket::Socket,
 };
 use crate::router::{
-    config::RateLimits,
+    config::{Buffers, RateLimits},
     forward::{Links, Router},
     model::{AsModel, Owner},
 };
@@ -33,6 +33,7 @@ pub(super) enum Place {
 pub(super) struct Network {
     pub(super) router: Router,
     pub(super) limits: Arc<RateLimits>,
+    buffers: Buffers,
     pub(super) inside: Arc<Socket>,
     pub(super) inside_counters: Arc<Counters>,
     pub(super) links: BTreeMap<u16, Link>,
@@ -87,6 +88,7 @@ impl Network {
         Ok(Self {
             sibling_interfaces: (0..model.siblings.len()).map(owned).collect(),
             limits: Arc::new(orders.limits),
+            buffers: orders.buffers,
             inside,
             inside_counters: counters(0),
             links,
@@ -115,6 +117,22 @@ impl Network {
             .iter()
             .map(|(number, link)| (Place::Link(*number, link.local), link.socket.clone()));
         links.chain([inside]).collect()
+    }
+
+    /// Brings the sockets to what the configuration says of them.
+    pub(super) fn tune(&self) {
+        let links = self.links.values();
+        let links = links.map(|link| (&link.socket, [link.remote.ip()].into()));
+        let siblings = self.model().siblings.iter();
+        let siblings = siblings.map(|sibling| sibling.internal.ip()).collect();
+        for (socket, peers) in links.chain([(&self.inside, siblings)]) {
+            let tuned = socket
+                .hear(&peers)
+                .and_then(|()| socket.set_buffers(self.buffers));
+            if let Err(error) = tuned {
+                tracing::warn!("cannot set up a socket: {error}");
+            }
+        }
     }
 
     /// The BFD sessions.

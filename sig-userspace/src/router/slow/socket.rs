@@ -1,8 +1,9 @@
 //! UDP sockets of the underlay.
 
 use std::{
+    collections::BTreeSet,
     io, mem,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsRawFd, RawFd},
     ptr,
 };
@@ -86,31 +87,46 @@ impl Socket {
             let local = plain.local_addr()?.as_socket().unwrap_or(local);
             plain.set_reuse_port(true)?;
             let beside = bind(local, true)?;
-            steer(&plain)?;
+            steer(&plain, &BTreeSet::new())?;
             let guard = guard(local);
-            for (socket, receive) in [
-                (&plain, buffers.receive.unwrap_or(BUFFER)),
-                (&beside, BFD_BUFFER),
-            ] {
-                let send = buffers.send.unwrap_or(BUFFER);
-                set_buffers(socket, receive, send)?;
+            for socket in [&plain, &beside] {
                 fragment(socket, local)?;
                 tell_device(socket, local)?;
             }
             let plain = Half::new(plain)?;
             let _within = bfd.enter();
             let bfd = Half::new(beside)?;
-            Ok(Self {
+            let socket = Self {
                 plain,
                 bfd,
                 _guard: guard,
-            })
+            };
+            socket.set_buffers(buffers)?;
+            Ok(socket)
         };
         open().map_err(|source| BindError {
             what: what.to_owned(),
             address: local,
             source,
         })
+    }
+
+    /// Sizes of the buffers.
+    ///
+    /// # Errors
+    /// The kernel refuses them.
+    pub(super) fn set_buffers(&self, buffers: Buffers) -> io::Result<()> {
+        let send = buffers.send.unwrap_or(BUFFER);
+        set_buffers(&self.plain.sender, buffers.receive.unwrap_or(BUFFER), send)?;
+        set_buffers(&self.bfd.sender, BFD_BUFFER, send)
+    }
+
+    /// Takes BFD from these alone for such; what others send as BFD does not fill the buffer for it.
+    ///
+    /// # Errors
+    /// The kernel refuses the filter.
+    pub(super) fn hear(&self, peers: &BTreeSet<IpAddr>) -> io::Result<()> {
+        steer(&self.plain.sender, peers)
     }
 
     pub(super) const fn half(&self, kind: Kind) -> &Half {
@@ -171,16 +187,20 @@ fn guard(local: SocketAddr) -> Option<std::net::UdpSocket> {
     Some(guard.into())
 }
 
-/// Has the kernel sort datagrams between the sockets that share the address: classic BPF over the SCION header that gives
-/// the number of the socket, in the order in which they were bound.
-fn steer(first: &socket2::Socket) -> io::Result<()> {
+/// Has the kernel sort datagrams between the sockets that share the address: classic BPF over IP source and SCION header that
+/// gives the number of the socket, in the order in which they were bound. BFD is what comes from `peers`, which are of the
+/// family of the address.
+fn steer(first: &impl AsRawFd, peers: &BTreeSet<IpAddr>) -> io::Result<()> {
     const PLAIN: u32 = 0;
     const BFD: u32 = 1;
+    /// Where the source is in the IP header, which is addressed like this.
+    const SOURCE_V4: u32 = libc::SKF_NET_OFF.cast_unsigned() + 12;
+    const SOURCE_V6: u32 = libc::SKF_NET_OFF.cast_unsigned() + 8;
     let load = |mode, offset| op(libc::BPF_LD | mode, 0, 0, offset);
     // Skips so many operations if it holds, and so many if it does not.
-    let equal = |value: u8, yes, no| op(libc::BPF_JMP | libc::BPF_JEQ, yes, no, value.into());
+    let equal = |value: u32, yes, no| op(libc::BPF_JMP | libc::BPF_JEQ, yes, no, value);
     let give = |socket| op(libc::BPF_RET, 0, 0, socket);
-    let mut program = [
+    let mut program = vec![
         load(libc::BPF_W | libc::BPF_LEN, 0),
         op(
             libc::BPF_JMP | libc::BPF_JGE,
@@ -189,15 +209,37 @@ fn steer(first: &socket2::Socket) -> io::Result<()> {
             common::HEADER_LEN as u32,
         ),
         load(libc::BPF_B | libc::BPF_ABS, 4),
-        equal(NEXT_BFD, 0, 3),
+        equal(NEXT_BFD.into(), 0, 3),
         load(libc::BPF_B | libc::BPF_ABS, 8),
-        equal(path::EMPTY, 2, 0),
-        equal(path::ONE_HOP, 1, 0),
+        equal(path::EMPTY.into(), 2, 0),
+        equal(path::ONE_HOP.into(), 1, 0),
         give(PLAIN),
-        give(BFD),
     ];
+    for peer in peers {
+        match peer {
+            IpAddr::V4(ip) => program.extend([
+                load(libc::BPF_W | libc::BPF_ABS, SOURCE_V4),
+                equal(u32::from(*ip), 0, 1),
+            ]),
+            IpAddr::V6(ip) => {
+                let octets = ip.octets();
+                for (number, word) in (0..).zip(octets.as_chunks::<4>().0) {
+                    let no = 7 - 2 * number;
+                    program.extend([
+                        load(
+                            libc::BPF_W | libc::BPF_ABS,
+                            SOURCE_V6 + 4 * u32::from(number),
+                        ),
+                        equal(u32::from_be_bytes(*word), 0, no),
+                    ]);
+                }
+            }
+        }
+        program.push(give(BFD));
+    }
+    program.push(give(PLAIN));
     let program = libc::sock_fprog {
-        len: program.len() as libc::c_ushort,
+        len: libc::c_ushort::try_from(program.len()).map_err(io::Error::other)?,
         filter: program.as_mut_ptr(),
     };
     set_option(
@@ -237,7 +279,7 @@ fn fragment(socket: &socket2::Socket, local: SocketAddr) -> io::Result<()> {
 
 /// Sizes of the buffers in bytes: at most the system's limits (`net.core.rmem_max`), where the process may not exceed
 /// them.
-fn set_buffers(socket: &socket2::Socket, receive: u32, send: u32) -> io::Result<()> {
+fn set_buffers(socket: &impl AsRawFd, receive: u32, send: u32) -> io::Result<()> {
     for (bytes, forced, usual) in [
         (receive, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
         (send, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
@@ -259,7 +301,7 @@ fn tell_device(socket: &socket2::Socket, local: SocketAddr) -> io::Result<()> {
 }
 
 fn set_option<T>(
-    socket: &socket2::Socket,
+    socket: &impl AsRawFd,
     level: libc::c_int,
     option: libc::c_int,
     value: &T,
@@ -405,6 +447,16 @@ mod tests {
             let socket = open("link 1", any).ok().unwrap();
             let address = socket.plain.sender.local_addr().unwrap();
             let sender = std::net::UdpSocket::bind(any).unwrap();
+            let ip = sender.local_addr().unwrap().ip();
+            // Of many siblings, and of one that is another.
+            let others: BTreeSet<IpAddr> = (0..100)
+                .map(|number| match ip {
+                    IpAddr::V4(_) => IpAddr::from([10, 0, 1, number as u8]),
+                    IpAddr::V6(_) => IpAddr::from([0, 0, 0, 0, 0, 0, number, 0]),
+                })
+                .collect();
+            let peers = others.iter().copied().chain([ip]).collect();
+            socket.hear(&peers).unwrap();
             let packet = |next_header, path_type| {
                 let mut packet = [0; 40];
                 (packet[4], packet[8]) = (next_header, path_type);
@@ -442,6 +494,31 @@ mod tests {
                 let error = half.receive(&mut buffer).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             }
+            // What a stranger calls BFD does not get into the way of that of neighbours.
+            socket.hear(&others).unwrap();
+            sender
+                .send_to(&packet(NEXT_BFD, path::EMPTY), address)
+                .unwrap();
+            socket.half(Kind::Plain).readable().await.unwrap();
+            let mut buffer = [0; 64];
+            assert_eq!(socket.plain.receive(&mut buffer).unwrap().len, 40);
+            let error = socket.bfd.receive(&mut buffer).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        }
+    }
+
+    #[tokio::test]
+    async fn buffers_are_changed_at_an_open_socket() {
+        let socket = open("link 1", "127.0.0.1:0").ok().unwrap();
+        let size = || socket2::SockRef::from(&socket.plain.sender).recv_buffer_size();
+        for receive in [100_000, 50_000] {
+            let buffers = Buffers {
+                receive: Some(receive),
+                send: None,
+            };
+            socket.set_buffers(buffers).unwrap();
+            // The kernel counts its own part as well.
+            assert_eq!(size().unwrap(), 2 * receive as usize);
         }
     }
 }

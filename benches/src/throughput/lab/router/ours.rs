@@ -103,7 +103,7 @@ impl Underlay for Lab<'_> {
         self.links.iter().map(port).collect()
     }
 
-    fn arrival(&self, local: SocketAddr, _: Option<SocketAddr>) -> Arrival {
+    fn arrival(&self, local: SocketAddr) -> Arrival {
         let of_address = self
             .links
             .iter()
