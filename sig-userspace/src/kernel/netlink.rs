@@ -93,6 +93,12 @@ impl Netlink {
                     Err(error) => Err(error),
                 });
             }
+            let last = results.last().and_then(|result| result.as_ref().err());
+            if last.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                // Nobody answers: the others need not wait for it, too.
+                results.extend(messages.map(|_| Err(lost())));
+                return results;
+            }
         }
     }
 
@@ -145,6 +151,10 @@ impl Netlink {
     }
 }
 
+fn lost() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the answer of the kernel is lost")
+}
+
 #[derive(Debug, Default)]
 struct Answer {
     messages: Vec<RouteNetlinkMessage>,
@@ -160,9 +170,8 @@ async fn receive(
 ) -> io::Result<Answer> {
     let mut answer = Answer::default();
     loop {
-        let message = timeout_at(*deadline, answers.next()).await.map_err(|_| {
-            io::Error::new(io::ErrorKind::TimedOut, "the answer of the kernel is lost")
-        })?;
+        let message = timeout_at(*deadline, answers.next()).await;
+        let message = message.map_err(|_| lost())?;
         let message = message.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::UnexpectedEof,

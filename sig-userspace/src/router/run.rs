@@ -116,6 +116,15 @@ impl Running {
         }))
     }
 
+    /// Waits until a part of it has ended that it cannot do without, and says which.
+    pub async fn failed(&self) -> String {
+        let failed = self.parts().fast.as_ref().map(FastPath::failed);
+        match failed {
+            Some(failed) => failed.await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Opens the status socket and the HTTP servers.
     ///
     /// # Errors

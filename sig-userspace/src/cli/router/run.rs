@@ -61,18 +61,22 @@ async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result
     let mut out = std::io::stdout();
     let _ = writeln!(out, "router is ready").and_then(|()| out.flush());
     tracing::info!(id, "ready");
-    loop {
-        match signals.next().await {
-            Wish::End => break,
-            Wish::Reload => {
-                let running = Arc::clone(&running);
-                // The next signal may be to end meanwhile.
-                tokio::spawn(signals::reload(move || running.reload()));
-            }
+    let mut failed = std::pin::pin!(running.failed());
+    let outcome = loop {
+        tokio::select! {
+            reason = &mut failed => break Err(reason),
+            wish = signals.next() => match wish {
+                Wish::End => break Ok(()),
+                Wish::Reload => {
+                    let running = Arc::clone(&running);
+                    // The next signal may be to end meanwhile.
+                    tokio::spawn(signals::reload(move || running.reload()));
+                }
+            },
         }
-    }
+    };
     tracing::info!(id, "stopping");
     drop(doors);
     running.stop();
-    Ok(())
+    outcome
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use futures_util::{FutureExt as _, future::select_all};
 use sig_common::router::{
     Reason,
     maps::{Interface, Traffic},
@@ -73,8 +74,8 @@ pub struct Orders {
 pub struct FastPath {
     shared: Arc<Shared>,
     hops: NextHops,
-    _watch: Watch,
-    _tasks: Vec<Task>,
+    watch: Watch,
+    tasks: Vec<Task>,
 }
 
 struct Shared {
@@ -179,22 +180,39 @@ impl FastPath {
             advise(&state);
         }
         let mut tasks = vec![
-            Task::spawn("links", shared.clone().follow_links(announced)),
-            Task::spawn("next hops", shared.clone().follow_hops(hops.subscribe())),
-            Task::spawn("the clock", shared.clone().follow_clock()),
+            Task::spawn(
+                "the follower of links",
+                shared.clone().follow_links(announced),
+            ),
+            Task::spawn(
+                "the follower of next hops",
+                shared.clone().follow_hops(hops.subscribe()),
+            ),
+            Task::spawn("the clock of the fast path", shared.clone().follow_clock()),
         ];
         if let Some(changes) = changes {
             tasks.push(Task::spawn(
-                "liveness",
+                "the follower of liveness",
                 shared.clone().follow_liveness(changes),
             ));
         }
         Ok(Self {
             shared,
             hops,
-            _watch: watch,
-            _tasks: tasks,
+            watch,
+            tasks,
         })
+    }
+
+    /// Waits until the fast path does not follow the host any more, and says why.
+    pub fn failed(&self) -> impl Future<Output = String> + Send + use<> {
+        let parts = [
+            self.shared.netlink.ended().boxed(),
+            self.watch.ended().boxed(),
+            self.hops.ended().boxed(),
+        ];
+        let tasks = self.tasks.iter().map(|task| task.ended().boxed());
+        select_all(parts.into_iter().chain(tasks)).map(|(reason, ..)| reason)
     }
 
     /// Puts another configuration into force, all of it at once. Mode and CPUs stay.
