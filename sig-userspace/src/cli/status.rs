@@ -370,8 +370,8 @@ fn write_counters(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     if c.frames_held > 0 || c.gaps > 0 {
         writeln!(
             out,
-            "  reordering: {} frames waited for an earlier one, {} gaps were given up",
-            c.frames_held, c.gaps
+            "  reordering: {} frames waited for an earlier one, {} gaps were given up, {} frames came late",
+            c.frames_held, c.gaps, c.frames_late
         )?;
     }
     Ok(())

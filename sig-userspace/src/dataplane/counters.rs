@@ -35,6 +35,8 @@ pub struct WorkerCounters {
     pub held: Counter,
     /// Gaps in streams that were given up.
     pub gaps: Counter,
+    /// Frames that came after their gap was given up.
+    pub late: Counter,
     /// Times that the worker had nothing to do and slept.
     pub sleeps: Counter,
     /// Failed wake-ups of the kernel.
@@ -51,6 +53,7 @@ impl Default for WorkerCounters {
             drops: std::array::from_fn(|_| Counter::default()),
             held: Counter::default(),
             gaps: Counter::default(),
+            late: Counter::default(),
             sleeps: Counter::default(),
             port_errors: Counter::default(),
         }

@@ -212,6 +212,7 @@ impl Decap {
         let counters = self.reassembler.counters();
         context.counters.held.set(counters.held);
         context.counters.gaps.set(counters.gaps);
+        context.counters.late.set(counters.late);
         let discards = &counters.discards;
         for (counter, (now, counted)) in context
             .counters

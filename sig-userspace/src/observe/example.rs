@@ -118,6 +118,7 @@ pub(crate) fn busy() -> Status {
             packets_via_helper: 2,
             frames_held: 2,
             gaps: 1,
+            frames_late: 1,
         },
         queues: vec![
             Queue {

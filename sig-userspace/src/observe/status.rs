@@ -340,8 +340,10 @@ pub struct Counters {
     pub packets_via_helper: u64,
     /// Frames held back for an earlier one.
     pub frames_held: u64,
-    /// Times an earlier frame did not come: frames were lost on the way.
+    /// Times an earlier frame did not come in time: frames were lost or late on the way.
     pub gaps: u64,
+    /// Frames that came after their gap was given up.
+    pub frames_late: u64,
 }
 
 /// Where something was dropped.

@@ -71,7 +71,7 @@ Traffic
             packets  bytes  frames  frame bytes  packets/frame
   sent           20   2000       5         2080           4.00
   received        9    900      10         1060           0.90
-  reordering: 2 frames waited for an earlier one, 1 gaps were given up
+  reordering: 2 frames waited for an earlier one, 1 gaps were given up, 1 frames came late
 
 Drops
   reason           where   count  meaning

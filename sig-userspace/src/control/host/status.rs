@@ -350,5 +350,6 @@ fn counters(gateway: &Gateway) -> Counters {
         packets_via_helper: gateway.counters().iter().map(|w| via_helper(w)).sum(),
         frames_held: sum(gateway, |w| &w.held),
         gaps: sum(gateway, |w| &w.gaps),
+        frames_late: sum(gateway, |w| &w.late),
     }
 }

@@ -80,6 +80,8 @@ pub(super) struct Pool<T> {
     queues: Box<[List]>,
     /// Nanoseconds.
     delays: Box<[u64]>,
+    /// The queue whose buffers give way to other remotes.
+    loose: usize,
     by_rank: Links,
     remotes: Box<[[List; RANKS]]>,
     quota: usize,
@@ -92,6 +94,7 @@ impl<T: Copy + Default> Pool<T> {
         (buffers, buffer_len): (usize, usize),
         (remotes, quota): (usize, usize),
         delays: &[u64],
+        loose: usize,
         seed: u64,
     ) -> Self {
         let mut by_age = Links::new(buffers);
@@ -113,6 +116,7 @@ impl<T: Copy + Default> Pool<T> {
             free,
             queues: vec![List::EMPTY; delays.len()].into_boxed_slice(),
             delays: delays.into(),
+            loose,
             by_rank: Links::new(buffers),
             remotes: vec![[List::EMPTY; RANKS]; remotes].into_boxed_slice(),
             quota,
@@ -127,25 +131,21 @@ impl<T: Copy + Default> Pool<T> {
             + remotes * size_of::<[List; RANKS]>()
     }
 
-    /// A remote without room lets go its own buffer of the lowest rank, the oldest first. So what
-    /// has a low rank displaces its like, and at most one buffer of a higher rank.
+    /// A remote that uses up its share lets go its own buffer of the lowest rank, the oldest first.
+    /// So what has a low rank displaces its like, and at most one buffer of a higher rank. Within
+    /// its share, when the pool is exhausted, the oldest loose buffer of any remote goes first.
     pub(super) fn room(&self, remote: u16) -> Room {
         let own = &self.remotes[usize::from(remote)];
-        let used: usize = own.iter().map(List::len).sum();
-        if used < self.quota && self.free.front().is_some() {
+        let within = own.iter().map(List::len).sum::<usize>() < self.quota;
+        if within && self.free.front().is_some() {
             return Room::Free;
         }
-        own.iter()
-            .find_map(List::front)
+        let loose = || self.queues.get(self.loose).and_then(List::front);
+        within
+            .then(loose)
+            .flatten()
+            .or_else(|| own.iter().find_map(List::front))
             .map_or(Room::None, Room::Instead)
-    }
-
-    /// The oldest buffer in the queue of the shortest delay, of any remote, for one that is within
-    /// its share when the pool is exhausted.
-    pub(super) fn foreign(&self, remote: u16) -> Option<u32> {
-        let own = &self.remotes[usize::from(remote)];
-        let slot = self.queues.first()?.front()?;
-        (own.iter().map(List::len).sum::<usize>() < self.quota).then_some(slot)
     }
 
     /// A buffer, if any is free. The quota was looked at by [`room`](Self::room).

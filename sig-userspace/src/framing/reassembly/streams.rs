@@ -174,6 +174,8 @@ impl Streams {
     pub(super) fn begin_at(&mut self, at: u32, sequence: u64) {
         let line = self.get_mut(at);
         if !line.spans(sequence) {
+            let missing = line.first.wrapping_sub(sequence);
+            line.skipped = line.skipped.saturating_add(missing);
             line.first = sequence;
         }
     }

@@ -162,13 +162,10 @@ impl<F: FnMut(StreamKey, Piece<'_>, bool)> Unpack<'_, F> {
         let victim = match self.packets.room(remote) {
             Room::Free => None,
             Room::Instead(slot) => Some(slot),
-            Room::None => match self.packets.foreign(remote) {
-                Some(slot) => Some(slot),
-                None => {
-                    self.tally.discard(DropReason::BufferLimit);
-                    return Buffer::NONE;
-                }
-            },
+            Room::None => {
+                self.tally.discard(DropReason::BufferLimit);
+                return Buffer::NONE;
+            }
         };
         if let Some(slot) = victim {
             self.tally.discard(DropReason::BufferLimit);

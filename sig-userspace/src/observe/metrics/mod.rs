@@ -101,6 +101,7 @@ fn traffic(page: &mut Exposition, status: &Status) {
     );
     page.add(FRAMES_HELD, &[isd_as], c.frames_held);
     page.add(FRAME_GAPS, &[isd_as], c.gaps);
+    page.add(FRAMES_LATE, &[isd_as], c.frames_late);
 }
 
 /// The reference's word for a frame dropped for this reason.

@@ -56,7 +56,9 @@ metrics! {
     Counter FRAMES_HELD "gateway_frames_held_total"
         "SIG frames held back for an earlier one.";
     Counter FRAME_GAPS "gateway_frame_gaps_total"
-        "Gaps in streams that were given up: frames were lost on the way.";
+        "Gaps in streams that were given up: frames were lost or late on the way.";
+    Counter FRAMES_LATE "gateway_frames_late_total"
+        "SIG frames that came after their gap was given up, delivered out of order.";
 
     // Paths.
     Gauge PATHS_MONITORED "gateway_paths_monitored"

@@ -128,7 +128,7 @@ fn a_number_far_ahead_costs_nothing_once_or_often() {
 
 #[test]
 fn forged_frames_shortly_ahead_cost_no_more_than_their_own_numbers() {
-    for (ahead, often) in [(3u64, 5), (20, 5), (40, 5), (60, 1), (63, 5)] {
+    for (ahead, often) in [(3u64, 5), (20, 5), (40, 5), (60, 2), (63, 5)] {
         let mut n = 0;
         let (lost, silence) = lost_while(|receiver, honest| {
             n += 1;
@@ -137,11 +137,8 @@ fn forged_frames_shortly_ahead_cost_no_more_than_their_own_numbers() {
                 let _ = receiver.frame_of(honest.key, sequence, 0, false, &ipv4(40, 9));
             }
         });
-        let forged = n / often;
-        assert!(
-            lost <= 2 * forged,
-            "{lost} lost of {n}, {forged} forged, {ahead} ahead"
-        );
+        // Each takes the number of one half of a packet.
+        assert!(lost <= n / often, "{lost} lost of {n}, {ahead} ahead");
         assert!(silence <= 100 * MS, "{silence} ns, {ahead} ahead");
     }
 }

@@ -219,3 +219,28 @@ fn a_forgotten_remote_leaves_nothing_behind() {
     );
     receiver.inner.forget_remote(0, 60_000, |_, _, _| panic!());
 }
+
+#[test]
+fn spent_frames_of_others_give_way_when_nothing_is_free() {
+    let mut receiver = Receiver::new(Limits {
+        held_total: 6,
+        held_per_remote: 2,
+        remotes: 4,
+        ..small()
+    });
+    // Rests of packets whose starts may still come.
+    let rest = [&[9; 20][..], &ipv4(40, 1)].concat();
+    for remote in 0..3 {
+        for sequence in [100, 102, 104] {
+            let _ = receiver.frame_of(key(remote, 1), sequence, 20, false, &rest);
+        }
+        receiver.wait(MS);
+    }
+    assert_eq!(receiver.inner.occupancy().held, 6);
+    receiver.taken();
+    for sequence in [0, 2, 3, 1] {
+        let _ = receiver.frame_of(key(3, 1), sequence, 0, false, &ipv4(40, sequence as u8));
+    }
+    let fills: Vec<u8> = receiver.taken().iter().map(|p| p[20]).collect();
+    assert_eq!(fills, [0, 1, 2, 3]);
+}

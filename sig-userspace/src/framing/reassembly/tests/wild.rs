@@ -313,4 +313,51 @@ proptest! {
         receiver.wait(1_000 * MS);
         prop_assert_eq!(receiver.inner.occupancy(), Occupancy::default());
     }
+
+    #[test]
+    fn forged_numbers_on_a_stream_repeat_nothing_and_end(
+        steps in vec((0u8..12, prop_oneof![3 => 1u64..3, 3 => 62u64..67, 1 => 1_983u64..1_986, 1 => 2_047u64..2_050], 0u64..3 * MS), 1..400),
+    ) {
+        let mut receiver = Receiver::new(Limits {
+            reorder_frames: 1_024,
+            held_total: 512,
+            held_per_remote: 512,
+            ..wide()
+        });
+        let (mut honest, mut top, mut forged) = (0u64, 0u64, 0usize);
+        for (kind, distance, pause) in steps {
+            let sequence = match kind {
+                0 => top.wrapping_add(distance),
+                1 => top.saturating_sub(distance),
+                2 => honest.saturating_sub(distance),
+                3 => {
+                    receiver.wait(pause);
+                    continue;
+                }
+                _ => honest,
+            };
+            let is_forged = kind < 2;
+            forged += usize::from(is_forged);
+            if !is_forged {
+                honest = honest.max(sequence + 1);
+            }
+            if sequence.wrapping_sub(top) <= u64::MAX / 2 {
+                top = sequence;
+            }
+            let mark = packet(sequence as usize & 0xff_ffff | usize::from(is_forged) << 24, false, 20);
+            let _ = receiver.frame(sequence, 0, &mark);
+        }
+        receiver.wait(61_000 * MS);
+        receiver.wait(61_000 * MS);
+        prop_assert_eq!(receiver.inner.occupancy(), Occupancy::default());
+        let numbers: Vec<u32> = receiver.out.iter().map(|d| number(&d.packet)).collect();
+        let real: HashSet<_> = numbers.iter().filter(|&n| n >> 24 == 0).collect();
+        // Each forged frame may take the number of one honest one.
+        prop_assert!(real.len() + forged >= honest as usize, "{} of {honest}", real.len());
+        // Nor does an honest frame come after a forged one of its number.
+        let once: HashSet<_> = numbers.iter().map(|n| n & 0xff_ffff).collect();
+        if receiver.inner.counters().streams_evicted == 0 && top <= 1_984 {
+            prop_assert_eq!(once.len(), numbers.len());
+        }
+    }
 }
