@@ -119,12 +119,10 @@ pub struct Interface {
     pub ipv6_forwarding: Option<i64>,
 }
 
-/// The oldest kernel that is supported. On 6.1 the rings of AF_XDP sockets could not be mapped (igb).
-pub const OLDEST_KERNEL: (u32, u32) = (6, 6);
-/// From here on gateways have been run, on [`TESTED_KERNELS`].
-pub const FIRST_TESTED_KERNEL: (u32, u32) = (6, 12);
+/// The oldest kernel that is supported.
+pub const OLDEST_KERNEL: (u32, u32) = (6, 1);
 /// Kernels on which gateways have been run.
-pub const TESTED_KERNELS: &str = "6.12, 6.18 and 7.3";
+pub const TESTED_KERNELS: &str = "6.1, 6.12, 6.18 and 7.3";
 
 /// Capabilities that matter, by number and name.
 pub const CAP_NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::control::config::{Config, EXPIRES_SOON, Pin, Wish, XdpMode};
 use crate::kernel::facts::{
-    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN,
-    FIRST_TESTED_KERNEL, Facts, Feature, OLDEST_KERNEL, TESTED_KERNELS,
+    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts,
+    Feature, OLDEST_KERNEL, TESTED_KERNELS,
 };
 use crate::notation::rfc3339;
 use crate::port::xdp::{PacketBuffers, RingSizes};
@@ -108,12 +108,7 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         Some(version) if version < OLDEST_KERNEL => Finding::bad(
             AREA,
             format!("Linux {release} is too old: {oldest} is the oldest that is supported"),
-            "boot a newer kernel; Debian 12 has one in bookworm-backports",
-        ),
-        Some(version) if version < FIRST_TESTED_KERNEL => Finding::warning(
-            AREA,
-            format!("Linux {release} should work, but was not tested: {TESTED_KERNELS} were"),
-            "try it, or boot one of these",
+            format!("boot a newer kernel; {TESTED_KERNELS} were tested"),
         ),
         Some(_) => Finding::good(AREA, format!("Linux {release}")),
         None => Finding::warning(

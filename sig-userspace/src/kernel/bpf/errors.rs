@@ -221,7 +221,7 @@ mod tests {
         let refused = program_refused("sig_lan", Some(libc::EACCES), &why, &all).to_string();
         assert!(
             refused.starts_with(
-                "the kernel refuses the program sig_lan (Linux 6.6 or newer is needed): "
+                "the kernel refuses the program sig_lan (Linux 6.1 or newer is needed): "
             ) && refused.contains("7: R2 pointer comparison prohibited; the log level debug"),
             "{refused}"
         );

@@ -151,6 +151,10 @@ impl Error {
         }
     }
 
+    pub(super) fn mapping(source: io::Error) -> Self {
+        Error::system("map the rings of an AF_XDP socket", source)
+    }
+
     pub(super) fn binding(target: &Target<'_>, source: io::Error) -> Self {
         let (interface, queue) = (target.interface.to_owned(), target.queue);
         match source.raw_os_error() {

@@ -200,24 +200,23 @@ impl Plan<'_> {
                 ifindex,
                 queue,
             };
-            let first = Socket::first(umem, &target, zero_copy, spec.namespace.is_none())?;
+            let (first, own, rings) =
+                Socket::first(umem, &target, zero_copy, spec.namespace.is_none())?;
             if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
                 // The other queues are no better, and trying is slow: it locks the memory again.
                 zero_copy = ZeroCopy::Never;
             }
-            let rings = first
-                .queue_rings(&self.rings)
-                .map_err(|error| Error::system("map the rings of a queue", error))?;
             let shared = Arc::new(QueueRings::new(rings));
             let workers = self.workers_on(spec, queue);
             let mut sockets = Vec::with_capacity(workers.len());
             for _ in 1..workers.len() {
                 sockets.push(Socket::further(&first, &target, &self.rings)?);
             }
-            sockets.insert(0, first);
-            for (worker, socket) in workers.into_iter().zip(sockets) {
+            sockets.insert(0, (first, own));
+            for (worker, (socket, own)) in workers.into_iter().zip(sockets) {
                 let port = XdpPort::new(
                     socket,
+                    own,
                     shared.clone(),
                     umem.area().clone(),
                     &self.rings,

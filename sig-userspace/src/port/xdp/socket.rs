@@ -1,4 +1,6 @@
 //! Opening AF_XDP sockets. Everything here happens in the network namespace of the calling thread.
+//!
+//! Rings are mapped before the socket is bound, for which older kernels ask. The library binds first, so it is left out there.
 
 use std::{
     io,
@@ -8,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use aya::util::KernelVersion;
 use xsk_rs::{
     CompQueue, FillQueue, RxQueue, TxQueue,
     config::{BindFlags, Interface, LibxdpFlags, SocketConfig},
@@ -25,6 +28,9 @@ use super::{
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
+/// The first kernel that maps the rings of a bound socket.
+const MAPS_BOUND: KernelVersion = KernelVersion::new(6, 4, 0);
+
 /// One queue of one interface.
 pub(super) struct Target<'a> {
     pub(super) interface: &'a str,
@@ -33,6 +39,12 @@ pub(super) struct Target<'a> {
 }
 
 type LibraryRings = (TxQueue, RxQueue, Option<(FillQueue, CompQueue)>);
+
+/// Receive and transmit ring of a socket.
+pub(super) type OwnRings = (Consumer<Descriptor>, Producer<Descriptor>);
+
+/// Fill and completion ring of a queue.
+pub(super) type FillAndCompletion = (Producer<u64>, Consumer<u64>);
 
 /// The owner of an open socket.
 pub(super) enum Socket {
@@ -58,10 +70,10 @@ impl Socket {
         target: &Target<'_>,
         mode: ZeroCopy,
         at_home: bool,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, OwnRings, FillAndCompletion), Error> {
         if mode != ZeroCopy::Never {
             match Self::registering(umem, target, libc::XDP_ZEROCOPY) {
-                Ok(socket) => return Ok(socket),
+                Ok(opened) => return Ok(opened),
                 Err(Failure::Bind(error)) if error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err(Error::binding(target, error));
                 }
@@ -77,12 +89,13 @@ impl Socket {
                 Err(_) => {}
             }
         }
-        if at_home || umem.is_library_bound() {
-            Self::by_library(umem, target)
-        } else {
-            Self::registering(umem, target, libc::XDP_COPY)
-                .map_err(|failure| failure.explain(target))
+        let maps_bound = KernelVersion::current().is_ok_and(|kernel| kernel >= MAPS_BOUND);
+        if maps_bound && (at_home || umem.is_library_bound()) {
+            let socket = Self::by_library(umem, target)?;
+            let (own, queue) = socket.map(umem.rings()).map_err(Error::mapping)?;
+            return Ok((socket, own, queue));
         }
+        Self::registering(umem, target, libc::XDP_COPY).map_err(|failure| failure.explain(target))
     }
 
     /// A socket of the library, in copy mode, on the UMEM shared by all of them.
@@ -114,17 +127,25 @@ impl Socket {
     }
 
     /// A socket that registers the memory of `umem` as a UMEM of its own.
-    fn registering(umem: &Umem, target: &Target<'_>, mode: u16) -> Result<Self, Failure> {
+    fn registering(
+        umem: &Umem,
+        target: &Target<'_>,
+        mode: u16,
+    ) -> Result<(Self, OwnRings, FillAndCompletion), Failure> {
         let socket = raw_socket(umem.rings())?;
         sys::register_umem(socket.as_fd(), &umem.registration())
             .map_err(|error| Failure::Other(Error::registering(umem.bytes(), error)))?;
         let rings = umem.rings();
         size(&socket, libc::XDP_UMEM_FILL_RING, rings.fill)?;
         size(&socket, libc::XDP_UMEM_COMPLETION_RING, rings.completion)?;
+        let socket = Socket::Raw(socket);
+        let (own, queue) = socket
+            .map(rings)
+            .map_err(|error| Failure::Other(Error::mapping(error)))?;
         let flags = mode | libc::XDP_USE_NEED_WAKEUP;
         patiently(|| sys::bind(socket.as_fd(), target.ifindex, target.queue, flags, None))
             .map_err(Failure::Bind)?;
-        Ok(Socket::Raw(socket))
+        Ok((socket, own, queue))
     }
 
     /// A further socket on the queue of `first`, sharing its UMEM, fill and completion ring.
@@ -132,8 +153,10 @@ impl Socket {
         first: &Socket,
         target: &Target<'_>,
         rings: &RingSizes,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, OwnRings), Error> {
         let socket = raw_socket(rings).map_err(|failure| failure.explain(target))?;
+        let socket = Socket::Raw(socket);
+        let own = socket.own_rings(rings).map_err(Error::mapping)?;
         let shared = Some(first.as_fd());
         sys::bind(
             socket.as_fd(),
@@ -143,7 +166,7 @@ impl Socket {
             shared,
         )
         .map_err(|error| Error::binding(target, error))?;
-        Ok(Socket::Raw(socket))
+        Ok((socket, own))
     }
 
     pub(super) fn is_zero_copy(&self) -> Result<bool, Error> {
@@ -151,11 +174,13 @@ impl Socket {
             .map_err(|error| Error::system("read the mode of a socket", error))
     }
 
+    /// Maps the rings of this socket, and those of its queue.
+    fn map(&self, rings: &RingSizes) -> io::Result<(OwnRings, FillAndCompletion)> {
+        Ok((self.own_rings(rings)?, self.queue_rings(rings)?))
+    }
+
     /// Maps the rings of this socket alone.
-    pub(super) fn own_rings(
-        &self,
-        rings: &RingSizes,
-    ) -> io::Result<(Consumer<Descriptor>, Producer<Descriptor>)> {
+    fn own_rings(&self, rings: &RingSizes) -> io::Result<OwnRings> {
         let offsets = sys::ring_offsets(self.as_fd())?;
         let receive = Layout {
             page_offset: libc::XDP_PGOFF_RX_RING,
@@ -174,10 +199,7 @@ impl Socket {
     }
 
     /// Maps the rings of the queue.
-    pub(super) fn queue_rings(
-        &self,
-        rings: &RingSizes,
-    ) -> io::Result<(Producer<u64>, Consumer<u64>)> {
+    fn queue_rings(&self, rings: &RingSizes) -> io::Result<FillAndCompletion> {
         let offsets = sys::ring_offsets(self.as_fd())?;
         let fill = Layout {
             page_offset: libc::XDP_UMEM_PGOFF_FILL_RING as i64,

@@ -8,7 +8,7 @@ use super::{
     BusyPoll, Error, RingSizes,
     queue::QueueRings,
     ring::{Consumer, Descriptor, Producer},
-    socket::Socket,
+    socket::{OwnRings, Socket},
     sys,
 };
 use crate::{
@@ -102,6 +102,7 @@ pub struct XdpPort {
 impl XdpPort {
     pub(super) fn new(
         socket: Socket,
+        (rx, tx): OwnRings,
         queue: Arc<QueueRings>,
         area: Arc<Area>,
         rings: &RingSizes,
@@ -115,9 +116,6 @@ impl XdpPort {
         }
         sys::widen_transmit(fd, rings.transmit);
         let zero_copy = socket.is_zero_copy()?;
-        let (rx, tx) = socket
-            .own_rings(rings)
-            .map_err(|error| Error::system("map the rings of a socket", error))?;
         Ok(XdpPort {
             rx,
             tx,
