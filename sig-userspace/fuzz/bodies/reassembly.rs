@@ -321,7 +321,7 @@ impl Run {
     /// A whole packet on the stream of an honest sender.
     fn forge(&mut self, plan: &mut Plan<'_>) {
         let choice = usize::from(plan.byte());
-        let (distance, below) = (usize::from(plan.byte()), plan.byte() % 4 == 0);
+        let (distance, below) = (usize::from(plan.byte()), plan.byte().is_multiple_of(4));
         let (senders, limits) = (&mut self.senders, &self.limits);
         let sender = &mut senders[choice % SENDERS];
         let distance = DISTANCES[distance % DISTANCES.len()];
