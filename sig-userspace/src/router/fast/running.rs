@@ -399,6 +399,7 @@ impl Shared {
         }
         let links = link::all(&self.netlink).await.map_err(|e| e.to_string())?;
         let mut state = self.state();
+        state.ways.retain(|target, _| ways.contains_key(target));
         // Where none leads there now, it will be the one before that does again.
         for (target, way) in ways {
             if let Some(ifindex) = way {
