@@ -74,28 +74,26 @@ impl Devices {
             .all()
             .filter_map(|ifindex| Some(self.carrier(ifindex)?.0))
             .collect();
-        // A native program sends only through devices that can do that, a generic one through any.
-        let all_transmit = wanted
-            .iter()
-            .filter(|link| holders.contains(&link.ifindex))
-            .all(|link| transmits(link.ifindex).is_some());
+        let mode = match wishes.mode {
+            XdpMode::Native => Some(bpf::XdpMode::Native),
+            XdpMode::Generic => Some(bpf::XdpMode::Generic),
+            XdpMode::Auto => None,
+        };
         let mut failed = None;
-        for link in wanted {
+        let mut fresh = Vec::new();
+        for link in &wanted {
             if self.attached.contains_key(&link.ifindex) {
                 continue;
             }
-            let attached = match wishes.mode {
-                XdpMode::Native => programs.attach(link.ifindex, Some(bpf::XdpMode::Native)),
-                XdpMode::Auto if all_transmit => programs
-                    .attach(link.ifindex, None)
-                    .or_else(|_| programs.attach(link.ifindex, Some(bpf::XdpMode::Generic))),
-                XdpMode::Generic | XdpMode::Auto => {
-                    programs.attach(link.ifindex, Some(bpf::XdpMode::Generic))
-                }
-            };
+            let attached = programs
+                .attach(link.ifindex, mode)
+                .or_else(|error| match mode {
+                    Some(_) => Err(error),
+                    None => programs.attach(link.ifindex, Some(bpf::XdpMode::Generic)),
+                });
             match attached {
                 Ok(attachment) => {
-                    tracing::info!(device = link.name, mode = %attachment.mode(), "fast path attached");
+                    fresh.push(link.ifindex);
                     let device = Device {
                         name: link.name.clone(),
                         attachment,
@@ -105,16 +103,41 @@ impl Devices {
                 Err(error) if holders.contains(&link.ifindex) && wishes.mode != XdpMode::Auto => {
                     failed.get_or_insert_with(|| error.to_string());
                 }
-                Err(error) => {
-                    tracing::warn!(
-                        "no fast path for packets that come in by {}: {error}",
-                        link.name
-                    );
-                }
+                Err(error) => no_fast_path(&link.name, &error),
             }
+        }
+        // A native program sends only through devices that can do that, a generic one through any. Some drivers can once they
+        // have a program, so that this is known only now.
+        let mut wanted = wanted.iter().filter(|link| holders.contains(&link.ifindex));
+        if wishes.mode == XdpMode::Auto && !wanted.all(|link| transmits(link.ifindex).is_some()) {
+            for ifindex in &fresh {
+                self.attach_generic(programs, *ifindex);
+            }
+        }
+        for device in fresh
+            .iter()
+            .filter_map(|ifindex| self.attached.get(ifindex))
+        {
+            let mode = device.attachment.mode();
+            tracing::info!(device = device.name, %mode, "fast path attached");
         }
         self.look(programs);
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Has a device run the program in generic mode instead of native.
+    fn attach_generic(&mut self, programs: &mut RouterPrograms, ifindex: u32) {
+        let Some(Device { name, attachment }) = self.attached.remove(&ifindex) else {
+            return;
+        };
+        // It leaves the device before it comes back.
+        drop(attachment);
+        match programs.attach(ifindex, Some(bpf::XdpMode::Generic)) {
+            Ok(attachment) => {
+                self.attached.insert(ifindex, Device { name, attachment });
+            }
+            Err(error) => no_fast_path(&name, &error),
+        }
     }
 
     /// The devices that are to have the program: by default those by which packets to our addresses come in, and those
@@ -312,6 +335,10 @@ impl Devices {
         let addresses = self.links.iter().flat_map(|link| &link.addresses);
         addresses.map(|net| net.addr())
     }
+}
+
+fn no_fast_path(device: &str, error: &dyn std::fmt::Display) {
+    tracing::warn!("no fast path for packets that come in by {device}: {error}");
 }
 
 /// Whether other devices' native programs can send through a device, and if so, also frames in several buffers. Where the
