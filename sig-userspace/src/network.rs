@@ -69,7 +69,7 @@ pub fn load(path: &Path) -> Result<Description, Errors> {
     let text = document::read_text(path, "")?;
     let folder = path.parent().unwrap_or(Path::new(""));
     check(&text, &path.display().to_string(), &|name| {
-        std::fs::read(folder.join(name))
+        document::read(&folder.join(name))
     })
 }
 

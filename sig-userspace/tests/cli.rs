@@ -594,7 +594,7 @@ fn paths_are_shown_with_who_made_their_hop_fields() {
     assert_eq!(json["expires_at"], 1_700_021_600);
     assert_eq!(
         (&hops[0]["ingress"], &hops[1]["egress"]),
-        (&0.into(), &0.into())
+        (&41.into(), &1.into())
     );
     assert_eq!(hops[1]["made"], "by this key");
 

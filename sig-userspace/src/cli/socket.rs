@@ -109,7 +109,7 @@ pub(super) fn in_spite_of(
     kind: Kind,
 ) -> Result<PathBuf, Failure> {
     let refused = || Failure::Refused(errors.to_string());
-    let text = std::fs::read_to_string(file).map_err(|_| refused())?;
+    let text = document::read_text(file, "").map_err(|_| refused())?;
     let named = document::status_socket(&text, section, id).filter(|socket| socket.exists());
     let socket = named
         .or_else(|| only_socket(Path::new(FOLDER), kind).ok())

@@ -7,7 +7,11 @@ pub(crate) mod schema;
 pub(crate) mod toml;
 pub(crate) mod values;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 use crate::problem::{Errors, Problem};
 
@@ -19,6 +23,27 @@ pub(crate) fn status_socket(text: &str, section: &str, id: &str) -> Option<PathB
         let name = values::file_name_of(&toml::legible(text, id, "id")?);
         Some(PathBuf::from(format!("/run/sig/{name}.sock")))
     })
+}
+
+/// Longest file that is read; far more than any number of prefixes in use needs.
+const LONGEST_FILE: u64 = 64 << 20;
+
+/// Reads a file.
+///
+/// # Errors
+///
+/// As [`std::fs::read`], and if it is too large: a device that never ends must not fill the memory.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    file.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {} MiB", LONGEST_FILE >> 20),
+        ));
+    }
+    Ok(bytes)
 }
 
 /// Reads a text file.
@@ -35,8 +60,7 @@ pub(crate) fn read_text(path: &Path, remedy: &str) -> Result<String, Errors> {
             message,
         }])
     };
-    let bytes =
-        std::fs::read(path).map_err(|error| fail(1, format!("cannot be read: {error}{remedy}")))?;
+    let bytes = read(path).map_err(|error| fail(1, format!("cannot be read: {error}{remedy}")))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error
             .as_bytes()

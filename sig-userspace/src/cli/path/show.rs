@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use serde_json::{Value, json};
@@ -10,7 +10,10 @@ use sig_common::wire::scion::path::{HopField, InfoField, ScionPath};
 
 use crate::{
     cli::{Failure, table::Table, unix_now},
-    document::values::{hex, scion_path},
+    document::{
+        self,
+        values::{hex, scion_path},
+    },
     network,
     notation::{counted, rfc3339, to_hex},
     problem::excerpt,
@@ -106,7 +109,7 @@ impl Makers {
 
 /// The bytes of a path: from a file if there is one of the name, else from hexadecimal digits.
 fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    let contents = match std::fs::read(text) {
+    let contents = match document::read(Path::new(text)) {
         Ok(contents) => contents,
         Err(error) => {
             return hex(text).map_err(|message| {

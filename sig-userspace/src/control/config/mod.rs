@@ -151,6 +151,6 @@ pub fn load_at(path: &FilePath, now: Option<SystemTime>) -> Result<Config, Error
     let text = document::read_text(path, "; \"sig config sample\" prints one to start from")?;
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(FilePath::new(""));
-    let read_file = |name: &FilePath| std::fs::read(folder.join(name));
+    let read_file = |name: &FilePath| document::read(&folder.join(name));
     check_at(&text, &file, &read_file, now)
 }

@@ -139,7 +139,12 @@ pub(super) async fn follow(
             fail.send_replace(Some(format!("interface {name} was removed or replaced")));
             return;
         };
-        if now.name != last.name {
+        if now.name != last.name && name == at_start.name {
+            tracing::info!(
+                interface = name,
+                "the interface has its configured name again"
+            );
+        } else if now.name != last.name {
             tracing::warn!(
                 interface = name,
                 "interface {} has been renamed: change [dataplane] too, or the next start does not find it",

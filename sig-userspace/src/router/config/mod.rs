@@ -164,7 +164,7 @@ pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
     };
     let exposed = RefCell::new(Vec::new());
     let read_file = |name: &Path| {
-        let bytes = std::fs::read(name)?;
+        let bytes = document::read(name)?;
         if name.ends_with(KEY_FILE) && is_open(name) {
             exposed.borrow_mut().push(whole(
                 &name.display().to_string(),

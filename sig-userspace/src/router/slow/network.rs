@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use sig_common::wire::scion::path;
 use tokio::runtime::Handle;
 
 use super::{
@@ -122,12 +123,12 @@ impl Network {
     /// Brings the sockets to what the configuration says of them.
     pub(super) fn tune(&self) {
         let links = self.links.values();
-        let links = links.map(|link| (&link.socket, [link.remote.ip()].into()));
+        let links = links.map(|link| (&link.socket, [link.remote].into(), path::ONE_HOP));
         let siblings = self.model().siblings.iter();
-        let siblings = siblings.map(|sibling| sibling.internal.ip()).collect();
-        for (socket, peers) in links.chain([(&self.inside, siblings)]) {
+        let siblings = siblings.map(|sibling| sibling.internal).collect();
+        for (socket, peers, path_type) in links.chain([(&self.inside, siblings, path::EMPTY)]) {
             let tuned = socket
-                .hear(&peers)
+                .hear(&peers, path_type)
                 .and_then(|()| socket.set_buffers(self.buffers));
             if let Err(error) = tuned {
                 tracing::warn!("cannot set up a socket: {error}");

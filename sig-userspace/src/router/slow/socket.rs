@@ -8,7 +8,10 @@ use std::{
     ptr,
 };
 
-use sig_common::wire::scion::{NEXT_BFD, common, path};
+use sig_common::wire::{
+    PROTO_UDP, ipv6,
+    scion::{NEXT_BFD, common, path},
+};
 use socket2::{Domain, Protocol, Type};
 use tokio::{io::Interest, net::UdpSocket, runtime::Handle};
 
@@ -87,7 +90,7 @@ impl Socket {
             let local = plain.local_addr()?.as_socket().unwrap_or(local);
             plain.set_reuse_port(true)?;
             let beside = bind(local, true)?;
-            steer(&plain, &BTreeSet::new())?;
+            steer(&plain, &BTreeSet::new(), path::EMPTY)?;
             let guard = guard(local);
             for socket in [&plain, &beside] {
                 fragment(socket, local)?;
@@ -121,12 +124,13 @@ impl Socket {
         set_buffers(&self.bfd.sender, BFD_BUFFER, send)
     }
 
-    /// Takes BFD from these alone for such; what others send as BFD does not fill the buffer for it.
+    /// Takes BFD from these alone, along a path of this type, for such; what others send as BFD does not fill the buffer for
+    /// it.
     ///
     /// # Errors
     /// The kernel refuses the filter.
-    pub(super) fn hear(&self, peers: &BTreeSet<IpAddr>) -> io::Result<()> {
-        steer(&self.plain.sender, peers)
+    pub(super) fn hear(&self, peers: &BTreeSet<SocketAddr>, path_type: u8) -> io::Result<()> {
+        steer(&self.plain.sender, peers, path_type)
     }
 
     pub(super) const fn half(&self, kind: Kind) -> &Half {
@@ -187,15 +191,14 @@ fn guard(local: SocketAddr) -> Option<std::net::UdpSocket> {
     Some(guard.into())
 }
 
-/// Has the kernel sort datagrams between the sockets that share the address: classic BPF over IP source and SCION header that
-/// gives the number of the socket, in the order in which they were bound. BFD is what comes from `peers`, which are of the
-/// family of the address.
-fn steer(first: &impl AsRawFd, peers: &BTreeSet<IpAddr>) -> io::Result<()> {
+/// Has the kernel sort datagrams between the sockets that share the address: classic BPF over the headers that gives the
+/// number of the socket, in the order in which they were bound. BFD is what comes from `peers`, which are of the family of
+/// the address, along a path of the type that their sessions have.
+fn steer(first: &impl AsRawFd, peers: &BTreeSet<SocketAddr>, path_type: u8) -> io::Result<()> {
     const PLAIN: u32 = 0;
     const BFD: u32 = 1;
-    /// Where the source is in the IP header, which is addressed like this.
-    const SOURCE_V4: u32 = libc::SKF_NET_OFF.cast_unsigned() + 12;
-    const SOURCE_V6: u32 = libc::SKF_NET_OFF.cast_unsigned() + 8;
+    /// Where the IP header begins.
+    const IP: u32 = libc::SKF_NET_OFF.cast_unsigned();
     let load = |mode, offset| op(libc::BPF_LD | mode, 0, 0, offset);
     // Skips so many operations if it holds, and so many if it does not.
     let equal = |value: u32, yes, no| op(libc::BPF_JMP | libc::BPF_JEQ, yes, no, value);
@@ -205,37 +208,49 @@ fn steer(first: &impl AsRawFd, peers: &BTreeSet<IpAddr>) -> io::Result<()> {
         op(
             libc::BPF_JMP | libc::BPF_JGE,
             0,
-            5,
+            4,
             common::HEADER_LEN as u32,
         ),
         load(libc::BPF_B | libc::BPF_ABS, 4),
-        equal(NEXT_BFD.into(), 0, 3),
+        equal(NEXT_BFD.into(), 0, 2),
         load(libc::BPF_B | libc::BPF_ABS, 8),
-        equal(path::EMPTY.into(), 2, 0),
-        equal(path::ONE_HOP.into(), 1, 0),
+        equal(path_type.into(), 1, 0),
         give(PLAIN),
     ];
+    // The index register: where the UDP header begins.
+    let index = |mode, value| op(libc::BPF_LDX | mode, 0, 0, value);
+    match peers.first() {
+        Some(SocketAddr::V4(_)) => program.push(index(libc::BPF_B | libc::BPF_MSH, IP)),
+        Some(SocketAddr::V6(_)) => program.extend([
+            load(libc::BPF_B | libc::BPF_ABS, IP + 6),
+            equal(PROTO_UDP.into(), 1, 0),
+            give(PLAIN),
+            index(libc::BPF_IMM, ipv6::HEADER_LEN as u32),
+        ]),
+        None => {}
+    }
     for peer in peers {
-        match peer {
-            IpAddr::V4(ip) => program.extend([
-                load(libc::BPF_W | libc::BPF_ABS, SOURCE_V4),
-                equal(u32::from(*ip), 0, 1),
-            ]),
+        let (source, words) = match peer.ip() {
+            IpAddr::V4(ip) => (12, vec![u32::from(ip)]),
             IpAddr::V6(ip) => {
                 let octets = ip.octets();
-                for (number, word) in (0..).zip(octets.as_chunks::<4>().0) {
-                    let no = 7 - 2 * number;
-                    program.extend([
-                        load(
-                            libc::BPF_W | libc::BPF_ABS,
-                            SOURCE_V6 + 4 * u32::from(number),
-                        ),
-                        equal(u32::from_be_bytes(*word), 0, no),
-                    ]);
-                }
+                let words = octets.as_chunks::<4>().0.iter();
+                (8, words.map(|word| u32::from_be_bytes(*word)).collect())
             }
+        };
+        // What is left of this peer after each comparison: the others, that of the port, and the verdict.
+        let left = (0..words.len() as u8).rev().map(|others| 2 * others + 3);
+        for ((word, offset), left) in words.iter().zip((IP + source..).step_by(4)).zip(left) {
+            program.extend([
+                load(libc::BPF_W | libc::BPF_ABS, offset),
+                equal(*word, 0, left),
+            ]);
         }
-        program.push(give(BFD));
+        program.extend([
+            load(libc::BPF_H | libc::BPF_IND, IP),
+            equal(peer.port().into(), 0, 1),
+            give(BFD),
+        ]);
     }
     program.push(give(PLAIN));
     let program = libc::sock_fprog {
@@ -447,24 +462,25 @@ mod tests {
             let socket = open("link 1", any).ok().unwrap();
             let address = socket.plain.sender.local_addr().unwrap();
             let sender = std::net::UdpSocket::bind(any).unwrap();
-            let ip = sender.local_addr().unwrap().ip();
-            // Of many siblings, and of one that is another.
-            let others: BTreeSet<IpAddr> = (0..100)
-                .map(|number| match ip {
+            let peer = sender.local_addr().unwrap();
+            // Of many siblings, of one that is another, and of another program of the same host.
+            let others: BTreeSet<SocketAddr> = (0..100)
+                .map(|number| match peer.ip() {
                     IpAddr::V4(_) => IpAddr::from([10, 0, 1, number as u8]),
                     IpAddr::V6(_) => IpAddr::from([0, 0, 0, 0, 0, 0, number, 0]),
                 })
+                .map(|ip| SocketAddr::new(ip, peer.port()))
+                .chain([SocketAddr::new(peer.ip(), peer.port() ^ 1)])
                 .collect();
-            let peers = others.iter().copied().chain([ip]).collect();
-            socket.hear(&peers).unwrap();
+            let peers = others.iter().copied().chain([peer]).collect();
             let packet = |next_header, path_type| {
                 let mut packet = [0; 40];
                 (packet[4], packet[8]) = (next_header, path_type);
                 packet
             };
+            socket.hear(&peers, path::EMPTY).unwrap();
             for (kind, packet) in [
-                (Kind::Bfd, &packet(NEXT_BFD, path::ONE_HOP)[..]),
-                (Kind::Bfd, &packet(NEXT_BFD, path::EMPTY)),
+                (Kind::Bfd, &packet(NEXT_BFD, path::EMPTY)[..]),
                 (
                     Kind::Bfd,
                     &packet(NEXT_BFD, path::EMPTY)[..common::HEADER_LEN],
@@ -473,6 +489,7 @@ mod tests {
                     Kind::Plain,
                     &packet(NEXT_BFD, path::EMPTY)[..common::HEADER_LEN - 1],
                 ),
+                (Kind::Plain, &packet(NEXT_BFD, path::ONE_HOP)),
                 (Kind::Plain, &packet(NEXT_BFD, path::SCION)),
                 (Kind::Plain, &packet(17, path::ONE_HOP)),
                 (Kind::Plain, &[1]),
@@ -495,7 +512,7 @@ mod tests {
                 assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             }
             // What a stranger calls BFD does not get into the way of that of neighbours.
-            socket.hear(&others).unwrap();
+            socket.hear(&others, path::EMPTY).unwrap();
             sender
                 .send_to(&packet(NEXT_BFD, path::EMPTY), address)
                 .unwrap();
