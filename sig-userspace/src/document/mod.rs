@@ -10,18 +10,19 @@ pub(crate) mod values;
 use std::{
     fs::File,
     io::{self, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use crate::problem::{Errors, Problem};
 
 /// The status socket that a configuration file names, also where the file holds mistakes: in this `section`, or by the
 /// id in that of `id`.
-pub(crate) fn status_socket(text: &str, section: &str, id: &str) -> Option<PathBuf> {
-    let socket = toml::legible(text, section, "status_socket").map(PathBuf::from);
+#[cfg(any(feature = "xdp", test))]
+pub(crate) fn status_socket(text: &str, section: &str, id: &str) -> Option<std::path::PathBuf> {
+    let socket = toml::legible(text, section, "status_socket").map(std::path::PathBuf::from);
     socket.or_else(|| {
         let name = values::file_name_of(&toml::legible(text, id, "id")?);
-        Some(PathBuf::from(format!("/run/sig/{name}.sock")))
+        Some(std::path::PathBuf::from(format!("/run/sig/{name}.sock")))
     })
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn parse<'a>(
 }
 
 /// The text of a key in a section of a file that may hold mistakes, as far as it can be read.
+#[cfg(any(feature = "xdp", test))]
 pub(crate) fn legible(text: &str, section: &str, key: &str) -> Option<String> {
     let (document, _) = DeTable::parse_recoverable(text);
     let DeValue::Table(section) = value_of(document.get_ref(), section)? else {
@@ -54,6 +55,7 @@ pub(crate) fn legible(text: &str, section: &str, key: &str) -> Option<String> {
     }
 }
 
+#[cfg(any(feature = "xdp", test))]
 fn value_of<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t DeValue<'a>> {
     let mut entries = table.iter();
     let (_, value) = entries.find(|(written, _)| is_same_key(written, key))?;
