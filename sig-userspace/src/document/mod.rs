@@ -13,21 +13,24 @@ use std::{
     path::Path,
 };
 
+#[cfg(any(feature = "xdp", test))]
+use std::path::PathBuf;
+
 use crate::problem::{Errors, Problem};
 
 /// The status socket that a configuration file names, also where the file holds mistakes: in this `section`, or by the
 /// id in that of `id`.
 #[cfg(any(feature = "xdp", test))]
-pub(crate) fn status_socket(text: &str, section: &str, id: &str) -> Option<std::path::PathBuf> {
-    let socket = toml::legible(text, section, "status_socket").map(std::path::PathBuf::from);
+pub(crate) fn status_socket(text: &str, section: &str, id: &str) -> Option<PathBuf> {
+    let socket = toml::legible(text, section, "status_socket").map(PathBuf::from);
     socket.or_else(|| {
         let name = values::file_name_of(&toml::legible(text, id, "id")?);
-        Some(std::path::PathBuf::from(format!("/run/sig/{name}.sock")))
+        Some(PathBuf::from(format!("/run/sig/{name}.sock")))
     })
 }
 
 /// Longest file that is read; far more than any number of prefixes in use needs.
-const LONGEST_FILE: u64 = 64 << 20;
+pub(crate) const LONGEST_FILE: usize = 64 << 20;
 
 /// Reads a file.
 ///
@@ -37,8 +40,8 @@ const LONGEST_FILE: u64 = 64 << 20;
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(path)?;
-    file.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST_FILE {
+    file.take(LONGEST_FILE as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > LONGEST_FILE {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             format!("larger than {} MiB", LONGEST_FILE >> 20),

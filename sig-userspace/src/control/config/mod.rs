@@ -46,9 +46,6 @@ pub const SAMPLE: &str = include_str!("sample.toml");
 /// A configured path that expires within this time deserves a warning: paths live for 6 minutes to 24 hours.
 pub const EXPIRES_SOON: Duration = Duration::from_secs(3600);
 
-/// Longest configuration text; far more than any number of prefixes in use needs.
-const LONGEST_TEXT: usize = 64 << 20;
-
 /// Checks the configuration `text`, whether or not its paths have expired.
 ///
 /// `file` is the name for messages. `read_file` is asked for the path files that the text names; a
@@ -75,7 +72,7 @@ pub fn check_at(
     now: Option<SystemTime>,
 ) -> Result<Config, Errors> {
     let report = Report::new(file, text);
-    let Some(table) = document::toml::parse(&report, text, LONGEST_TEXT) else {
+    let Some(table) = document::toml::parse(&report, text, document::LONGEST_FILE) else {
         return Err(Errors::new(report.take().0));
     };
 
