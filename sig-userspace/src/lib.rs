@@ -11,6 +11,7 @@ pub mod framing;
 pub mod network;
 mod notation;
 pub mod paths;
+pub mod peer;
 pub mod policy;
 pub mod port;
 pub mod problem;

@@ -7,6 +7,7 @@ use super::status::{
     Path, Port, PortRole, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site,
     SiteClass, Sockets, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
 };
+use crate::peer::GatewayAddresses;
 
 pub(crate) const NEAR: &str = "aa00000000000000111111111111111111111111111111111111111111111111";
 pub(crate) const FAR: &str = "bb00000000000000222222222222222222222222222222222222222222222222";
@@ -338,10 +339,12 @@ fn near_as() -> RemoteAs {
         isd_as: "1-ff00:0:111".to_owned(),
         static_prefixes: vec!["10.2.7.0/24".parse().unwrap()],
         gateways: vec![DiscoveredGateway {
-            control: "10.11.0.2:30256".parse().unwrap(),
-            data: "10.11.0.2:30056".parse().unwrap(),
-            probe: "10.11.0.2:30856".parse().unwrap(),
-            allow_interfaces: vec![],
+            addresses: GatewayAddresses {
+                control: "10.11.0.2:30256".parse().unwrap(),
+                data: "10.11.0.2:30056".parse().unwrap(),
+                probe: "10.11.0.2:30856".parse().unwrap(),
+                allow_interfaces: vec![],
+            },
             accepted: vec![
                 "10.2.0.0/24".parse().unwrap(),
                 "fd00:2::/64".parse().unwrap(),

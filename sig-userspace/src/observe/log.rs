@@ -19,7 +19,7 @@ use tracing_subscriber::{
     EnvFilter, fmt::MakeWriter, reload::Handle, util::SubscriberInitExt as _,
 };
 
-use crate::control::config::{Log, LogFormat, LogLevel};
+use crate::document::common::{Log, LogFormat, LogLevel};
 
 /// Lines that wait for being written. More are lost.
 const QUEUE: usize = 4096;

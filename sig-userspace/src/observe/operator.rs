@@ -1,7 +1,7 @@
 //! What an operator can ask of a running gateway, and tell it.
 
 use super::status::Status;
-use crate::control::config::LogLevel;
+use crate::document::common::LogLevel;
 
 /// A running gateway, as the HTTP servers see it. Every call may block for a moment, as for reading a file.
 pub trait Operator: Send + Sync + 'static {

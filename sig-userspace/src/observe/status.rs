@@ -4,12 +4,12 @@
 //! it. Counters count from the start of the process.
 
 use std::net::{IpAddr, SocketAddr};
-#[cfg(feature = "control")]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::peer::GatewayAddresses;
 
 /// State of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -449,28 +449,6 @@ pub struct Daemon {
     pub paths_skipped: u64,
 }
 
-#[cfg(feature = "control")]
-impl From<crate::daemon::State> for Daemon {
-    fn from(state: crate::daemon::State) -> Self {
-        let crate::daemon::State {
-            address,
-            reachable,
-            problem,
-            requests,
-            failures,
-            paths_skipped,
-        } = state;
-        Self {
-            address,
-            reachable,
-            problem,
-            requests,
-            failures,
-            paths_skipped,
-        }
-    }
-}
-
 /// Prefixes advertised to an AS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advertised {
@@ -517,14 +495,9 @@ pub struct RemoteAs {
 /// A gateway of a remote AS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscoveredGateway {
-    /// Where it is asked for prefixes.
-    pub control: SocketAddr,
-    /// Where its frames go.
-    pub data: SocketAddr,
-    /// Where session probes go.
-    pub probe: SocketAddr,
-    /// Interfaces of its AS through which it is reached; empty: all.
-    pub allow_interfaces: Vec<u64>,
+    /// Its addresses.
+    #[serde(flatten)]
+    pub addresses: GatewayAddresses,
     /// Prefixes accepted from it.
     pub accepted: Vec<IpNet>,
     /// How many announced prefixes yielded something accepted.
@@ -644,28 +617,6 @@ pub struct Sockets {
     /// Packets that came to the end host port while the queue of their socket was full.
     #[serde(default)]
     pub overflows: u64,
-}
-
-#[cfg(feature = "control")]
-impl From<&crate::sockets::Counters> for Sockets {
-    fn from(counters: &crate::sockets::Counters) -> Self {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Self {
-            listens: get(&counters.listens),
-            closes: get(&counters.closes),
-            dials: get(&counters.dials),
-            read_packets: get(&counters.read_packets),
-            read_bytes: get(&counters.read_bytes),
-            written_packets: get(&counters.written_packets),
-            written_bytes: get(&counters.written_bytes),
-            underlay_errors: get(&counters.underlay_errors),
-            parse_errors: get(&counters.parse_errors),
-            scmp_errors: get(&counters.scmp_errors),
-            strays: get(&counters.strays),
-            forged: get(&counters.forged),
-            overflows: get(&counters.overflows),
-        }
-    }
 }
 
 /// Refused input of peers.

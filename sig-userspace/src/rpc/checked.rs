@@ -12,6 +12,7 @@ use super::{
     RpcError,
     messages::{Gateway, GatewaysResponse, Prefix, QUIC, ServiceResolutionResponse},
 };
+use crate::peer::{Announced, GatewayAddresses};
 
 /// Port of session probes if a gateway announces none.
 pub const DEFAULT_PROBE_PORT: u16 = 30856;
@@ -19,40 +20,8 @@ pub const DEFAULT_PROBE_PORT: u16 = 30856;
 /// Most interfaces that one gateway may ask paths to enter through.
 const MAX_ALLOW_INTERFACES: usize = 256;
 
-/// A gateway of another AS, as the control service there announces it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DiscoveredGateway {
-    /// Where it serves its prefixes (QUIC).
-    pub control: SocketAddr,
-    /// Where it receives SIG frames.
-    pub data: SocketAddr,
-    /// Where it answers session probes. Where the announcement has none: the host of `control` and port 30856.
-    pub probe: SocketAddr,
-    /// Interfaces of its AS through which paths to it must enter; empty: any. Ascending, each once.
-    pub allow_interfaces: Vec<u64>,
-}
-
-/// What a gateway says about the IP prefixes behind it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prefixes {
-    /// They are those of the answer that had the etag we sent.
-    Unchanged,
-    /// All of them.
-    All {
-        /// Host bits are zero; in the order of the gateway.
-        prefixes: Vec<IpNet>,
-        /// Number of entries that are no prefix (length of address and mask do not go together) and were left out.
-        ignored: u32,
-        /// To send with the next request; empty if the gateway has no etags.
-        etag: String,
-    },
-}
-
 /// The usable gateways of an answer, and how many others it had.
-pub(super) fn gateways(
-    reply: &[u8],
-    limit: u32,
-) -> Result<(Vec<DiscoveredGateway>, u32), RpcError> {
+pub(super) fn gateways(reply: &[u8], limit: u32) -> Result<(Vec<GatewayAddresses>, u32), RpcError> {
     limit_entries(reply, limit, "gateways")?;
     let reply = GatewaysResponse::decode(reply).map_err(RpcError::malformed)?;
     let total = reply.gateways.len();
@@ -61,7 +30,7 @@ pub(super) fn gateways(
     Ok((gateways, u32::try_from(ignored).unwrap_or(u32::MAX)))
 }
 
-fn gateway(claim: Gateway) -> Option<DiscoveredGateway> {
+fn gateway(claim: Gateway) -> Option<GatewayAddresses> {
     let control = address(&claim.control_address)?;
     let probe = match claim.probe_address.as_str() {
         "" => SocketAddr::new(control.ip(), DEFAULT_PROBE_PORT),
@@ -70,7 +39,7 @@ fn gateway(claim: Gateway) -> Option<DiscoveredGateway> {
     let mut allow_interfaces = claim.allow_interfaces;
     allow_interfaces.sort_unstable();
     allow_interfaces.dedup();
-    (allow_interfaces.len() <= MAX_ALLOW_INTERFACES).then_some(DiscoveredGateway {
+    (allow_interfaces.len() <= MAX_ALLOW_INTERFACES).then_some(GatewayAddresses {
         control,
         data: address(&claim.data_address)?,
         probe,
@@ -87,7 +56,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// The prefixes of an answer to a request with this etag.
-pub(super) fn prefixes(mut reply: &[u8], etag: &str) -> Result<Prefixes, RpcError> {
+pub(super) fn prefixes(mut reply: &[u8], etag: &str) -> Result<Announced, RpcError> {
     let malformed = RpcError::malformed;
     // One after the other: a message full of empty entries must not become as many objects.
     let (mut prefixes, mut total, mut name) = (Vec::new(), 0_u32, String::new());
@@ -106,15 +75,15 @@ pub(super) fn prefixes(mut reply: &[u8], etag: &str) -> Result<Prefixes, RpcErro
         }
     }
     if !etag.is_empty() && name == etag && total == 0 {
-        return Ok(Prefixes::Unchanged);
+        return Ok(Announced::Unchanged);
     }
     if name.len() > MAX_ETAG {
         return Err(RpcError::Malformed(format!(
             "an etag of more than {MAX_ETAG} bytes"
         )));
     }
-    Ok(Prefixes::All {
-        ignored: total - prefixes.len() as u32,
+    Ok(Announced::Prefixes {
+        malformed: total - prefixes.len() as u32,
         prefixes,
         etag: name,
     })
@@ -199,7 +168,7 @@ mod tests {
         assert_eq!(
             gateways(&reply, 1),
             Ok((
-                vec![DiscoveredGateway {
+                vec![GatewayAddresses {
                     control: "10.0.0.2:30256".parse().unwrap(),
                     data: "[fd00::2]:30056".parse().unwrap(),
                     probe: "10.0.0.2:30856".parse().unwrap(),
@@ -248,9 +217,9 @@ mod tests {
             })
         );
         assert!(service_address(&flood).is_err());
-        let nothing = Prefixes::All {
+        let nothing = Announced::Prefixes {
             prefixes: Vec::new(),
-            ignored: 1 << 19,
+            malformed: 1 << 19,
             etag: String::new(),
         };
         assert_eq!(prefixes(&flood, ""), Ok(nothing));
@@ -277,11 +246,11 @@ mod tests {
         };
         assert_eq!(
             prefixes(&reply.encode_to_vec(), ""),
-            Ok(Prefixes::All {
+            Ok(Announced::Prefixes {
                 prefixes: ["10.2.3.0/24", "fd00::/8", "0.0.0.0/0"]
                     .map(|p| p.parse().unwrap())
                     .to_vec(),
-                ignored: 5,
+                malformed: 5,
                 etag: String::new(),
             })
         );
@@ -297,13 +266,13 @@ mod tests {
             .encode_to_vec()
         };
         let none = |etag: &str| {
-            Ok(Prefixes::All {
+            Ok(Announced::Prefixes {
                 prefixes: Vec::new(),
-                ignored: 0,
+                malformed: 0,
                 etag: etag.to_owned(),
             })
         };
-        assert_eq!(prefixes(&answer("a"), "a"), Ok(Prefixes::Unchanged));
+        assert_eq!(prefixes(&answer("a"), "a"), Ok(Announced::Unchanged));
         assert_eq!(prefixes(&answer(""), ""), none(""));
         assert_eq!(prefixes(&answer(""), "a"), none(""));
         assert_eq!(prefixes(&answer("b"), "a"), none("b"));

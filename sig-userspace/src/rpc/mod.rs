@@ -17,7 +17,7 @@ mod quic;
 mod server;
 mod status;
 
-pub use checked::{DEFAULT_PROBE_PORT, DiscoveredGateway, Prefixes};
+pub use checked::DEFAULT_PROBE_PORT;
 pub use client::{CallCounts, ClientCounts, RpcClient};
 pub use quic::Peer;
 pub use server::{MethodCounts, Router, RpcServer, ServerCounts};

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::{Counters, Via, counters::add};
 use crate::{
-    control::config::UnderlaySources,
+    peer::UnderlaySources,
     scion::{
         packet::{Content, Endpoint, Host, Packet},
         reverse,

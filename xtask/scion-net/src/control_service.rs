@@ -8,8 +8,8 @@ use scion_protobuf::{
     proto::control_plane::v1::{ServiceResolutionResponse, Transport},
 };
 use sig::{
-    control::config::{PeerLimits, RpcProtocols},
-    rpc::{DiscoveredGateway, Router, RpcServer, messages::Gateway},
+    peer::{GatewayAddresses, PeerLimits, RpcProtocols},
+    rpc::{Router, RpcServer, messages::Gateway},
     scion::{
         packet::{self, Addresses, Content},
         reverse,
@@ -50,7 +50,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    gateways: Vec<DiscoveredGateway>,
+    gateways: Vec<GatewayAddresses>,
     protocols: RpcProtocols,
     calls: Calls,
 }
@@ -114,7 +114,7 @@ impl ControlService {
     }
 
     /// From now on these are the gateways that it tells.
-    pub fn set_gateways(&self, gateways: Vec<DiscoveredGateway>) {
+    pub fn set_gateways(&self, gateways: Vec<GatewayAddresses>) {
         self.shared.state().gateways = gateways;
     }
 
@@ -182,7 +182,7 @@ fn serve(shared: &Arc<Shared>) -> Result<RpcServer> {
     server.map_err(|error| anyhow::anyhow!("cannot serve at {address}: {error}"))
 }
 
-fn message(gateway: &DiscoveredGateway) -> Gateway {
+fn message(gateway: &GatewayAddresses) -> Gateway {
     Gateway {
         control_address: gateway.control.to_string(),
         data_address: gateway.data.to_string(),

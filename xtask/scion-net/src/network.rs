@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sig::rpc::DiscoveredGateway;
+use sig::peer::GatewayAddresses;
 use sig_common::addr::IsdAs;
 use testbed::{Network, Options, Site, Underlay};
 
@@ -202,9 +202,9 @@ impl SimNetwork {
 
 /// The gateway of a site as its control service tells it at first.
 #[must_use]
-pub fn gateway_entry(site: &Site) -> DiscoveredGateway {
+pub fn gateway_entry(site: &Site) -> GatewayAddresses {
     let data = site.data_addr();
-    DiscoveredGateway {
+    GatewayAddresses {
         control: SocketAddr::new(data.ip(), CONTROL_PORT),
         data,
         probe: SocketAddr::new(data.ip(), PROBE_PORT),

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use sig::{
     router::model::{AsModel, Bfd, Interface, LinkType, Owner},
-    rpc::DiscoveredGateway,
+    peer::GatewayAddresses,
     scion::HopKey,
 };
 use sig_common::addr::IsdAs;
@@ -31,7 +31,7 @@ pub struct As {
     /// Whether paths to it name its discovery service, so that it need not be resolved.
     pub announces_discovery: bool,
     /// Its gateways, as its control service tells them.
-    pub gateways: Vec<DiscoveredGateway>,
+    pub gateways: Vec<GatewayAddresses>,
 }
 
 impl As {

@@ -10,9 +10,9 @@ use std::{
 
 use scion_net::{Cut, DAEMON, SimNetwork, SimOptions, gateway_entry};
 use sig::{
-    control::config::{PeerLimits, RpcProtocols},
     daemon::{Daemon, LocalAs},
-    rpc::{DiscoveredGateway, RpcClient},
+    peer::{GatewayAddresses, PeerLimits, RpcProtocols},
+    rpc::RpcClient,
     scion::{
         self,
         packet::{self, Addresses, Content},
@@ -342,7 +342,7 @@ fn the_control_service_tells_gateways_in_both_variants() {
 }
 
 /// The gateways of an AS, asked for on each path to it.
-fn discover(from: &Site, to: &Site, protocols: RpcProtocols) -> Vec<DiscoveredGateway> {
+fn discover(from: &Site, to: &Site, protocols: RpcProtocols) -> Vec<GatewayAddresses> {
     let limits = PeerLimits {
         gateways_per_as: 16,
         prefixes_per_gateway: 16,

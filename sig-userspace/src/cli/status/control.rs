@@ -116,14 +116,14 @@ fn write_gateways(control: &Control, out: &mut dyn Write) -> io::Result<()> {
             if let Some(problem) = &gateway.fetch_problem {
                 problems.push(format!(
                     "{},{} tells no prefixes: {problem}",
-                    found.isd_as, gateway.control
+                    found.isd_as, gateway.addresses.control
                 ));
             }
             table.row([
                 found.isd_as.clone(),
-                gateway.control.to_string(),
-                gateway.data.to_string(),
-                join_or(&gateway.allow_interfaces, "all"),
+                gateway.addresses.control.to_string(),
+                gateway.addresses.data.to_string(),
+                join_or(&gateway.addresses.allow_interfaces, "all"),
                 ago(gateway.fetched_ms_ago),
                 gateway.prefixes_accepted.to_string(),
                 gateway.prefixes_rejected.to_string(),

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Control, DefaultRoute, EndhostPort, PeerLimits, RpcProtocols, WrittenAt};
+use super::model::{Control, DefaultRoute, EndhostPort, WrittenAt};
 use super::sections::OwnAddresses;
 use crate::document::{
     common::{server, time},
     toml::{Section, or, or_if_empty},
 };
+use crate::peer::{PeerLimits, RpcProtocols};
 use crate::problem::excerpt;
 
 const DEFAULT_DAEMON: &str = "127.0.0.1:30255";

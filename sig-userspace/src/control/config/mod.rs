@@ -25,10 +25,11 @@ use std::path::Path as FilePath;
 use std::time::{Duration, SystemTime};
 
 pub use crate::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};
+pub use crate::peer::{PeerLimits, RpcProtocols, UnderlaySources};
 pub use crate::problem::{Errors, Problem};
 pub use model::{
     Config, Control, Dataplane, DefaultRoute, EndhostPort, Gateway, LanTransmit, Limits, Made,
-    Path, PeerLimits, Pin, Remote, RpcProtocols, Tunnel, UnderlaySources, Wish, WrittenAt,
+    Path, Pin, Remote, Tunnel, Wish, WrittenAt,
 };
 
 use crate::document::{self, common, toml::Section};

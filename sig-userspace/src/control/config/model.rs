@@ -10,6 +10,7 @@ use sig_common::{addr::IsdAs, wire::scion::path::ScionPath};
 
 use crate::document::common::{Log, Observe, XdpMode};
 use crate::network::Description;
+use crate::peer::{PeerLimits, RpcProtocols, UnderlaySources};
 use crate::problem::Problem;
 use crate::scion::{Interface, expires_at};
 
@@ -115,29 +116,6 @@ impl PartialEq for WrittenAt {
 
 impl Eq for WrittenAt {}
 
-/// Which RPC variants are spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RpcProtocols {
-    /// gRPC in one QUIC stream (ALPN `SCION`).
-    Grpc,
-    /// Connect over HTTP/3 (ALPN `h3`).
-    Connect,
-    /// Both; a client tries Connect first.
-    All,
-}
-
-impl RpcProtocols {
-    /// Whether gRPC is among them.
-    pub fn grpc(self) -> bool {
-        self != Self::Connect
-    }
-
-    /// Whether Connect is among them.
-    pub fn connect(self) -> bool {
-        self != Self::Grpc
-    }
-}
-
 /// Who listens on the end host port 30041 of the gateway's address, where border routers deliver what is for
 /// ports outside of the AS's dispatched range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,21 +126,6 @@ pub enum EndhostPort {
     Own,
     /// Another program does and relays what is ours.
     Shared,
-}
-
-/// Limits on what peers can make the control plane keep. Beyond, it is refused and counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerLimits {
-    /// Gateways of one AS. Default 16.
-    pub gateways_per_as: u32,
-    /// Prefixes of one gateway. Default 4096.
-    pub prefixes_per_gateway: u32,
-    /// Bytes of one RPC message. Default 1 MiB.
-    pub message_bytes: u32,
-    /// QUIC connections that we serve at the same time. Default 256.
-    pub connections: u32,
-    /// Paths to one AS that are watched. Default 64.
-    pub paths_per_as: u32,
 }
 
 /// The gateway itself.
@@ -235,17 +198,6 @@ pub struct Dataplane {
     pub reorder_wait: Duration,
     /// Memory limits of the reassembly.
     pub limits: Limits,
-}
-
-/// Which underlay addresses may bring frames of remotes, beside internal hosts that send frames of their own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UnderlaySources {
-    /// Border routers of the AS: those that the daemon names, and next hops of paths.
-    Routers,
-    /// Border routers, and addresses in these prefixes. Canonical.
-    RoutersAnd(Vec<IpNet>),
-    /// Anybody.
-    Any,
 }
 
 /// How decapsulated packets reach the hosts.

@@ -8,11 +8,11 @@ use std::time::Duration;
 use toml::Value;
 
 use super::model::{
-    Config, Control, Dataplane, DefaultRoute, EndhostPort, LanTransmit, Path, Pin, Remote,
-    RpcProtocols, UnderlaySources, Wish,
+    Config, Control, Dataplane, DefaultRoute, EndhostPort, LanTransmit, Path, Pin, Remote, Wish,
 };
 use super::{LogFormat, Observe, XdpMode};
 use crate::notation::{show_duration, to_hex};
+use crate::peer::{RpcProtocols, UnderlaySources};
 
 impl Config {
     /// The configuration as TOML, in the order of the sample. Reading it gives the same configuration; path

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Dataplane, Gateway, LanTransmit, Limits, Pin, Tunnel, UnderlaySources, Wish};
+use super::model::{Dataplane, Gateway, LanTransmit, Limits, Pin, Tunnel, Wish};
+use crate::peer::UnderlaySources;
 use sig_common::addr::IsdAs;
 
 use super::{DEFAULT_DATA_PORT, XdpMode};

@@ -1,6 +1,9 @@
 //! What operators see of the running gateway, and change in it.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use super::{Policies, Shared, tasks::Input};
 use crate::{
@@ -9,6 +12,7 @@ use crate::{
         host::ControlReport,
         remotes::{Now, Told},
     },
+    daemon,
     observe::status,
     policy::routing,
     problem::{Errors, Problem},
@@ -38,7 +42,7 @@ impl Handle {
             .unwrap_or_else(PoisonError::into_inner);
         ControlReport {
             control: status::Control {
-                daemon: shared.daemon.state().into(),
+                daemon: daemon(shared.daemon.state()),
                 ctrl_addr: shared.control.ctrl_addr.to_string(),
                 probe_addr: shared.control.probe_addr.to_string(),
                 endhost_port: shared.endhost.into(),
@@ -111,9 +115,40 @@ impl Handle {
     }
 }
 
+fn daemon(state: daemon::State) -> status::Daemon {
+    let daemon::State {
+        address,
+        reachable,
+        problem,
+        requests,
+        failures,
+        paths_skipped,
+    } = state;
+    status::Daemon {
+        address,
+        reachable,
+        problem,
+        requests,
+        failures,
+        paths_skipped,
+    }
+}
+
 fn sockets(counters: &Counters, dials: u64) -> status::Sockets {
+    let get = |counter: &AtomicU64| counter.load(Relaxed);
     status::Sockets {
+        listens: get(&counters.listens),
+        closes: get(&counters.closes),
         dials,
-        ..counters.into()
+        read_packets: get(&counters.read_packets),
+        read_bytes: get(&counters.read_bytes),
+        written_packets: get(&counters.written_packets),
+        written_bytes: get(&counters.written_bytes),
+        underlay_errors: get(&counters.underlay_errors),
+        parse_errors: get(&counters.parse_errors),
+        scmp_errors: get(&counters.scmp_errors),
+        strays: get(&counters.strays),
+        forged: get(&counters.forged),
+        overflows: get(&counters.overflows),
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     control::{
         host::HostHandle,
         plan::Plan,
-        remotes::{Action, Announced, Event, GatewayAddresses, Now},
+        remotes::{Action, Event, Now},
     },
     paths::Failure,
     rpc,
@@ -126,9 +126,7 @@ impl Core {
                 let answer = shared.client.gateways(isd_as, &path).await;
                 Event::Gateways {
                     isd_as,
-                    result: answer
-                        .map(|gateways| gateways.into_iter().map(addresses).collect())
-                        .map_err(|error| error.to_string()),
+                    result: answer.map_err(|error| error.to_string()),
                 }
             }),
             Action::AskPrefixes {
@@ -141,7 +139,7 @@ impl Core {
                 Event::Prefixes {
                     isd_as,
                     control,
-                    result: answer.map(announced).map_err(|error| error.to_string()),
+                    result: answer.map_err(|error| error.to_string()),
                 }
             }),
             Action::ProbePath {
@@ -224,30 +222,6 @@ pub(super) async fn apply(host: HostHandle, mut wanted: watch::Receiver<Plan>) {
             changed = wanted.changed() => if changed.is_err() { return },
             () = retry => {}
         }
-    }
-}
-
-fn addresses(gateway: rpc::DiscoveredGateway) -> GatewayAddresses {
-    GatewayAddresses {
-        control: gateway.control,
-        data: gateway.data,
-        probe: gateway.probe,
-        allow_interfaces: gateway.allow_interfaces,
-    }
-}
-
-fn announced(prefixes: rpc::Prefixes) -> Announced {
-    match prefixes {
-        rpc::Prefixes::Unchanged => Announced::Unchanged,
-        rpc::Prefixes::All {
-            prefixes,
-            ignored,
-            etag,
-        } => Announced::Prefixes {
-            prefixes,
-            malformed: ignored as usize,
-            etag,
-        },
     }
 }
 

@@ -34,12 +34,13 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::{
-    config::{DefaultRoute, PeerLimits},
+    config::DefaultRoute,
     log_limit::LogLimit,
     plan::{Plan, SessionKey},
 };
 use crate::{
     paths::{Failure, Revocations},
+    peer::{Announced, GatewayAddresses, PeerLimits},
     policy::{routing::RoutingPolicy, traffic::TrafficPolicy},
     scion::{Interface, Path},
 };
@@ -102,19 +103,6 @@ pub struct Settings {
     pub limits: PeerLimits,
 }
 
-/// A gateway as the control service of its AS lists it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GatewayAddresses {
-    /// Where it is asked for prefixes.
-    pub control: SocketAddr,
-    /// Where its frames go.
-    pub data: SocketAddr,
-    /// Where session probes go.
-    pub probe: SocketAddr,
-    /// Interfaces of its AS through which it is reached; empty: all.
-    pub allow_interfaces: Vec<u64>,
-}
-
 /// What has happened.
 #[derive(Debug)]
 pub enum Event {
@@ -173,22 +161,6 @@ pub enum Event {
         /// Largest SCION packet in bytes.
         mtu: u16,
     },
-}
-
-/// What a gateway announces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Announced {
-    /// These prefixes.
-    Prefixes {
-        /// Canonical.
-        prefixes: Vec<IpNet>,
-        /// How many entries were not prefixes.
-        malformed: usize,
-        /// Names this list; empty: not supported.
-        etag: String,
-    },
-    /// The same as last time.
-    Unchanged,
 }
 
 /// What is to be done.

@@ -10,15 +10,16 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::{
-    Action, Announced, GatewayAddresses, Now, PREFIX_EXPIRY, RPC_INTERVAL, Settings,
+    Action, Now, PREFIX_EXPIRY, RPC_INTERVAL, Settings,
     health::Health,
     poll::Poll,
     quality::Excluded,
     vet::{Own, Refusal},
 };
 use crate::{
-    control::{config::PeerLimits, plan::SessionKey},
+    control::plan::SessionKey,
     paths::{Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through},
+    peer::{Announced, GatewayAddresses, PeerLimits},
     policy::{
         performance::{PerformancePolicy, Quality},
         prefix_set::PrefixSet,
@@ -287,7 +288,7 @@ impl RemoteAs {
         gateway.etag = etag;
         Taken {
             changed,
-            malformed,
+            malformed: malformed as usize,
             over_limit,
         }
     }

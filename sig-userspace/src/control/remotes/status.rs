@@ -183,10 +183,7 @@ fn policies(remote: &RemoteAs) -> impl Iterator<Item = SessionPolicy> {
 
 fn discovered(now: Now, gateway: &Gateway) -> DiscoveredGateway {
     DiscoveredGateway {
-        control: gateway.addresses.control,
-        data: gateway.addresses.data,
-        probe: gateway.addresses.probe,
-        allow_interfaces: gateway.addresses.allow_interfaces.clone(),
+        addresses: gateway.addresses.clone(),
         accepted: gateway.accepted.clone(),
         prefixes_accepted: gateway.accepted_count,
         prefixes_rejected: gateway.rejected_count,

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::Access;
 use crate::{
-    control::config::LogLevel,
+    document::common::LogLevel,
     observe::{
         operator::Operator,
         pages::{Page, View},

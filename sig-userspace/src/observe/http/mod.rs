@@ -21,7 +21,7 @@ use axum::{
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use super::operator::Operator;
-use crate::control::config::Listen;
+use crate::document::common::Listen;
 use connections::accept;
 use origin::Access;
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Method, Uri, header, uri::Authority};
 
-use crate::control::config::Listen;
+use crate::document::common::Listen;
 
 /// Who may do what at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    control::config::LogLevel,
+    document::common::LogLevel,
     observe::{
         example,
         pages::{self, Page},

@@ -151,11 +151,11 @@ fn session_config(session: &Session<'_>) -> Value {
 }
 
 fn gateway(gateway: &DiscoveredGateway) -> Value {
-    let interfaces = &gateway.allow_interfaces;
+    let interfaces = &gateway.addresses.allow_interfaces;
     json!({
-        "Control": address(gateway.control),
-        "Probe": address(gateway.probe),
-        "Data": address(gateway.data),
+        "Control": address(gateway.addresses.control),
+        "Probe": address(gateway.addresses.probe),
+        "Data": address(gateway.addresses.data),
         "Interfaces": (!interfaces.is_empty()).then_some(interfaces),
     })
 }
@@ -200,13 +200,13 @@ pub(super) fn prefix_watcher(status: &Status) -> String {
             .iter()
             .map(|gateway| {
                 let facts = json!({
-                    "data_address": gateway.data,
-                    "probe_address": gateway.probe,
-                    "interfaces": gateway.allow_interfaces,
+                    "data_address": gateway.addresses.data,
+                    "probe_address": gateway.addresses.probe,
+                    "interfaces": gateway.addresses.allow_interfaces,
                     "prefixes": gateway.accepted,
                     "timestamp": gateway.fetched_at.map_or_else(never, rfc3339),
                 });
-                (gateway.control.to_string(), facts)
+                (gateway.addresses.control.to_string(), facts)
             })
             .collect();
         remotes.insert(&*found.isd_as, json!({ "gateways": gateways }));

@@ -8,7 +8,7 @@ mod text;
 use std::fmt::Write as _;
 
 use super::{metrics, process::Process, status::Status};
-use crate::control::config::LogLevel;
+use crate::document::common::LogLevel;
 
 /// What pages are made of.
 #[derive(Clone, Debug)]

@@ -57,7 +57,7 @@ fn session<'a>(remote: &'a Remote, control: Option<&'a Control>) -> Session<'a> 
         found,
         gateway: found.and_then(|found| {
             let mut gateways = found.gateways.iter();
-            gateways.find(|gateway| gateway.data == remote.gateway)
+            gateways.find(|gateway| gateway.addresses.data == remote.gateway)
         }),
         policy: control.and_then(|control| {
             let mut policies = control.policies.iter();

@@ -30,7 +30,7 @@ fn write_session(page: &mut String, session: &Session<'_>) {
     // The reference prints where session probes go.
     let address = session
         .gateway
-        .map_or(remote.gateway, |gateway| gateway.probe);
+        .map_or(remote.gateway, |gateway| gateway.addresses.probe);
     let _ = writeln!(
         page,
         "  SESSION {}, POLICY_ID {}, REMOTE: {address}, HEALTHY {}\n    PATHS:",

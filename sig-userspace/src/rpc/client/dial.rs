@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Connection, Counters, PEERS, Target, Variant};
 use crate::{
-    control::config::RpcProtocols,
+    peer::RpcProtocols,
     rpc::{
         RpcError,
         quic::{self, CONNECT, GRPC, Peer, QuicSocket, Ways},

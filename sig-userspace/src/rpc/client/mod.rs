@@ -13,12 +13,12 @@ use sig_common::addr::IsdAs;
 use tokio::time::Instant;
 
 use super::{
-    DiscoveredGateway, GATEWAYS, PREFIXES, Prefixes, RpcError, checked,
+    GATEWAYS, PREFIXES, RpcError, checked,
     messages::{GatewaysRequest, PrefixesRequest},
     quic::Peer,
 };
 use crate::{
-    control::config::{PeerLimits, RpcProtocols},
+    peer::{Announced, GatewayAddresses, PeerLimits, RpcProtocols},
     scion::Path,
     sockets::ScionSocket,
 };
@@ -122,7 +122,7 @@ impl RpcClient {
         &self,
         remote: IsdAs,
         path: &Path,
-    ) -> Result<Vec<DiscoveredGateway>, RpcError> {
+    ) -> Result<Vec<GatewayAddresses>, RpcError> {
         let target = Target::Discovery(remote);
         let result = self
             .call(
@@ -148,7 +148,7 @@ impl RpcClient {
         control: SocketAddr,
         path: &Path,
         etag: &str,
-    ) -> Result<Prefixes, RpcError> {
+    ) -> Result<Announced, RpcError> {
         let target = Target::Gateway(Peer {
             isd_as: remote,
             address: control,
@@ -161,8 +161,8 @@ impl RpcClient {
             .await
             .and_then(|answer| checked::prefixes(&answer, etag));
         let prefixes = self.counters.count(Method::Prefixes, result)?;
-        if let Prefixes::All { ignored, .. } = prefixes {
-            self.counters.ignore(ignored);
+        if let Announced::Prefixes { malformed, .. } = prefixes {
+            self.counters.ignore(malformed);
         }
         Ok(prefixes)
     }

@@ -8,7 +8,7 @@ use quinn::{
 };
 
 use super::{CONNECT, GRPC, QuicSocket, sni, tls};
-use crate::{control::config::RpcProtocols, rpc::RpcError};
+use crate::{peer::RpcProtocols, rpc::RpcError};
 
 /// A connection that says nothing for this long is closed. Polls come every five seconds and keep theirs alive;
 /// those of a remote that is no longer asked end by themselves.

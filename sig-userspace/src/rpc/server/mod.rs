@@ -16,7 +16,7 @@ use super::{
     quic::{self, CONNECT, DONE, Peer, QuicSocket, Ways},
 };
 use crate::{
-    control::config::{PeerLimits, RpcProtocols},
+    peer::{PeerLimits, RpcProtocols},
     sockets::ScionSocket,
     task::Task,
 };

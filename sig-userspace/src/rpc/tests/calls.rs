@@ -61,11 +61,11 @@ async fn prefixes_that_did_not_change_are_not_sent_again() {
     let client = client(RpcProtocols::All);
     let path = border.path();
     let first = client.prefixes(theirs(), address, &path, "").await;
-    let Ok(Prefixes::All { etag, .. }) = first else {
+    let Ok(Announced::Prefixes { etag, .. }) = first else {
         panic!("{first:?}");
     };
     let second = client.prefixes(theirs(), address, &path, &etag).await;
-    assert_eq!(second, Ok(Prefixes::Unchanged));
+    assert_eq!(second, Ok(Announced::Unchanged));
     let third = client.prefixes(theirs(), address, &path, "other").await;
     assert_eq!(all(third.expect("an answer")), nets(&["10.2.0.0/24"]));
 }

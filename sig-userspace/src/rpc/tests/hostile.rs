@@ -8,7 +8,7 @@ use super::{
     quic::{CONNECT, QuicSocket, Ways},
     *,
 };
-use crate::{control::config::UnderlaySources, sockets::Via};
+use crate::{peer::UnderlaySources, sockets::Via};
 
 const BOTH: [RpcProtocols; 2] = [RpcProtocols::Connect, RpcProtocols::Grpc];
 

@@ -19,7 +19,7 @@ use super::{
     *,
 };
 use crate::{
-    control::config::{PeerLimits, RpcProtocols},
+    peer::{Announced, PeerLimits, RpcProtocols},
     scion::{
         Path,
         packet::{self, Addresses, Content},
@@ -98,10 +98,10 @@ fn serving(prefixes: &[&str]) -> Router {
     Router::new().prefixes(move |_| prefixes.clone())
 }
 
-fn all(prefixes: Prefixes) -> Vec<IpNet> {
+fn all(prefixes: Announced) -> Vec<IpNet> {
     match prefixes {
-        Prefixes::All { prefixes, .. } => prefixes,
-        Prefixes::Unchanged => panic!("the prefixes"),
+        Announced::Prefixes { prefixes, .. } => prefixes,
+        Announced::Unchanged => panic!("the prefixes"),
     }
 }
 
