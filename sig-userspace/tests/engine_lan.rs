@@ -23,7 +23,7 @@ struct Unplugged {
 }
 
 impl Port for Unplugged {
-    fn receive(&mut self, _: &Area, _: &mut Vec<Frame>) -> usize {
+    fn receive(&mut self, _: &mut Vec<Frame>) -> usize {
         0
     }
 

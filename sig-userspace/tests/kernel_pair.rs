@@ -15,7 +15,10 @@ use sig::kernel::netns::run_in;
 use sig::kernel::routes::{Route, Routes};
 use sig::kernel::watch::Watch;
 use sig::kernel::{link, netlink::Netlink};
-use sig::port::xdp::{HugePages, Opened, Plan, PortSpec, RingSizes, Role, ZeroCopy};
+use sig::port::{
+    Role,
+    xdp::{HugePages, Opened, Plan, PortSpec, RingSizes, ZeroCopy},
+};
 use support::netns::{Netns, root_or_skip, wait_until};
 
 const CHILD_NETNS: &str = "SIG_TEST_PAIR_HOLDER_NETNS";

@@ -6,7 +6,10 @@ mod support;
 
 use std::{fs, os::fd::AsFd};
 
-use sig::port::xdp::{HugePages, Plan, PortSpec, RingSizes, Role, ZeroCopy};
+use sig::port::{
+    Role,
+    xdp::{HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
+};
 use support::netns::{Netns, veth_with_queues};
 
 fn descriptors() -> usize {

@@ -15,11 +15,9 @@ use std::{
 };
 
 use sig::port::{
-    Port,
+    Port, Role,
     umem::{Area, Frame, FreeList},
-    xdp::{
-        BusyPoll, Error, HugePages, Opened, Plan, PortSpec, RingSizes, Role, WorkerPort, ZeroCopy,
-    },
+    xdp::{BusyPoll, Error, HugePages, Opened, Plan, PortSpec, RingSizes, WorkerPort, ZeroCopy},
 };
 use support::netns::{Netns, veth_with_queues};
 use xsk_support::{PacketSocket, Redirect, frame, serial};
@@ -108,7 +106,7 @@ impl Worker {
 
     /// Receives on one port, changes each frame and transmits all of them on another.
     fn forward(&mut self, from: usize, to: usize, change: impl Fn(&mut Frame, &Area)) {
-        self.ports[from].port.receive(&self.area, &mut self.batch);
+        self.ports[from].port.receive(&mut self.batch);
         self.batch
             .iter_mut()
             .for_each(|frame| change(frame, &self.area));
@@ -119,7 +117,7 @@ impl Worker {
     /// Copies of the frames that arrived on one port.
     fn received(&mut self, from: usize) -> Vec<Vec<u8>> {
         let mut batch = Vec::new();
-        self.ports[from].port.receive(&self.area, &mut batch);
+        self.ports[from].port.receive(&mut batch);
         let copies = batch.iter().map(|frame| frame.bytes(&self.area).to_vec());
         let copies = copies.collect();
         batch.into_iter().for_each(|frame| self.free.put(frame));

@@ -49,7 +49,7 @@ use crate::{
         watch::Watch,
     },
     observe::status::Status,
-    port::xdp,
+    port::{Monitor, Role, xdp},
     task::Task,
 };
 pub use apply::HostHandle;
@@ -121,7 +121,7 @@ struct Shared {
     gateway: Mutex<Gateway>,
     programs: Mutex<Programs>,
     ports: Vec<ports::PortFacts>,
-    sockets: Vec<xdp::Monitor>,
+    sockets: Vec<Box<dyn Monitor>>,
     /// Per worker, its place in `sockets`.
     of_worker: Vec<Range<usize>>,
     networks: watch::Receiver<Arc<Networks>>,
@@ -444,10 +444,10 @@ fn attach(
     let mut xdp = Vec::new();
     for facts in facts.iter_mut() {
         let attachment = match facts.role {
-            xdp::Role::Underlay => programs.attach_underlay(interfaces.underlay.ifindex, mode)?,
-            xdp::Role::Lan => programs.attach_lan(facts.ifindex, mode)?,
+            Role::Underlay => programs.attach_underlay(interfaces.underlay.ifindex, mode)?,
+            Role::Lan => programs.attach_lan(facts.ifindex, mode)?,
             // A veth always has native mode.
-            xdp::Role::Inner => {
+            Role::Inner => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
                 netns::run_in(netns, || programs.attach_inner(ifindex, None)).map_err(
                     |source| Error::System {

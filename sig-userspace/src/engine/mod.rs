@@ -200,19 +200,18 @@ impl WorkerThread {
     /// One batch through the worker; whether there was anything to do.
     fn round(&mut self, counters: &WorkerCounters) -> bool {
         let now = self.now();
-        let (area, _) = self.worker.memory();
         let has_room = |waiting: &Vec<Frame>| waiting.len() < BACKLOG;
         if has_room(&self.output.underlay) {
             for port in self.ports.lan.iter_mut().flatten() {
-                port.receive(area, &mut self.input.lan);
+                port.receive(&mut self.input.lan);
             }
             for port in &mut self.ports.inner {
-                port.receive(area, &mut self.input.inner);
+                port.receive(&mut self.input.inner);
             }
         }
         if has_room(&self.output.inner) && self.output.lan.iter().all(has_room) {
             for port in &mut self.ports.underlay {
-                port.receive(area, &mut self.input.underlay);
+                port.receive(&mut self.input.underlay);
             }
         }
         let received = self.input.lan.len() + self.input.inner.len() + self.input.underlay.len();

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, Lan,
-    Path, Port, PortRole, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site,
-    SiteClass, Sockets, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
+    Path, Port, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site, SiteClass, Sockets,
+    Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
 };
-use crate::peer::GatewayAddresses;
+use crate::{peer::GatewayAddresses, port::Role};
 
 pub(crate) const NEAR: &str = "aa00000000000000111111111111111111111111111111111111111111111111";
 pub(crate) const FAR: &str = "bb00000000000000222222222222222222222222222222222222222222222222";
@@ -55,7 +55,7 @@ pub(crate) fn busy() -> Status {
             sleeps: 4,
         }],
         ports: vec![Port {
-            role: PortRole::Underlay,
+            role: Role::Underlay,
             interface: "eth0".to_owned(),
             driver: Some("veth".to_owned()),
             mode: XdpAttachment::Native,
@@ -124,7 +124,7 @@ pub(crate) fn busy() -> Status {
         queues: vec![
             Queue {
                 worker: 0,
-                role: PortRole::Underlay,
+                role: Role::Underlay,
                 interface: "eth0".to_owned(),
                 queue: 0,
                 rx_packets: 10,
@@ -138,7 +138,7 @@ pub(crate) fn busy() -> Status {
             },
             Queue {
                 worker: 1,
-                role: PortRole::Inner,
+                role: Role::Inner,
                 interface: "sig".to_owned(),
                 queue: 1,
                 rx_packets: 20,

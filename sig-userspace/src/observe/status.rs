@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::peer::GatewayAddresses;
+use crate::{peer::GatewayAddresses, port::Role};
 
 /// State of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,29 +109,6 @@ pub struct Lan {
     pub helped: Vec<String>,
 }
 
-/// What an interface is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PortRole {
-    /// SCION side.
-    Underlay,
-    /// IP side.
-    Lan,
-    /// Tunnel device, for whatever the kernel routes.
-    Inner,
-}
-
-impl PortRole {
-    /// The word of the JSON document.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Underlay => "underlay",
-            Self::Lan => "lan",
-            Self::Inner => "inner",
-        }
-    }
-}
-
 /// How the XDP program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -156,7 +133,7 @@ impl XdpAttachment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// What it is for.
-    pub role: PortRole,
+    pub role: Role,
     /// Interface name.
     pub interface: String,
     /// Name of its driver, where the kernel tells it.
@@ -183,7 +160,7 @@ pub struct Queue {
     /// Number of the worker that owns it.
     pub worker: u16,
     /// What its interface is for.
-    pub role: PortRole,
+    pub role: Role,
     /// Interface name.
     pub interface: String,
     /// Number of the receive queue.

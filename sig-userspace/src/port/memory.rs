@@ -65,7 +65,7 @@ impl MemoryWire {
 }
 
 impl Port for MemoryPort {
-    fn receive(&mut self, _area: &Area, into: &mut Vec<Frame>) -> usize {
+    fn receive(&mut self, into: &mut Vec<Frame>) -> usize {
         let count = self.received.len().min(BATCH);
         into.extend(self.received.drain(..count));
         count
@@ -120,7 +120,7 @@ mod tests {
         let mut batch = Vec::new();
         while seen.len() < 20 {
             port.service(&area, &mut free).expect("memory never fails");
-            port.receive(&area, &mut batch);
+            port.receive(&mut batch);
             port.transmit(&mut batch);
             port.service(&area, &mut free).expect("memory never fails");
             seen.extend(std::iter::from_fn(|| wire.receive()).map(|frame| frame[0]));

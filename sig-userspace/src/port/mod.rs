@@ -10,10 +10,37 @@ pub mod xdp;
 
 use std::{io, os::fd::RawFd};
 
+use serde::{Deserialize, Serialize};
+
+use crate::counter::Counter;
 use umem::{Area, Frame, FreeList};
 
 /// How many frames a worker takes from a port at once.
 pub const BATCH: usize = 64;
+
+/// What a port is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The SCION side.
+    Underlay,
+    /// A network card towards the IP hosts.
+    Lan,
+    /// The peer of the gateway's own device.
+    Inner,
+}
+
+impl Role {
+    /// Returns the word of the status document.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Underlay => "underlay",
+            Self::Lan => "lan",
+            Self::Inner => "inner",
+        }
+    }
+}
 
 /// A receive and a transmit ring, used by one worker.
 ///
@@ -22,7 +49,7 @@ pub const BATCH: usize = 64;
 /// chunks through [`Port::service`].
 pub trait Port: Send {
     /// Appends up to [`BATCH`] received frames to `into` and returns how many.
-    fn receive(&mut self, area: &Area, into: &mut Vec<Frame>) -> usize;
+    fn receive(&mut self, into: &mut Vec<Frame>) -> usize;
 
     /// Queues frames for transmission, from the front of `frames`, in order, and removes those it
     /// took. What does not fit the ring stays, to be offered again.
@@ -43,4 +70,51 @@ pub trait Port: Send {
     /// Whether frames wait in the transmit ring or on their way, so that [`Port::service`] must be
     /// called again soon.
     fn is_transmitting(&self) -> bool;
+}
+
+/// Reads what was counted at a port, from any thread, while a worker has the port.
+pub trait Monitor: Send + Sync {
+    /// What the port counts itself.
+    fn counters(&self) -> &Counters;
+
+    /// What is counted below the port.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    fn statistics(&self) -> io::Result<Statistics>;
+}
+
+/// What a port counts itself.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Packets handed to the worker.
+    pub received: Counter,
+    /// Packets handed to the kernel.
+    pub transmitted: Counter,
+    /// System calls made to wake the kernel.
+    pub wakeups: Counter,
+    /// Received packets dropped because they lie in several chunks, which this port never asked for.
+    pub rx_multi_buffer: Counter,
+    /// Frames not transmitted because they are shorter than an Ethernet header.
+    pub tx_too_short: Counter,
+    /// Ring entries naming no chunk of the UMEM: a kernel or driver bug.
+    pub bad_descriptors: Counter,
+}
+
+/// What the kernel, or whatever else is below a port, counts since the port was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets dropped for other reasons than those below, such as their length.
+    pub rx_dropped: u64,
+    /// Fill-ring entries the kernel refused.
+    pub rx_invalid_descriptors: u64,
+    /// Transmit-ring entries the kernel refused.
+    pub tx_invalid_descriptors: u64,
+    /// Packets dropped because the worker did not keep up.
+    pub rx_ring_full: u64,
+    /// Packets dropped because there was no chunk to receive into.
+    pub fill_ring_empty: u64,
+    /// How often the kernel looked for packets to transmit and found none.
+    pub tx_ring_empty: u64,
 }

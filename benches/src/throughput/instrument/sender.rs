@@ -11,9 +11,9 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use sig::port::{
-    Port as _,
+    Port as _, Role,
     umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
-    xdp::{HugePages, Plan, PortSpec, RingSizes, Role, XdpPort, ZeroCopy},
+    xdp::{HugePages, Plan, PortSpec, RingSizes, XdpPort, ZeroCopy},
 };
 use sig_common::measure::{Progress, Setup};
 use testbed::Netns;

@@ -15,7 +15,7 @@ use crate::{
         suited::{self, Unsuited, VlanTags},
         watch::InterfaceState,
     },
-    port::xdp::Role,
+    port::Role,
 };
 
 /// The interfaces of the gateway as they were at the start.

@@ -17,8 +17,9 @@ use crate::{
     engine::WorkerPorts,
     kernel::{inner_pair::InnerPair, link::Link},
     port::{
+        Monitor, Role,
         umem::{Area, Pool},
-        xdp::{BusyPoll, HugePages, Monitor, Plan, PortSpec, RingSizes, Role, ZeroCopy},
+        xdp::{BusyPoll, HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
     },
 };
 
@@ -79,7 +80,7 @@ pub(super) struct Ports {
     pub(super) workers: Vec<WorkerPorts>,
     pub(super) facts: Vec<PortFacts>,
     /// One per socket.
-    pub(super) monitors: Vec<Monitor>,
+    pub(super) monitors: Vec<Box<dyn Monitor>>,
     /// Per worker, the places of its sockets among the monitors.
     pub(super) of_worker: Vec<Range<usize>>,
     /// Index in the table of sockets, and the socket.

@@ -19,10 +19,10 @@ use crate::{
     dataplane::counters::WorkerCounters,
     kernel::neighbours::{Resolution, Snapshot},
     observe::status::{
-        Control, Counters, Drop, DropPlace, Lan, Path, Port, PortRole, Probing, Queue, Remote,
-        Status, Underlay, Verdict, Worker, XdpAttachment,
+        Control, Counters, Drop, DropPlace, Lan, Path, Port, Probing, Queue, Remote, Status,
+        Underlay, Verdict, Worker, XdpAttachment,
     },
-    port::xdp::{Monitor, Role, Statistics},
+    port::{Monitor, Statistics},
 };
 
 /// What the control plane contributes to the status.
@@ -124,7 +124,7 @@ fn sum(gateway: &Gateway, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 
 }
 
 /// What the kernel dropped between the XDP programs and the workers.
-fn ring_drops(sockets: &[Monitor]) -> [Drop; 3] {
+fn ring_drops(sockets: &[Box<dyn Monitor>]) -> [Drop; 3] {
     let (mut full, mut empty, mut long) = (0, 0, 0);
     for statistics in sockets.iter().filter_map(|socket| socket.statistics().ok()) {
         full += statistics.rx_ring_full;
@@ -190,10 +190,10 @@ fn lan(shared: &Shared) -> Lan {
     }
 }
 
-fn port(facts: &PortFacts, sockets: &[Monitor]) -> Port {
+fn port(facts: &PortFacts, sockets: &[Box<dyn Monitor>]) -> Port {
     let own = || facts.sockets.iter().map(|socket| &sockets[socket.place]);
     Port {
-        role: role(facts.role),
+        role: facts.role,
         interface: facts.interface.clone(),
         driver: facts.driver.clone(),
         mode: if facts.native {
@@ -212,15 +212,7 @@ fn port(facts: &PortFacts, sockets: &[Monitor]) -> Port {
     }
 }
 
-fn role(role: Role) -> PortRole {
-    match role {
-        Role::Underlay => PortRole::Underlay,
-        Role::Lan => PortRole::Lan,
-        Role::Inner => PortRole::Inner,
-    }
-}
-
-fn queues(ports: &[PortFacts], monitors: &[Monitor]) -> Vec<Queue> {
+fn queues(ports: &[PortFacts], monitors: &[Box<dyn Monitor>]) -> Vec<Queue> {
     let sockets = ports
         .iter()
         .flat_map(|port| port.sockets.iter().map(move |socket| (port, socket)));
@@ -232,7 +224,7 @@ fn queues(ports: &[PortFacts], monitors: &[Monitor]) -> Vec<Queue> {
             let counters = monitor.counters();
             Queue {
                 worker: socket.worker,
-                role: role(port.role),
+                role: port.role,
                 interface: port.interface.clone(),
                 queue: socket.queue,
                 rx_packets: counters.received.get(),

@@ -18,8 +18,9 @@ pub use text::{Kind, Metric};
 
 use super::{
     process::Process,
-    status::{Control, DropPlace, PortRole, RemoteAs, Status},
+    status::{Control, DropPlace, RemoteAs, Status},
 };
+use crate::port::Role;
 use names::*;
 
 /// Media type of [`render`]'s text.
@@ -159,8 +160,8 @@ fn errors(page: &mut Exposition, status: &Status) {
     }
     for queue in &status.queues {
         let (send, receive) = match queue.role {
-            PortRole::Underlay => (SEND_EXTERNAL_ERRORS, RECEIVE_EXTERNAL_ERRORS),
-            PortRole::Lan | PortRole::Inner => (SEND_LOCAL_ERRORS, RECEIVE_LOCAL_ERRORS),
+            Role::Underlay => (SEND_EXTERNAL_ERRORS, RECEIVE_EXTERNAL_ERRORS),
+            Role::Lan | Role::Inner => (SEND_LOCAL_ERRORS, RECEIVE_LOCAL_ERRORS),
         };
         page.add(send, &[isd_as], queue.tx_invalid_descriptors);
         for dropped in [queue.rx_ring_full, queue.fill_ring_empty, queue.rx_refused] {

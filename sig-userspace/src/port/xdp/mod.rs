@@ -31,8 +31,8 @@ mod umem;
 mod xdp_port;
 
 pub use error::Error;
-pub use plan::{Opened, PacketBuffers, Plan, PortSpec, Role, Steering, WorkerPort};
-pub use xdp_port::{Counters, Monitor, Statistics, XdpPort};
+pub use plan::{Opened, PacketBuffers, Plan, PortSpec, Steering, WorkerPort};
+pub use xdp_port::XdpPort;
 
 /// Whether a port uses zero copy, where the driver reads and writes the UMEM itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::{
     umem::Umem,
 };
 use crate::port::{
-    BATCH,
+    BATCH, Role,
     umem::{Area, Pool},
 };
 
@@ -45,17 +45,6 @@ impl PacketBuffers {
             default: in_hand + full.min(least.max(CHUNKS_FOR_RINGS)),
         }
     }
-}
-
-/// What a port is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The SCION side.
-    Underlay,
-    /// A network card towards the IP hosts.
-    Lan,
-    /// The peer of the gateway's own device.
-    Inner,
 }
 
 /// The sockets wanted on one interface.

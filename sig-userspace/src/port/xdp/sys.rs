@@ -8,7 +8,8 @@ use std::{
     ptr,
 };
 
-use super::{BusyPoll, Statistics};
+use super::BusyPoll;
+use crate::port::Statistics;
 
 // Not in `libc`.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;

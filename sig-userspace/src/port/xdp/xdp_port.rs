@@ -11,70 +11,26 @@ use super::{
     socket::{OwnRings, Socket},
     sys,
 };
-use crate::{
-    counter::Counter,
-    port::{
-        BATCH, Port,
-        umem::{Area, Frame, FreeList},
-    },
+use crate::port::{
+    BATCH, Counters, Monitor, Port, Statistics,
+    umem::{Area, Frame, FreeList},
 };
 
 /// The shortest frame handed to the kernel: an Ethernet header.
 const MIN_FRAME: usize = 14;
 
-/// What the kernel counts for a socket since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Packets dropped for other reasons than those below, such as their length.
-    pub rx_dropped: u64,
-    /// Fill-ring entries the kernel refused.
-    pub rx_invalid_descriptors: u64,
-    /// Transmit-ring entries the kernel refused.
-    pub tx_invalid_descriptors: u64,
-    /// Packets dropped because the worker did not keep up.
-    pub rx_ring_full: u64,
-    /// Packets dropped because there was no chunk to receive into.
-    pub fill_ring_empty: u64,
-    /// How often the kernel looked for packets to transmit and found none.
-    pub tx_ring_empty: u64,
-}
-
-/// What a port counts itself.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Packets handed to the worker.
-    pub received: Counter,
-    /// Packets handed to the kernel.
-    pub transmitted: Counter,
-    /// System calls made to wake the kernel.
-    pub wakeups: Counter,
-    /// Received packets dropped because they lie in several chunks, which this port never asked for.
-    pub rx_multi_buffer: Counter,
-    /// Frames not transmitted because they are shorter than an Ethernet header.
-    pub tx_too_short: Counter,
-    /// Ring entries naming no chunk of the UMEM: a kernel or driver bug.
-    pub bad_descriptors: Counter,
-}
-
-/// Reads what a port and the kernel count, from any thread.
-#[derive(Debug)]
-pub struct Monitor {
+/// See [`XdpPort::monitor`].
+struct SocketMonitor {
     counters: Arc<Counters>,
     socket: OwnedFd,
 }
 
-impl Monitor {
-    /// What the port counts itself.
-    pub fn counters(&self) -> &Counters {
+impl Monitor for SocketMonitor {
+    fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What the kernel counts for the socket.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel does not tell.
-    pub fn statistics(&self) -> io::Result<Statistics> {
+    fn statistics(&self) -> io::Result<Statistics> {
         sys::statistics(self.socket.as_fd())
     }
 }
@@ -150,17 +106,17 @@ impl XdpPort {
         sys::statistics(self.socket.as_fd())
     }
 
-    /// What reads the counters while a worker has the port. The interface stays in use until this is
+    /// Returns what reads the counters while a worker has the port. The interface stays in use until it is
     /// dropped too.
     ///
     /// # Errors
     ///
     /// If there are too many open files.
-    pub fn monitor(&self) -> io::Result<Monitor> {
-        Ok(Monitor {
+    pub fn monitor(&self) -> io::Result<Box<dyn Monitor>> {
+        Ok(Box::new(SocketMonitor {
             counters: self.counters.clone(),
             socket: self.socket.as_fd().try_clone_to_owned()?,
-        })
+        }))
     }
 
     /// Wakes the kernel until it has taken all frames or makes no progress: in copy mode one call
@@ -199,10 +155,7 @@ impl AsFd for XdpPort {
 }
 
 impl Port for XdpPort {
-    /// Appends up to [`BATCH`] received frames to `into` and returns how many.
-    ///
-    /// The frames are of the area this port was opened with, whatever `area` is.
-    fn receive(&mut self, _area: &Area, into: &mut Vec<Frame>) -> usize {
+    fn receive(&mut self, into: &mut Vec<Frame>) -> usize {
         let before = into.len();
         for _ in 0..BATCH {
             if self.dropped.len() == BATCH {
@@ -341,7 +294,7 @@ mod tests {
         kernel.publish();
 
         let mut received = Vec::new();
-        assert_eq!(port.receive(&area, &mut received), 2);
+        assert_eq!(port.receive(&mut received), 2);
         let lengths: Vec<usize> = received.iter().map(Frame::len).collect();
         assert_eq!(lengths, [60, 61]);
         assert_eq!(port.counters.rx_multi_buffer.get(), 1);
