@@ -1,6 +1,8 @@
 //! Notations of durations, times and bytes that several rooms read or write.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::{DecodeError, Engine as _, engine::general_purpose::STANDARD};
 
 use crate::problem::excerpt;
 
@@ -56,22 +58,7 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
 
 /// Base64 with padding (RFC 4648, section 4).
 pub(crate) fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let bits = group
-            .iter()
-            .zip([16, 8, 0])
-            .fold(0, |bits, (byte, shift)| bits | u32::from(*byte) << shift);
-        for (number, shift) in [18, 12, 6, 0].into_iter().enumerate() {
-            text.push(if number <= group.len() {
-                char::from(DIGITS[(bits >> shift & 63) as usize])
-            } else {
-                '='
-            });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
 /// Reads base64 with padding (RFC 4648, section 4); white space is skipped.
@@ -80,77 +67,21 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 ///
 /// What is wrong.
 pub(crate) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let (mut bits, mut digits, mut padding) = (0_u32, 0_usize, 0_usize);
-    for c in text.chars().filter(|c| !c.is_ascii_whitespace()) {
-        let digit = match c {
-            'A'..='Z' => u32::from(c) - u32::from('A'),
-            'a'..='z' => u32::from(c) - u32::from('a') + 26,
-            '0'..='9' => u32::from(c) - u32::from('0') + 52,
-            '+' => 62,
-            '/' => 63,
-            '=' => {
-                padding += 1;
-                continue;
-            }
-            c => {
-                return Err(format!(
-                    "\"{}\" is not a digit of base64",
-                    c.escape_default()
-                ));
-            }
-        };
-        if padding > 0 {
-            return Err("base64 goes on after its padding".to_owned());
+    let text: String = text.split_ascii_whitespace().collect();
+    STANDARD.decode(&text).map_err(|error| match error {
+        DecodeError::InvalidByte(at, byte) if byte != b'=' => {
+            let digit = text[at..].chars().next().unwrap_or_default();
+            format!("\"{}\" is not a digit of base64", digit.escape_default())
         }
-        (bits, digits) = (bits << 6 | digit, digits + 1);
-        if digits.is_multiple_of(4) {
-            bytes.extend_from_slice(&bits.to_be_bytes()[1..]);
-            bits = 0;
-        }
-    }
-    // Bits of the last digit that belong to no byte are zero.
-    let (wanted_padding, unused) = match digits % 4 {
-        0 => (0, 0),
-        2 => {
-            bytes.push((bits >> 4) as u8);
-            (2, bits & 0xf)
-        }
-        3 => {
-            bytes.extend_from_slice(&((bits >> 2) as u16).to_be_bytes());
-            (1, bits & 0x3)
-        }
-        _ => return Err("base64 is cut off".to_owned()),
-    };
-    if padding != wanted_padding || unused != 0 {
-        return Err("base64 is cut off or has wrong padding".to_owned());
-    }
-    Ok(bytes)
+        _ => "base64 is cut off or has wrong padding".to_owned(),
+    })
 }
 
-/// A time in seconds since 1970, as RFC 3339 writes it in UTC.
+/// A time in seconds since 1970, as RFC 3339 writes it in UTC; times after the year 9999 as its last second.
 pub(crate) fn rfc3339(time: u64) -> String {
-    let (days, second) = (time / 86_400, time % 86_400);
-    // Years that begin in March, so that a leap day is the last day, in eras of 400 such years; day 0 is
-    // the first of March of the year 0. The months have 31 and 30 days in turns of five.
-    let day = days + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    format!(
-        "{:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        era * 400 + year + carry,
-        second / 3_600,
-        second / 60 % 60,
-        second % 60
-    )
+    const LAST: u64 = 253_402_300_799;
+    let time = UNIX_EPOCH + Duration::from_secs(time.min(LAST));
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
 #[cfg(test)]
@@ -181,6 +112,8 @@ mod tests {
         ] {
             assert!(from_base64(text).is_err(), "{text}");
         }
+        let error = from_base64("Zm9\nvé").unwrap_err();
+        assert_eq!(error, "\"\\u{e9}\" is not a digit of base64");
     }
 
     #[test]
@@ -194,6 +127,7 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59Z"),
             (1_795_283_079, "2026-11-21T17:44:39Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (u64::MAX, "9999-12-31T23:59:59Z"),
         ];
         for (time, text) in pairs {
             assert_eq!(rfc3339(time), text);

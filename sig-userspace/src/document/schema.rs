@@ -1,5 +1,7 @@
 //! Which keys a TOML file may have: the one list behind the check for unknown keys.
 
+use strsim::levenshtein;
+
 /// The sections of a file with their keys. Array elements are written `[]`; the first section is the file itself, "".
 pub(crate) struct Schema(pub(crate) &'static [(&'static str, &'static [&'static str])]);
 
@@ -43,29 +45,12 @@ impl Schema {
     }
 }
 
-/// Which of `known` is probably meant by `unknown`.
+/// Which of `known` is probably meant by `unknown`; long words are not worth comparing.
 pub(super) fn nearest(known: &[&'static str], unknown: &str) -> Option<&'static str> {
-    let distances = known.iter().map(|key| (distance(unknown, key), *key));
+    if unknown.len() > 64 {
+        return None;
+    }
+    let distances = known.iter().map(|key| (levenshtein(unknown, key), *key));
     let (distance, key) = distances.min()?;
     (distance <= 1 + key.len() / 4).then_some(key)
-}
-
-/// Levenshtein distance, in characters; long words are not worth comparing.
-fn distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 64;
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        if i >= LONGEST {
-            return usize::MAX;
-        }
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

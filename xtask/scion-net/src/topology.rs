@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use sig::{
-    router::model::{AsModel, Bfd, Interface, LinkType, Owner},
     peer::GatewayAddresses,
+    router::model::{AsModel, Bfd, Interface, LinkType, Owner},
     scion::HopKey,
 };
 use sig_common::addr::IsdAs;

@@ -1,6 +1,7 @@
 //! gRPC's unary calls over HTTP/2, which lies in the one stream of a QUIC connection.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 mod client;
 mod server;
@@ -45,36 +46,19 @@ fn unframe(mut body: Bytes) -> Result<Bytes, &'static str> {
     }
 }
 
-/// Text as it goes into a header: printable ASCII but for percent signs.
+/// What a header does not carry as it is, beside what is not ASCII.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// Text as it goes into a header.
 fn percent_encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 /// The reverse. What is not well encoded stays as it is.
 fn percent_decode(encoded: &[u8]) -> String {
-    let hex = |digit: u8| char::from(digit).to_digit(16);
-    let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%'
-            && let [high, low, after @ ..] = rest
-            && let (Some(high), Some(low)) = (hex(*high), hex(*low))
-        {
-            bytes.push((high << 4 | low) as u8);
-            rest = after;
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode(encoded)
+        .decode_utf8_lossy()
+        .into_owned()
 }
 
 #[cfg(test)]
