@@ -9,7 +9,7 @@ use std::time::Duration;
 use e2e::Bed;
 use sig::control::config;
 use sig::control::host::{Host, HostHandle};
-use sig::control::plan::{Gateway, Plan, Rule, Session, SessionKey, Site};
+use sig::control::plan::{Action, Gateway, Plan, Rule, Session, SessionKey, Site};
 use sig::observe::status::{Remote, Status};
 use sig::policy::class::Condition;
 use testbed::{Family, Network, Options};
@@ -55,7 +55,7 @@ fn add_remote(plan: &mut Plan, number: u8) {
         prefixes: vec![format!("10.77.{number}.0/24").parse().expect("a prefix")],
         rules: vec![Rule {
             condition: Arc::new(Condition::ALWAYS),
-            session: Some(session),
+            action: Action::Session(session),
         }],
         ..plan.sites[0].clone()
     });

@@ -8,7 +8,9 @@ use std::{
 
 use ipnet::IpNet;
 use sig::{
-    dataplane::{Input, Output, Path, PathSpec, Routing, Rule, Tables, Worker, WorkerConfig},
+    dataplane::{
+        Action, Input, Output, Path, PathSpec, Routing, Rule, Tables, Worker, WorkerConfig,
+    },
     framing::Limits,
     policy::class::Condition,
     port::{
@@ -102,7 +104,7 @@ impl Site {
         let mut routing = Routing::default();
         let rule = Rule {
             condition: Arc::new(Condition::ALWAYS),
-            session: Some(session),
+            action: Action::Session(session),
         };
         routing.add_site(&accepted, vec![rule]);
         tables.routing = Arc::new(routing);

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::config::{Config, Remote};
-use crate::{policy::class::Condition, scion};
+use crate::{dataplane, policy::class::Condition, scion};
 
 /// The plan. Indexes into its lists are valid within one plan only; keys name a thing across plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,14 +94,11 @@ pub struct Site {
     pub exported: bool,
 }
 
-/// Which packets go where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// Which packets.
-    pub condition: Arc<Condition>,
-    /// Place of the session in [`Plan::sessions`]; `None`: they are dropped.
-    pub session: Option<usize>,
-}
+/// A rule of a site. It names a session by its place in [`Plan::sessions`].
+pub type Rule = dataplane::Rule<usize>;
+
+/// What a rule does.
+pub type Action = dataplane::Action<usize>;
 
 impl Plan {
     /// What the `[[remote]]` sections of a configuration say, whether or not their paths have expired;
@@ -147,7 +144,7 @@ impl Plan {
                 prefixes: remote.prefixes.clone(),
                 rules: vec![Rule {
                     condition: Arc::new(Condition::ALWAYS),
-                    session: Some(number),
+                    action: Action::Session(number),
                 }],
                 exported: true,
             });
@@ -164,7 +161,8 @@ impl Plan {
         }
         let sessions = &self.sessions;
         let leads_on = |rule: &Rule| {
-            let session = rule.session.and_then(|place| sessions.get(place));
+            let place = rule.action.session();
+            let session = place.and_then(|place| sessions.get(place));
             session.is_some_and(|session| session.paths.iter().any(|path| !path.expired))
         };
         for site in &mut self.sites {

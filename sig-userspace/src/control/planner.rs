@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     dataplane::{
-        Path, PathError, PathSpec, Routing, Rule, Tables, icmp::Sources, lan::LanTable, lpm::Lpm,
+        Action, Path, PathError, PathSpec, Routing, Rule, Tables, icmp::Sources, lan::LanTable,
+        lpm::Lpm,
     },
     framing::StreamIds,
     scion::{Endpoints, NextHop},
@@ -253,6 +254,7 @@ impl Planner {
             return routing.clone();
         }
         let mut routing = Routing::default();
+        let sessions = self.plan.sessions.len().min(MAX_PLACES);
         let exported = self.plan.sites.iter().filter(|site| site.exported);
         let exported: Lpm<()> = exported
             .flat_map(|site| site.prefixes.iter().map(|prefix| (*prefix, ())))
@@ -263,10 +265,12 @@ impl Planner {
             let prefixes: Vec<IpNet> = site.prefixes.iter().filter(is_left).copied().collect();
             let rule = |rule: &plan::Rule| Rule {
                 condition: rule.condition.clone(),
-                session: rule
-                    .session
-                    .filter(|session| *session < self.plan.sessions.len().min(MAX_PLACES))
-                    .map(|session| session as u16),
+                action: match rule.action {
+                    Action::Session(session) if session < sessions => {
+                        Action::Session(session as u16)
+                    }
+                    Action::Session(_) | Action::Drop => Action::Drop,
+                },
             };
             routing.add_site(&prefixes, site.rules.iter().map(rule).collect());
         }

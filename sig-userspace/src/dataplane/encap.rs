@@ -19,7 +19,7 @@ use super::{
     icmp::{self, Message, RateLimit},
     inner,
     police::may_cross,
-    tables::{Path, Session, Tables, Way},
+    tables::{Action, Path, Session, Tables, Way},
 };
 use crate::{
     framing::{Closed, Packer, Placement},
@@ -167,16 +167,18 @@ impl Encap {
         let bytes = frame.bytes(context.area);
         let flow_hash = flow_hash(bytes, 0);
         let unreachable = |reason| (reason, Some((Message::Unreachable, packet)));
-        let session = match way {
-            Way::Session(session) => Some(session),
+        let action = match way {
+            Way::Fixed(action) => action,
             Way::Rules(site) => {
                 let facts = Facts::of(&packet, bytes);
                 context.tables.routing.decide(site, &facts)
             }
-            Way::Closed => None,
             Way::Home => return Err((DropReason::NoRoute, None)),
         };
-        let session = session.ok_or_else(|| unreachable(DropReason::NoSession))?;
+        let session = match action {
+            Action::Session(session) => session,
+            Action::Drop => return Err(unreachable(DropReason::NoSession)),
+        };
         let path = match &context.tables.sessions[usize::from(session)] {
             Session::OnePath(path) => *path,
             Session::ManyPaths(first, spread) => first + spread.pick(flow_hash),

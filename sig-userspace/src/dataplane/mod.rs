@@ -23,7 +23,7 @@ mod worker;
 pub use decap::MAX_PACKET;
 pub(crate) use police::none_may_cross;
 pub use tables::{
-    BUCKETS, Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Routing, Rule,
-    Session, Spread, Tables, Used,
+    Action, BUCKETS, Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Routing,
+    Rule, Session, Spread, Tables, Used,
 };
 pub use worker::{Input, Output, Worker, WorkerConfig};

@@ -74,23 +74,41 @@ pub struct Routing {
 /// Where packets to a prefix go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Into the session with this place in [`Tables::sessions`].
-    Session(u16),
+    /// The same for all: the site has no rule, or its first one takes every packet.
+    Fixed(Action),
     /// Where the rules with this place in [`Routing::sites`] say.
     Rules(u16),
-    /// Nowhere: the site has no rule, or its first one takes every packet and has no session.
-    Closed,
     /// Not into the tunnel: the prefix is at home here, within one of a remote.
     Home,
 }
 
-/// Which packets to a site go into which session. The first rule that holds decides.
-#[derive(Clone, Debug)]
-pub struct Rule {
+/// What is done with which packets to a site. The first rule that holds decides. `S` names a session: in the tables,
+/// by its place in [`Tables::sessions`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule<S = u16> {
     /// Which packets.
     pub condition: Arc<Condition>,
-    /// Place in [`Tables::sessions`]; `None`: they are dropped.
-    pub session: Option<u16>,
+    /// What is done with them.
+    pub action: Action<S>,
+}
+
+/// What is done with packets to a remote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<S = u16> {
+    /// They go into this session.
+    Session(S),
+    /// They are dropped.
+    Drop,
+}
+
+impl<S> Action<S> {
+    /// Returns the session that packets go into, if they do.
+    pub fn session(self) -> Option<S> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Drop => None,
+        }
+    }
 }
 
 /// Frames to a remote gateway.
@@ -325,12 +343,12 @@ impl Tables {
     pub(super) fn leads_to(&self, slot: u16, destination: IpAddr) -> bool {
         let is_with = |session: u16| self.session_remotes.get(usize::from(session)) == Some(&slot);
         match self.routing.way(destination) {
-            Some(Way::Session(session)) => is_with(session),
+            Some(Way::Fixed(action)) => action.session().is_some_and(is_with),
             Some(Way::Rules(site)) => {
-                let rules = &self.routing.sites[usize::from(site)];
-                rules.iter().filter_map(|rule| rule.session).all(is_with)
+                let rules = self.routing.sites[usize::from(site)].iter();
+                rules.filter_map(|rule| rule.action.session()).all(is_with)
             }
-            Some(Way::Closed | Way::Home) | None => false,
+            Some(Way::Home) | None => false,
         }
     }
 
@@ -346,16 +364,14 @@ impl Routing {
     /// 65536 sites with conditions, packets to further ones are dropped.
     pub fn add_site(&mut self, prefixes: &[IpNet], rules: Vec<Rule>) {
         let way = match rules.first() {
-            None => Way::Closed,
-            Some(rule) if rule.condition.is_always() => {
-                rule.session.map_or(Way::Closed, Way::Session)
-            }
+            None => Way::Fixed(Action::Drop),
+            Some(rule) if rule.condition.is_always() => Way::Fixed(rule.action),
             Some(_) => match u16::try_from(self.sites.len()) {
                 Ok(place) => {
                     self.sites.push(rules.into());
                     Way::Rules(place)
                 }
-                Err(_) => Way::Closed,
+                Err(_) => Way::Fixed(Action::Drop),
             },
         };
         for prefix in prefixes {
@@ -379,10 +395,11 @@ impl Routing {
         self.routes.get(destination).copied()
     }
 
-    /// The session that the rules of a site choose for a packet.
-    pub(super) fn decide(&self, site: u16, facts: &Facts) -> Option<u16> {
+    /// What the rules of a site do with a packet.
+    pub(super) fn decide(&self, site: u16, facts: &Facts) -> Action {
         let mut rules = self.sites[usize::from(site)].iter();
-        rules.find(|rule| rule.condition.matches(facts))?.session
+        let rule = rules.find(|rule| rule.condition.matches(facts));
+        rule.map_or(Action::Drop, |rule| rule.action)
     }
 }
 

@@ -9,7 +9,7 @@ use etherparse::PacketBuilder;
 use sig_common::{reason::DropReason, wire::underlay::Local};
 
 use super::{
-    Input, Output, Path, PathSpec, Routing, Rule, Session, Tables, Worker, WorkerConfig,
+    Action, Input, Output, Path, PathSpec, Routing, Rule, Session, Tables, Worker, WorkerConfig,
     icmp::Sources,
 };
 use crate::{
@@ -45,7 +45,7 @@ fn isd_as(number: u8) -> sig_common::addr::IsdAs {
 fn always(session: u16) -> Rule {
     Rule {
         condition: Arc::new(Condition::ALWAYS),
-        session: Some(session),
+        action: Action::Session(session),
     }
 }
 

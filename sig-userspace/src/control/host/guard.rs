@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        control::plan::{Gateway, Rule, Session, SessionKey, SessionPath, Site},
+        control::plan::{Action, Gateway, Rule, Session, SessionKey, SessionPath, Site},
         policy::class::Condition,
         scion,
     };
@@ -142,7 +142,7 @@ mod tests {
                 prefixes: prefixes.iter().map(|prefix| net(prefix)).collect(),
                 rules: vec![Rule {
                     condition: Arc::new(Condition::ALWAYS),
-                    session: Some(0),
+                    action: Action::Session(0),
                 }],
                 exported: true,
             }],

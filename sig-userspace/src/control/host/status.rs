@@ -13,7 +13,7 @@ use super::{Shared, lock, ports::PortFacts};
 use crate::{
     control::{
         Gateway, PlannedPath,
-        plan::{Plan, SessionKey, SessionPath, Site},
+        plan::{Action, Plan, SessionKey, SessionPath, Site},
     },
     counter::Counter,
     dataplane::counters::WorkerCounters,
@@ -285,7 +285,11 @@ fn remotes(
 
 /// What the session at this place of the plan leads to.
 fn prefixes(plan: &Plan, session: usize) -> Vec<IpNet> {
-    let leads_there = |site: &&Site| site.rules.iter().any(|rule| rule.session == Some(session));
+    let leads_there = |site: &&Site| {
+        site.rules
+            .iter()
+            .any(|rule| rule.action == Action::Session(session))
+    };
     let sites = plan.sites.iter().filter(leads_there);
     sites.flat_map(|site| site.prefixes.clone()).collect()
 }

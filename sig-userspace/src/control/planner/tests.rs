@@ -176,7 +176,7 @@ fn other_sessions_and_gateways_are_not_touched_by_one_that_comes_or_goes() {
     plan.sessions[0].gateway = 1;
     session.key = SessionKey(9);
     plan.sessions.insert(0, session);
-    plan.sites[0].rules[0].session = Some(1);
+    plan.sites[0].rules[0].action = Action::Session(1);
     planner.apply(1, plan);
     let after = planner.tables(1, &both());
     assert_eq!(after.paths.len(), 4);
@@ -221,7 +221,7 @@ fn a_plan_with_indexes_out_of_range_harms_nobody() {
     let mut planner = planner();
     let mut plan = planner.current().clone();
     plan.sessions[0].gateway = 7;
-    plan.sites[0].rules[0].session = Some(1 << 20);
+    plan.sites[0].rules[0].action = Action::Session(1 << 20);
     planner.apply(1, plan);
     let tables = planner.tables(1, &both());
     assert!(tables.paths.is_empty());

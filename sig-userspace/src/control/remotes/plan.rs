@@ -60,7 +60,7 @@ impl Remotes {
                     delay,
                 );
                 site_chains.push(keys);
-                let exported = rules.iter().any(|rule| rule.session.is_some());
+                let exported = rules.iter().any(|rule| rule.action != plan::Action::Drop);
                 plan.sites.push(plan::Site {
                     isd_as: remote.isd_as,
                     prefixes: group.prefixes,
@@ -235,7 +235,7 @@ fn rules(
             let condition: &Arc<Condition> = &policy.condition;
             rules.push(plan::Rule {
                 condition: condition.clone(),
-                session,
+                action: session.map_or(plan::Action::Drop, plan::Action::Session),
             });
         }
     }

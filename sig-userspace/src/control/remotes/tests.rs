@@ -395,7 +395,10 @@ fn the_first_gateway_carries_what_both_serve_and_the_other_one_takes_over() {
     this.gateways.insert(isd_as(REMOTE), both);
     this.run(2000);
     let used = |net: &Net| {
-        let session = net.plan().sites[0].rules[0].session.expect("a session");
+        let session = net.plan().sites[0].rules[0]
+            .action
+            .session()
+            .expect("a session");
         net.plan().sessions[session].data_addr.ip().to_string()
     };
     assert_eq!(used(&this), "10.11.0.10");
@@ -461,7 +464,7 @@ fn a_class_takes_its_own_path_and_falls_back_as_its_policy_says() {
         this.cut.insert(path(REMOTE, 2, 42).fingerprint);
         this.run(5000);
         let rules = &this.plan().sites[0].rules;
-        let sessions: Vec<Option<usize>> = rules.iter().map(|rule| rule.session).collect();
+        let sessions: Vec<_> = rules.iter().map(|rule| rule.action.session()).collect();
         assert_eq!(sessions, expected, "{fallback}");
     }
     let mut this = Net::new(&classes("next"), "");
@@ -472,7 +475,7 @@ fn a_class_takes_its_own_path_and_falls_back_as_its_policy_says() {
     let [rest] = &this.plan().sites[0].rules[..] else {
         panic!("only the class for the rest is left")
     };
-    assert_eq!(rest.session, Some(1));
+    assert_eq!(rest.action.session(), Some(1));
 }
 
 #[test]

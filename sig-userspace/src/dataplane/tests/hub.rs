@@ -32,7 +32,7 @@ fn packets_for_another_remote_are_handed_to_the_kernel_and_those_that_would_go_b
     let session = hub.tables.add_session(other, Vec::new(), None);
     let only_some = Rule {
         condition: Arc::new(Condition::Dscp(1)),
-        session: Some(0),
+        action: Action::Session(0),
     };
     let mut routing = Routing::default();
     routing.add_site(&nets(["10.1.0.0/16"]), vec![always(0)]);

@@ -114,18 +114,18 @@ impl Bench {
 }
 
 /// Adds a session with its own number.
-fn add_session(plan: &mut Plan, number: u8) -> Option<usize> {
+fn add_session(plan: &mut Plan, number: u8) -> plan::Action {
     let mut session = plan.sessions[0].clone();
     session.key = SessionKey(100 + u64::from(number));
     session.number = number;
     plan.sessions.push(session);
-    Some(plan.sessions.len() - 1)
+    Action::Session(plan.sessions.len() - 1)
 }
 
-fn rule(condition: Condition, session: Option<usize>) -> plan::Rule {
+fn rule(condition: Condition, action: plan::Action) -> plan::Rule {
     plan::Rule {
         condition: Arc::new(condition),
-        session,
+        action,
     }
 }
 
@@ -136,7 +136,7 @@ fn the_first_class_that_matches_chooses_the_session() {
         let (voice, bulk) = (add_session(plan, 1), add_session(plan, 2));
         plan.sites[0].rules = vec![
             rule(Condition::Dscp(46), voice),
-            rule(Condition::SourcePort(7..=7), None),
+            rule(Condition::SourcePort(7..=7), Action::Drop),
             rule(Condition::SourcePort(1..=100), bulk),
         ];
     });
@@ -149,9 +149,9 @@ fn the_first_class_that_matches_chooses_the_session() {
     assert_eq!(bench.send(101, 0), None);
     assert_eq!(bench.drops(DropReason::NoSession), 2, "no class");
     // Classes without condition are decided by the address alone, and the others forgotten.
-    bench.apply(|plan| plan.sites[0].rules = vec![rule(Condition::ALWAYS, None)]);
+    bench.apply(|plan| plan.sites[0].rules = vec![rule(Condition::ALWAYS, Action::Drop)]);
     assert_eq!(bench.send(9, 46), None);
-    bench.apply(|plan| plan.sites[0].rules = vec![rule(Condition::ALWAYS, Some(0))]);
+    bench.apply(|plan| plan.sites[0].rules = vec![rule(Condition::ALWAYS, Action::Session(0))]);
     assert_eq!(session(bench.send(101, 0)), Some(0));
     bench.apply(|plan| plan.sites[0].rules.clear());
     assert_eq!(bench.send(101, 0), None);
@@ -251,13 +251,13 @@ fn packets_for_a_site_out_of_reach_go_where_a_wider_prefix_leads() {
         plan.sessions.push(wide);
         let mut site = plan.sites[0].clone();
         site.prefixes = vec!["192.168.0.0/16".parse().expect("a prefix")];
-        site.rules[0].session = Some(plan.sessions.len() - 1);
+        site.rules[0].action = Action::Session(plan.sessions.len() - 1);
         plan.sites.push(site);
     };
     bench.apply(add_wide);
     assert_eq!(bench.send(1, 0).map(|frame| frame.session), Some(usual));
     bench.apply(|plan| {
-        (plan.sites[0].exported, plan.sites[0].rules[0].session) = (false, None);
+        (plan.sites[0].exported, plan.sites[0].rules[0].action) = (false, Action::Drop);
     });
     assert_eq!(bench.send(1, 0).map(|frame| frame.session), Some(9));
     // Neither is there: hosts are told that the site is out of reach.
