@@ -24,7 +24,7 @@ fn status_metrics_and_pages_tell_of_the_tunnel() {
     assert_eq!(found.isd_as, b.isd_as());
     assert_eq!(found.gateways.len(), 1);
     let gateway = &found.gateways[0];
-    assert_eq!(gateway.data, b.data_addr());
+    assert_eq!(gateway.addresses.data, b.data_addr());
     let prefixes = Family::ALL.map(|family| b.prefix(family).parse().expect("a prefix"));
     let mut accepted = gateway.accepted.clone();
     accepted.sort();
