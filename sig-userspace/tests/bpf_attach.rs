@@ -6,8 +6,7 @@ mod support;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use sig::kernel::Error;
-use sig::kernel::bpf::{Logging, Programs, XdpMode};
+use sig::kernel::bpf::{Logging, Program, Programs, XdpMode};
 use sig::kernel::netns::{PrivateNetns, run_in};
 use sig_common::addr::IsdAs;
 use sig_common::maps::{LanRoute, MAX_SOCKETS};
@@ -39,21 +38,14 @@ fn xdp_programs_attach_in_both_modes_and_leave_with_their_attachment() {
     }
     let (here, _there, ifindex) = device();
     let mut programs = Programs::load(Logging::Debug).unwrap();
-    type Attach =
-        fn(&mut Programs, u32, Option<XdpMode>) -> Result<sig::kernel::bpf::Attachment, Error>;
-    let attach: [(&str, Attach); 3] = [
-        ("sig_underlay", Programs::attach_underlay),
-        ("sig_lan", Programs::attach_lan),
-        ("sig_inner", Programs::attach_inner),
-    ];
-    for (name, attach) in attach {
+    for program in [Program::Underlay, Program::Lan, Program::Inner] {
         for (mode, shown) in [(XdpMode::Native, "xdp "), (XdpMode::Generic, "xdpgeneric ")] {
             let attached = here
-                .run(|| attach(&mut programs, ifindex, Some(mode)))
+                .run(|| programs.attach_xdp(program, ifindex, Some(mode)))
                 .unwrap();
             assert_eq!(attached.mode(), mode);
             let link = here.ip("-details link show eth");
-            assert!(link.contains(shown), "{name} {mode}: {link}");
+            assert!(link.contains(shown), "{program:?} {mode}: {link}");
             drop(attached);
             wait_until("the program leaves the device", AT_ONCE, || {
                 !here.ip("-details link show eth").contains("prog/xdp")
@@ -69,11 +61,15 @@ fn native_mode_is_taken_where_the_driver_has_it_and_generic_mode_elsewhere() {
     }
     let (here, _there, ifindex) = device();
     let mut programs = Programs::load(Logging::Off).unwrap();
-    let attached = here.run(|| programs.attach_lan(ifindex, None)).unwrap();
+    let attached = here
+        .run(|| programs.attach_xdp(Program::Lan, ifindex, None))
+        .unwrap();
     assert_eq!(attached.mode(), XdpMode::Native);
     assert!(attached.no_native().is_none());
 
-    let attached = here.run(|| programs.attach_lan(LO, None)).unwrap();
+    let attached = here
+        .run(|| programs.attach_xdp(Program::Lan, LO, None))
+        .unwrap();
     assert_eq!(attached.mode(), XdpMode::Generic);
     let reason = attached.no_native().unwrap();
     assert_eq!(reason.raw_os_error(), Some(libc::EOPNOTSUPP), "{reason}");
@@ -86,9 +82,13 @@ fn one_gateway_serves_devices_of_two_namespaces() {
     }
     let (here, there, ifindex) = device();
     let mut programs = Programs::load(Logging::Off).unwrap();
-    let _lan = here.run(|| programs.attach_lan(ifindex, None)).unwrap();
+    let _lan = here
+        .run(|| programs.attach_xdp(Program::Lan, ifindex, None))
+        .unwrap();
     let peer = there.run(|| index("eth"));
-    let _inner = there.run(|| programs.attach_inner(peer, None)).unwrap();
+    let _inner = there
+        .run(|| programs.attach_xdp(Program::Inner, peer, None))
+        .unwrap();
     for netns in [&here, &there] {
         let link = netns.ip("link show eth");
         assert!(link.contains("prog/xdp"), "{link}");
@@ -129,9 +129,13 @@ fn a_device_of_somebody_else_is_not_taken_over() {
     }
     let (here, _there, ifindex) = device();
     let mut theirs = Programs::load(Logging::Off).unwrap();
-    let _theirs = here.run(|| theirs.attach_lan(ifindex, None)).unwrap();
+    let _theirs = here
+        .run(|| theirs.attach_xdp(Program::Lan, ifindex, None))
+        .unwrap();
     let mut ours = Programs::load(Logging::Off).unwrap();
-    let error = here.run(|| ours.attach_lan(ifindex, None)).unwrap_err();
+    let error = here
+        .run(|| ours.attach_xdp(Program::Lan, ifindex, None))
+        .unwrap_err();
     let text = error.to_string();
     assert!(
         text.starts_with("device eth has an XDP program of somebody else"),
@@ -149,7 +153,9 @@ fn an_mtu_beyond_xdp_is_refused_with_the_remedy() {
     here.ip("link set eth mtu 9000");
     there.ip("link set eth mtu 9000");
     let mut programs = Programs::load(Logging::Off).unwrap();
-    let error = here.run(|| programs.attach_lan(ifindex, None)).unwrap_err();
+    let error = here
+        .run(|| programs.attach_xdp(Program::Lan, ifindex, None))
+        .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("MTU of device eth"), "{text}");
     assert!(text.contains("lower it"), "{text}");
@@ -164,7 +170,10 @@ fn a_missing_device_is_named() {
     let mut programs = Programs::load(Logging::Off).unwrap();
     for error in run_in(&netns, || {
         [
-            programs.attach_lan(4711, None).map(|_| ()).unwrap_err(),
+            programs
+                .attach_xdp(Program::Lan, 4711, None)
+                .map(|_| ())
+                .unwrap_err(),
             programs.attach_inject(4711).map(|_| ()).unwrap_err(),
         ]
     })

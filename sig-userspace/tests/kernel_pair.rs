@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sig::kernel::bpf::{Attachment, Logging, Programs, TcAttachment};
+use sig::kernel::bpf::{Attachment, Logging, Program, Programs, TcAttachment};
 use sig::kernel::ethtool::{Ethtool, Offload};
 use sig::kernel::inner_pair::{InnerPair, InnerPairConfig, PEER_NAME};
 use sig::kernel::netns::run_in;
@@ -276,7 +276,7 @@ impl Running {
         let mut programs = Programs::load(Logging::Off).unwrap();
         let inject = programs.attach_inject(pair.host().ifindex).unwrap();
         let inner = run_in(pair.netns(), || {
-            programs.attach_inner(pair.peer().ifindex, None)
+            programs.attach_xdp(Program::Inner, pair.peer().ifindex, None)
         })
         .unwrap()
         .unwrap();

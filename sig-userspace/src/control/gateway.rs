@@ -151,9 +151,9 @@ impl Gateway {
 
     /// Makes this the plan that the workers follow. Until then it is that of the configuration's
     /// `[[remote]]` sections. What both plans contain is not touched: streams, sequence numbers, counters.
-    pub fn apply(&mut self, plan: Plan) {
+    pub fn set_plan(&mut self, plan: Plan) {
         let now = self.now();
-        self.planner.apply(now, plan);
+        self.planner.set_plan(now, plan);
         self.renew(now);
     }
 

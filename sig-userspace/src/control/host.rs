@@ -32,12 +32,11 @@ use super::{
     Gateway, PlannedPath, StartError, Surroundings,
     config::{Config, LanTransmit},
     configured::Configured,
-    plan::Plan,
 };
 use crate::{
     kernel::{
         self,
-        bpf::{Attachment, Logging, Programs, TcAttachment},
+        bpf::{Attachment, Logging, Program, Programs, TcAttachment},
         facts,
         inner_pair::{InnerPair, InnerPairConfig},
         lan::LanHops,
@@ -151,7 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Host {
     /// Starts a gateway that follows the plan of the configuration's `[[remote]]` sections, until
-    /// [`Host::apply`] gives it another one. Where the configuration leaves it to the daemon, ISD-AS and data
+    /// [`HostHandle::apply`] gives it another one. Where the configuration leaves it to the daemon, ISD-AS and data
     /// address must have been filled in. Must be called within a multi-threaded tokio runtime.
     ///
     /// # Errors
@@ -201,7 +200,7 @@ impl Host {
             .start()?;
 
         fill_maps(&mut programs, &interfaces, &gateway, &ports)?;
-        let attached = attach(&mut programs, &config, &interfaces, &pair, &mut ports.facts)?;
+        let attached = attach(&mut programs, &config, &pair, &mut ports.facts)?;
         steer(&mut programs, &ports)?;
         let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
         let next_hops = NextHops::new(
@@ -276,15 +275,6 @@ impl Host {
     /// A handle for changing the running gateway and looking at it.
     pub fn handle(&self) -> HostHandle {
         HostHandle::new(&self.shared)
-    }
-
-    /// See [`HostHandle::apply`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub async fn apply(&self, plan: Plan) -> Result<(), Error> {
-        self.handle().apply(plan).await
     }
 
     /// The socket that holds the data address, once: what is not taken by the XDP program arrives there, such
@@ -436,7 +426,6 @@ fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
 fn attach(
     programs: &mut Programs,
     config: &Config,
-    interfaces: &Interfaces,
     pair: &InnerPair,
     facts: &mut [ports::PortFacts],
 ) -> Result<Attached, Error> {
@@ -444,17 +433,16 @@ fn attach(
     let mut xdp = Vec::new();
     for facts in facts.iter_mut() {
         let attachment = match facts.role {
-            Role::Underlay => programs.attach_underlay(interfaces.underlay.ifindex, mode)?,
-            Role::Lan => programs.attach_lan(facts.ifindex, mode)?,
+            Role::Underlay => programs.attach_xdp(Program::Underlay, facts.ifindex, mode)?,
+            Role::Lan => programs.attach_xdp(Program::Lan, facts.ifindex, mode)?,
             // A veth always has native mode.
             Role::Inner => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
-                netns::run_in(netns, || programs.attach_inner(ifindex, None)).map_err(
-                    |source| Error::System {
+                netns::run_in(netns, || programs.attach_xdp(Program::Inner, ifindex, None))
+                    .map_err(|source| Error::System {
                         what: "enter the private network namespace",
                         source,
-                    },
-                )??
+                    })??
             }
         };
         if let Some(reason) = attachment.no_native() {

@@ -104,7 +104,7 @@ impl Planner {
             home: Vec::new(),
             config,
         };
-        planner.apply(0, Plan::from_config(&planner.config));
+        planner.set_plan(0, Plan::from_config(&planner.config));
         planner
     }
 
@@ -142,8 +142,8 @@ impl Planner {
 
     /// Makes this the plan, from the next [`Planner::tables`] on, at the monotonic time `now` in
     /// nanoseconds. What is in it and was in the one before keeps streams and counters.
-    pub fn apply(&mut self, now: u64, plan: Plan) {
-        self.remotes.apply(now, &plan.gateways, self.workers);
+    pub fn set_plan(&mut self, now: u64, plan: Plan) {
+        self.remotes.set_gateways(now, &plan.gateways, self.workers);
         let old = std::mem::take(&mut self.sessions);
         let mut old: HashMap<SessionKey, PlannedSession> = old
             .into_iter()

@@ -17,29 +17,14 @@ pub use maps::Counters;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};
 pub use router::{RouterOptions, RouterPrograms, RouterTables, SlotReasons, SlotTraffic};
 
-use std::{
-    collections::BTreeMap,
-    future::Future,
-    io,
-    net::IpAddr,
-    os::fd::{AsRawFd, BorrowedFd},
-};
+use std::{future::Future, io};
 
 use aya_log::EbpfLogger;
-use ipnet::IpNet;
-use sig_common::{
-    addr::IsdAs,
-    maps::{Ip, LanPort, LanRoute, QueueKey, RemoteKey, Sockets, UnderlayPort},
-    wire::underlay::Local,
-};
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::Error;
 use maps::Maps;
 use object::Object;
-
-/// Bytes of an Ethernet header.
-const ETHERNET_LEN: u32 = 14;
 
 /// Whether the programs tell about what they do with packets, by the crate `log` at debug level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,37 +71,18 @@ impl Programs {
         })
     }
 
-    /// Attaches `sig_underlay` to a device that SIG frames come in through. `mode` `None` is native mode if the
-    /// driver has it, else generic.
+    /// Attaches an XDP program to a device that its packets come in through: SIG frames, packets of the LAN, or those
+    /// of the tunnel device. `mode` `None` is native mode if the driver has it, else generic.
     ///
     /// # Errors
     /// No such device, another XDP program on it, missing privileges, or an MTU too large for XDP.
-    pub fn attach_underlay(
+    pub fn attach_xdp(
         &mut self,
+        program: Program,
         ifindex: u32,
         mode: Option<XdpMode>,
     ) -> Result<Attachment, Error> {
-        self.object.attach_xdp(Program::Underlay, ifindex, mode)
-    }
-
-    /// Attaches `sig_lan` to a device that packets of the LAN come in through.
-    ///
-    /// # Errors
-    /// As [`Self::attach_underlay`].
-    pub fn attach_lan(&mut self, ifindex: u32, mode: Option<XdpMode>) -> Result<Attachment, Error> {
-        self.object.attach_xdp(Program::Lan, ifindex, mode)
-    }
-
-    /// Attaches `sig_inner` to the device of the inner port.
-    ///
-    /// # Errors
-    /// As [`Self::attach_underlay`].
-    pub fn attach_inner(
-        &mut self,
-        ifindex: u32,
-        mode: Option<XdpMode>,
-    ) -> Result<Attachment, Error> {
-        self.object.attach_xdp(Program::Inner, ifindex, mode)
+        self.object.attach_xdp(program, ifindex, mode)
     }
 
     /// Attaches `sig_inject` to the TC ingress hook of the `sig` device.
@@ -133,144 +99,6 @@ impl Programs {
     /// The kernel does not take the frame: shorter than an Ethernet header, or too long.
     pub fn test_run(&self, program: Program, frame: &[u8]) -> Result<TestOutcome, Error> {
         self.object.test_run(program, frame)
-    }
-
-    /// Sets our endpoint on the underlay device `ifindex`, which has the address `mac`. Frames to any other MAC
-    /// address are left to the kernel. Sources are checked as on the other underlay devices.
-    ///
-    /// # Errors
-    /// Too many devices.
-    pub fn set_underlay_port(
-        &mut self,
-        ifindex: u32,
-        local: &Local,
-        mac: [u8; 6],
-    ) -> Result<(), Error> {
-        let flags = self.maps.underlay_flags();
-        let port = UnderlayPort {
-            local: *local,
-            mac,
-            flags,
-        };
-        self.maps.set_underlay_port(ifindex, port)
-    }
-
-    /// The underlay device `ifindex` has another MAC address now. Nothing happens if it is none.
-    ///
-    /// # Errors
-    /// The kernel does not let us write.
-    pub fn set_underlay_mac(&mut self, ifindex: u32, mac: [u8; 6]) -> Result<(), Error> {
-        match self.maps.underlay_port(ifindex) {
-            Some(port) => self
-                .maps
-                .set_underlay_port(ifindex, UnderlayPort { mac, ..port }),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes these the underlay addresses that may bring frames of remotes, beside internal hosts that send frames
-    /// of their own; `None`: whoever likes. Only differences are written.
-    ///
-    /// # Errors
-    /// Too many prefixes. What was written before the error stays.
-    pub fn set_sources(
-        &mut self,
-        sources: Option<impl IntoIterator<Item = IpNet>>,
-    ) -> Result<(), Error> {
-        let sources: Option<BTreeMap<_, _>> =
-            sources.map(|nets| nets.into_iter().map(|net| (net.trunc(), 1)).collect());
-        self.maps.set_sources(sources.as_ref())
-    }
-
-    /// Underlay addresses whose frames were refused, the last one of each CPU; each once.
-    ///
-    /// # Errors
-    /// The kernel does not let us read.
-    pub fn refused_sources(&self) -> Result<Vec<IpAddr>, Error> {
-        self.maps.refused_sources()
-    }
-
-    /// Sets the device `ifindex` to be a LAN port with the address `mac`. With `check_mac`, only frames to this
-    /// address are taken. Packets longer than `mtu` bytes are left to the kernel.
-    ///
-    /// # Errors
-    /// Too many devices.
-    pub fn set_lan_port(
-        &mut self,
-        ifindex: u32,
-        mac: [u8; 6],
-        check_mac: bool,
-        mtu: u32,
-    ) -> Result<(), Error> {
-        let flags = if check_mac { LanPort::CHECK_MAC } else { 0 };
-        let max_len = mtu.saturating_add(ETHERNET_LEN);
-        self.maps.set_lan_port(
-            ifindex,
-            LanPort {
-                mac,
-                flags,
-                max_len,
-            },
-        )
-    }
-
-    /// Makes these the remote gateways whose frames are admitted: ISD-AS, host address and number. Only differences
-    /// are written; the frames of a remote that stays are admitted all the time.
-    ///
-    /// # Errors
-    /// Too many remotes. What was written before the error stays.
-    pub fn set_remotes(
-        &mut self,
-        remotes: impl IntoIterator<Item = (IsdAs, IpAddr, u32)>,
-    ) -> Result<(), Error> {
-        let key = |isd_as, host: IpAddr| RemoteKey::new(isd_as, Ip::from(host.to_canonical()));
-        let remotes: BTreeMap<_, _> = remotes
-            .into_iter()
-            .map(|(isd_as, host, number)| (key(isd_as, host), number))
-            .collect();
-        self.maps.set_remotes(&remotes)
-    }
-
-    /// Makes these the routes of packets from the LAN. Only differences are written. Host bits are ignored; of two
-    /// routes to one prefix the last one counts.
-    ///
-    /// # Errors
-    /// Too many prefixes. What was written before the error stays.
-    pub fn set_lan_routes(
-        &mut self,
-        routes: impl IntoIterator<Item = (IpNet, LanRoute)>,
-    ) -> Result<(), Error> {
-        let routes: BTreeMap<_, _> = routes
-            .into_iter()
-            .map(|(net, route)| (net.trunc(), route.action))
-            .collect();
-        self.maps.set_lan_routes(&routes)
-    }
-
-    /// Sets which sockets take the packets of a receive queue. `port` is an interface index or
-    /// [`INNER_PORT`](sig_common::maps::INNER_PORT). A count of 0 leaves the packets to the kernel.
-    ///
-    /// # Errors
-    /// Too many queues.
-    pub fn set_steering(&mut self, port: u32, queue: u32, sockets: Sockets) -> Result<(), Error> {
-        self.maps.set_steering(QueueKey { port, queue }, sockets)
-    }
-
-    /// Puts an AF_XDP socket at an index of the table that [`Self::set_steering`] refers to. It vanishes from the
-    /// table when it is closed.
-    ///
-    /// # Errors
-    /// Index out of range, or not an AF_XDP socket with a receive ring.
-    pub fn set_socket(&mut self, index: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        self.maps.set_socket(index, socket.as_raw_fd())
-    }
-
-    /// Reads the counters of all programs, summed over the CPUs.
-    ///
-    /// # Errors
-    /// The kernel does not let us read.
-    pub fn counters(&self) -> Result<Counters, Error> {
-        self.maps.counters()
     }
 
     /// The task that hands messages of the programs to the crate `log`, when they were loaded with

@@ -236,12 +236,12 @@ impl Discovery {
             host: host.handle(),
             plans,
         };
-        let apply = self::tasks::apply(host.handle(), wanted);
-        let answer = self::tasks::answer_probes(probe_server);
-        let follow = self::tasks::follow_interfaces(shared.clone(), host.handle());
+        let follow_plans = tasks::follow_plans(host.handle(), wanted);
+        let answer = tasks::answer_probes(probe_server);
+        let follow = tasks::follow_interfaces(shared.clone(), host.handle());
         let tasks = vec![
             Task::spawn("the core", core.run()),
-            Task::spawn("the task that puts plans into force", apply),
+            Task::spawn("the task that puts plans into force", follow_plans),
             Task::spawn("the task that answers session probes", answer),
             Task::spawn("the follower of border routers", follow),
         ];

@@ -52,7 +52,7 @@ pub(super) struct Core {
     pub(super) sockets: Sockets,
     pub(super) inputs: mpsc::Receiver<Input>,
     pub(super) host: HostHandle,
-    /// The newest plan, for [`apply`].
+    /// The newest plan, for [`follow_plans`].
     pub(super) plans: watch::Sender<Plan>,
 }
 
@@ -203,7 +203,7 @@ impl Core {
 
 /// Gives the data plane the newest plan, one at a time: a slow kernel makes none wait longer than the one
 /// before it takes. One that does not take effect in full is tried again.
-pub(super) async fn apply(host: HostHandle, mut wanted: watch::Receiver<Plan>) {
+pub(super) async fn follow_plans(host: HostHandle, mut wanted: watch::Receiver<Plan>) {
     if wanted.changed().await.is_err() {
         return;
     }

@@ -111,7 +111,7 @@ impl HostHandle {
             {
                 let mut gateway = lock(&shared.gateway);
                 let sooner = gateway.planner().current().with_paths_of(&plan);
-                gateway.apply(sooner);
+                gateway.set_plan(sooner);
             }
             // Whoever keeps the routes has told what is wrong with which one, and goes on trying.
             let left = outside.routes.values().copied().collect();
@@ -128,7 +128,7 @@ impl HostHandle {
         filled = filled.and(shared.sources.set_next_hops(&hops, &shared.programs));
         let remotes = {
             let mut gateway = lock(&shared.gateway);
-            gateway.apply(plan);
+            gateway.set_plan(plan);
             numbers(gateway.planner())
         };
         shared.next_hops.set_targets(hops);

@@ -59,7 +59,7 @@ impl Remotes {
     }
 
     /// Makes these the remotes. Those that stay keep number and counters.
-    pub(super) fn apply(&mut self, now: u64, gateways: &[plan::Gateway], workers: usize) {
+    pub(super) fn set_gateways(&mut self, now: u64, gateways: &[plan::Gateway], workers: usize) {
         let mut old = std::mem::take(&mut self.planned);
         let mut places = HashMap::with_capacity(gateways.len());
         let mut kept: Vec<Option<PlannedRemote>> = vec![None; gateways.len()];

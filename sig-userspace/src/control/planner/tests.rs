@@ -104,7 +104,7 @@ fn refreshed_hop_fields_change_the_headers_but_not_the_streams() {
     let mut planner = planner();
     let before = planner.tables(0, &both());
     let plan = refreshed(planner.current());
-    planner.apply(1, plan);
+    planner.set_plan(1, plan);
     let after = planner.tables(1, &both());
     for (before, after) in before.paths.iter().zip(&after.paths) {
         assert_eq!((before.id, &before.streams), (after.id, &after.streams));
@@ -132,7 +132,7 @@ fn a_smaller_path_mtu_begins_other_streams_and_the_counters_go_on() {
     before.paths[0].counters[1].sent.packets.add(5);
     let mut plan = planner.current().clone();
     plan.sessions[0].paths[0].mtu = 1300;
-    planner.apply(1, plan);
+    planner.set_plan(1, plan);
     let after = planner.tables(1, &both());
     assert_ne!(before.paths[0].streams, after.paths[0].streams);
     assert_eq!(after.paths[0].packer.capacity(), 1204);
@@ -148,7 +148,7 @@ fn what_was_sent_on_a_path_that_left_is_still_counted() {
     tables.paths[1].counters[0].sent.frames.add(4);
     let mut plan = planner.current().clone();
     let gone = plan.sessions[0].paths.remove(0);
-    planner.apply(1, plan.clone());
+    planner.set_plan(1, plan.clone());
     // A worker that has not seen the new tables yet goes on sending.
     tables.paths[0].counters[1].sent.frames.add(10);
     assert_eq!(planner.sessions()[0].sent().frames, 17);
@@ -157,7 +157,7 @@ fn what_was_sent_on_a_path_that_left_is_still_counted() {
     drop(planner.tables(1, &both()));
     assert_eq!(planner.sessions()[0].sent().frames, 18);
     plan.sessions[0].paths.insert(0, gone);
-    planner.apply(2, plan);
+    planner.set_plan(2, plan);
     assert_eq!(planner.sessions()[0].paths[0].sent().frames, 0, "anew");
     assert_eq!(planner.sessions()[0].sent().frames, 18);
 }
@@ -177,7 +177,7 @@ fn other_sessions_and_gateways_are_not_touched_by_one_that_comes_or_goes() {
     session.key = SessionKey(9);
     plan.sessions.insert(0, session);
     plan.sites[0].rules[0].action = Action::Session(1);
-    planner.apply(1, plan);
+    planner.set_plan(1, plan);
     let after = planner.tables(1, &both());
     assert_eq!(after.paths.len(), 4);
     for (before, after) in before.paths.iter().zip(&after.paths[2..]) {
@@ -187,7 +187,7 @@ fn other_sessions_and_gateways_are_not_touched_by_one_that_comes_or_goes() {
     assert_eq!((after.remotes[1].id, frames(&after.remotes[1])), (0, 7));
     assert_eq!((after.remotes[0].id, frames(&after.remotes[0])), (1, 0));
 
-    planner.apply(2, old);
+    planner.set_plan(2, old);
     let last = planner.tables(2, &both());
     assert_eq!(last.paths[0].streams, before.paths[0].streams);
     assert_eq!(frames(&last.remotes[0]), 7);
@@ -203,7 +203,7 @@ fn the_number_of_a_gateway_that_left_rests_before_another_gets_it() {
     };
     let mut numbers = |now, gateways: &[u8]| {
         let gateways: Vec<plan::Gateway> = gateways.iter().copied().map(gateway).collect();
-        remotes.apply(now, &gateways, 1);
+        remotes.set_gateways(now, &gateways, 1);
         let planned = remotes.planned().iter();
         planned
             .map(|remote| remote.as_ref().map(|remote| remote.number))
@@ -222,7 +222,7 @@ fn a_plan_with_indexes_out_of_range_harms_nobody() {
     let mut plan = planner.current().clone();
     plan.sessions[0].gateway = 7;
     plan.sites[0].rules[0].action = Action::Session(1 << 20);
-    planner.apply(1, plan);
+    planner.set_plan(1, plan);
     let tables = planner.tables(1, &both());
     assert!(tables.paths.is_empty());
     assert!(planner.sessions()[0].paths[0].problem.is_some());

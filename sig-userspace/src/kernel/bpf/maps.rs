@@ -1,6 +1,10 @@
-//! The maps of a gateway's programs.
+//! The maps of a gateway's programs, and what is written to them.
 
-use std::{collections::BTreeMap, net::IpAddr, os::fd::RawFd};
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    os::fd::{AsRawFd as _, BorrowedFd},
+};
 
 use aya::{
     Pod,
@@ -8,14 +12,19 @@ use aya::{
 };
 use ipnet::IpNet;
 use sig_common::{
+    addr::IsdAs,
     maps::{
         self, Ip, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat, UnderlayPort,
     },
     reason::DropReason,
+    wire::underlay::Local,
 };
 
-use super::{errors, object::Object};
+use super::{Programs, errors, object::Object};
 use crate::kernel::Error;
+
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: u32 = 14;
 
 /// What the programs counted, summed over the CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,11 +99,7 @@ impl Maps {
         })
     }
 
-    pub(super) fn set_underlay_port(
-        &mut self,
-        ifindex: u32,
-        port: UnderlayPort,
-    ) -> Result<(), Error> {
+    fn put_underlay_port(&mut self, ifindex: u32, port: UnderlayPort) -> Result<(), Error> {
         put(&mut self.local, ifindex, port, || {
             "set the underlay endpoint".into()
         })?;
@@ -102,57 +107,94 @@ impl Maps {
         Ok(())
     }
 
-    /// Whether sources are checked is part of each port: it begins when all of them are there, and ends before any goes.
-    pub(super) fn set_sources(
-        &mut self,
-        wanted: Option<&BTreeMap<IpNet, u32>>,
-    ) -> Result<(), Error> {
-        if wanted.is_none() {
-            self.check_sources(false)?;
-        }
-        let map = &mut self.sources;
-        let none = BTreeMap::new();
-        synchronize(
-            &mut self.sources_now,
-            wanted.unwrap_or(&none),
-            |net, value| {
-                let mapped = if net.addr().is_ipv4() { 96 } else { 0 };
-                let Ip(address) = Ip::from(net.network());
-                let key = Key::new(mapped + u32::from(net.prefix_len()), address);
-                match value {
-                    Some(value) => map.insert(&key, value, 0),
-                    None => map.remove(&key),
-                }
-                .map_err(|e| errors::of_map(format!("set the underlay source {net}"), e))
-            },
-        )?;
-        if wanted.is_some() {
-            self.check_sources(true)?;
-        }
-        Ok(())
-    }
-
     fn check_sources(&mut self, check: bool) -> Result<(), Error> {
         let flags = if check { UnderlayPort::CHECK_SOURCE } else { 0 };
         self.underlay_flags = flags;
-        let ports: Vec<_> = self
-            .underlay_now
-            .iter()
-            .map(|(i, port)| (*i, *port))
-            .collect();
-        for (ifindex, port) in ports {
+        for (ifindex, port) in self.underlay_now.clone() {
             if port.flags != flags {
-                self.set_underlay_port(ifindex, UnderlayPort { flags, ..port })?;
+                self.put_underlay_port(ifindex, UnderlayPort { flags, ..port })?;
             }
         }
         Ok(())
     }
+}
 
-    pub(super) fn refused_sources(&self) -> Result<Vec<IpAddr>, Error> {
-        let values = self
-            .refused
-            .get(&0, 0)
-            .map_err(|e| errors::of_map("read refused underlay sources".into(), e))?;
+impl Programs {
+    /// Sets our endpoint on the underlay device `ifindex`, which has the address `mac`. Frames to any other MAC
+    /// address are left to the kernel. Sources are checked as on the other underlay devices.
+    ///
+    /// # Errors
+    /// Too many devices.
+    pub fn set_underlay_port(
+        &mut self,
+        ifindex: u32,
+        local: &Local,
+        mac: [u8; 6],
+    ) -> Result<(), Error> {
+        let port = UnderlayPort {
+            local: *local,
+            mac,
+            flags: self.maps.underlay_flags,
+        };
+        self.maps.put_underlay_port(ifindex, port)
+    }
+
+    /// The underlay device `ifindex` has another MAC address now. Nothing happens if it is none.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn set_underlay_mac(&mut self, ifindex: u32, mac: [u8; 6]) -> Result<(), Error> {
+        match self.maps.underlay_now.get(&ifindex) {
+            Some(port) => {
+                let port = UnderlayPort { mac, ..*port };
+                self.maps.put_underlay_port(ifindex, port)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes these the underlay addresses that may bring frames of remotes, beside internal hosts that send frames
+    /// of their own; `None`: whoever likes. Only differences are written.
+    ///
+    /// # Errors
+    /// Too many prefixes. What was written before the error stays.
+    pub fn set_sources(
+        &mut self,
+        sources: Option<impl IntoIterator<Item = IpNet>>,
+    ) -> Result<(), Error> {
+        // Whether sources are checked is part of each port: it begins when all of them are there, and ends before any
+        // goes.
+        let is_checked = sources.is_some();
+        if !is_checked {
+            self.maps.check_sources(false)?;
+        }
+        let sources = sources.into_iter().flatten();
+        let wanted = sources.map(|net| (net.trunc(), 1)).collect();
+        let map = &mut self.maps.sources;
+        synchronize(&mut self.maps.sources_now, &wanted, |net, value| {
+            let mapped = if net.addr().is_ipv4() { 96 } else { 0 };
+            let Ip(address) = Ip::from(net.network());
+            let key = Key::new(mapped + u32::from(net.prefix_len()), address);
+            match value {
+                Some(value) => map.insert(&key, value, 0),
+                None => map.remove(&key),
+            }
+            .map_err(|e| errors::of_map(format!("set the underlay source {net}"), e))
+        })?;
+        if is_checked {
+            self.maps.check_sources(true)?;
+        }
+        Ok(())
+    }
+
+    /// Underlay addresses whose frames were refused, the last one of each CPU; each once.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn refused_sources(&self) -> Result<Vec<IpAddr>, Error> {
+        let refused = self.maps.refused.get(&0, 0);
+        let values =
+            refused.map_err(|e| errors::of_map("read refused underlay sources".into(), e))?;
         let mut sources: Vec<IpAddr> = values
             .iter()
             .filter(|ip| **ip != Ip([0; 16]))
@@ -163,46 +205,71 @@ impl Maps {
         Ok(sources)
     }
 
-    /// Those of all underlay ports.
-    pub(super) fn underlay_flags(&self) -> u16 {
-        self.underlay_flags
+    /// Sets the device `ifindex` to be a LAN port with the address `mac`. With `check_mac`, only frames to this
+    /// address are taken. Packets longer than `mtu` bytes are left to the kernel.
+    ///
+    /// # Errors
+    /// Too many devices.
+    pub fn set_lan_port(
+        &mut self,
+        ifindex: u32,
+        mac: [u8; 6],
+        check_mac: bool,
+        mtu: u32,
+    ) -> Result<(), Error> {
+        let port = LanPort {
+            mac,
+            flags: if check_mac { LanPort::CHECK_MAC } else { 0 },
+            max_len: mtu.saturating_add(ETHERNET_LEN),
+        };
+        let doing = || "set the LAN port".into();
+        put(&mut self.maps.ports, ifindex, port, doing)
     }
 
-    pub(super) fn underlay_port(&self, ifindex: u32) -> Option<UnderlayPort> {
-        self.underlay_now.get(&ifindex).copied()
+    /// Makes these the remote gateways whose frames are admitted: ISD-AS, host address and number. Only differences
+    /// are written; the frames of a remote that stays are admitted all the time.
+    ///
+    /// # Errors
+    /// Too many remotes. What was written before the error stays.
+    pub fn set_remotes(
+        &mut self,
+        remotes: impl IntoIterator<Item = (IsdAs, IpAddr, u32)>,
+    ) -> Result<(), Error> {
+        let key = |isd_as, host: IpAddr| RemoteKey::new(isd_as, Ip::from(host.to_canonical()));
+        let remotes = remotes.into_iter();
+        let wanted = remotes
+            .map(|(isd_as, host, number)| (key(isd_as, host), number))
+            .collect();
+        let map = &mut self.maps.remotes;
+        synchronize(
+            &mut self.maps.remotes_now,
+            &wanted,
+            |key, number| match number {
+                Some(number) => put(map, key, RemoteValue { number }, || {
+                    "add a remote gateway".into()
+                }),
+                None => map
+                    .remove(&key)
+                    .map_err(|e| errors::of_map("remove a remote gateway".into(), e)),
+            },
+        )
     }
 
-    pub(super) fn set_lan_port(&mut self, ifindex: u32, port: LanPort) -> Result<(), Error> {
-        put(&mut self.ports, ifindex, port, || "set the LAN port".into())
-    }
-
-    pub(super) fn set_steering(&mut self, key: QueueKey, sockets: Sockets) -> Result<(), Error> {
-        put(&mut self.steering, key, sockets, || {
-            "set the sockets of a receive queue".into()
-        })
-    }
-
-    pub(super) fn set_socket(&mut self, index: u32, socket: RawFd) -> Result<(), Error> {
-        self.sockets
-            .set(index, socket, 0)
-            .map_err(|e| errors::of_map(format!("set AF_XDP socket {index}"), e))
-    }
-
-    pub(super) fn set_remotes(&mut self, wanted: &BTreeMap<RemoteKey, u32>) -> Result<(), Error> {
-        let map = &mut self.remotes;
-        synchronize(&mut self.remotes_now, wanted, |key, number| match number {
-            Some(number) => put(map, key, RemoteValue { number }, || {
-                "add a remote gateway".into()
-            }),
-            None => map
-                .remove(&key)
-                .map_err(|e| errors::of_map("remove a remote gateway".into(), e)),
-        })
-    }
-
-    pub(super) fn set_lan_routes(&mut self, wanted: &BTreeMap<IpNet, u32>) -> Result<(), Error> {
-        let (v4, v6) = (&mut self.lan_v4, &mut self.lan_v6);
-        synchronize(&mut self.lan_routes_now, wanted, |net, action| {
+    /// Makes these the routes of packets from the LAN. Only differences are written. Host bits are ignored; of two
+    /// routes to one prefix the last one counts.
+    ///
+    /// # Errors
+    /// Too many prefixes. What was written before the error stays.
+    pub fn set_lan_routes(
+        &mut self,
+        routes: impl IntoIterator<Item = (IpNet, LanRoute)>,
+    ) -> Result<(), Error> {
+        let routes = routes.into_iter();
+        let wanted = routes
+            .map(|(net, route)| (net.trunc(), route.action))
+            .collect();
+        let (v4, v6) = (&mut self.maps.lan_v4, &mut self.maps.lan_v6);
+        synchronize(&mut self.maps.lan_routes_now, &wanted, |net, action| {
             let len = u32::from(net.prefix_len());
             let route = action.map(|action| LanRoute { action });
             match net {
@@ -213,10 +280,37 @@ impl Maps {
         })
     }
 
-    pub(super) fn counters(&self) -> Result<Counters, Error> {
+    /// Sets which sockets take the packets of a receive queue. `port` is an interface index or
+    /// [`INNER_PORT`](sig_common::maps::INNER_PORT). A count of 0 leaves the packets to the kernel.
+    ///
+    /// # Errors
+    /// Too many queues.
+    pub fn set_steering(&mut self, port: u32, queue: u32, sockets: Sockets) -> Result<(), Error> {
+        let doing = || "set the sockets of a receive queue".into();
+        let key = QueueKey { port, queue };
+        put(&mut self.maps.steering, key, sockets, doing)
+    }
+
+    /// Puts an AF_XDP socket at an index of the table that [`Self::set_steering`] refers to. It vanishes from the
+    /// table when it is closed.
+    ///
+    /// # Errors
+    /// Index out of range, or not an AF_XDP socket with a receive ring.
+    pub fn set_socket(&mut self, index: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        self.maps
+            .sockets
+            .set(index, socket.as_raw_fd(), 0)
+            .map_err(|e| errors::of_map(format!("set AF_XDP socket {index}"), e))
+    }
+
+    /// Reads the counters of all programs, summed over the CPUs.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn counters(&self) -> Result<Counters, Error> {
         Ok(Counters {
-            drops: sums(&self.drops)?,
-            stats: sums(&self.stats)?,
+            drops: sums(&self.maps.drops)?,
+            stats: sums(&self.maps.stats)?,
         })
     }
 }

@@ -57,7 +57,7 @@ impl Bench {
     fn apply(&mut self, change: impl FnOnce(&mut Plan)) {
         let mut plan = self.planner.current().clone();
         change(&mut plan);
-        self.planner.apply(self.now, plan);
+        self.planner.set_plan(self.now, plan);
         self.tables = self.planner.tables(self.now, &self.surroundings);
     }
 
