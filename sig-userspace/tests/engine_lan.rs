@@ -167,7 +167,7 @@ fn packets_leave_through_the_interface_of_their_next_hop_and_a_dead_one_stops_no
     send([10, 1, 1, 200], &lan_a, scion);
     assert_eq!(receive(&tunnel_b)[22], 63, "an unknown host");
     let counters = &b.counters()[0];
-    assert_eq!(counters.straight.get(), lost + 1);
+    assert_eq!(counters.packets_straight.get(), lost + 1);
     assert_eq!(counters.received.packets.get(), lost + 2);
     assert!(counters.drops[DropReason::LinkDown as usize].get() > 0);
     assert_eq!(second_queue.receive(), None);

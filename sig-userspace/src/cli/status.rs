@@ -157,9 +157,9 @@ fn write_workers(workers: &[Worker], out: &mut dyn Write) -> io::Result<()> {
                 .map_or_else(|| "any".to_owned(), |c| c.to_string()),
             worker.rx_packets.to_string(),
             worker.tx_packets.to_string(),
-            worker.packets_straight.to_string(),
-            worker.packets_via_helper.to_string(),
-            worker.sleeps.to_string(),
+            worker.counts.packets_straight.to_string(),
+            worker.counts.packets_via_helper.to_string(),
+            worker.counts.sleeps.to_string(),
         ]);
     }
     table.write(out)
@@ -367,11 +367,11 @@ fn write_counters(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         c.frame_bytes_received,
     );
     table.write(out)?;
-    if c.frames_held > 0 || c.gaps > 0 {
+    if c.counts.frames_held > 0 || c.counts.gaps > 0 {
         writeln!(
             out,
             "  reordering: {} frames waited for an earlier one, {} gaps were given up, {} frames came late",
-            c.frames_held, c.gaps, c.frames_late
+            c.counts.frames_held, c.counts.gaps, c.counts.frames_late
         )?;
     }
     Ok(())

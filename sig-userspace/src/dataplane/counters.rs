@@ -1,8 +1,10 @@
 //! What the workers count.
 
+use std::ops::Deref;
+
 use sig_common::reason::DropReason;
 
-use crate::counter::Counter;
+use crate::counter::{Counter, counters};
 
 /// Packets and their bytes.
 #[derive(Debug, Default)]
@@ -17,47 +19,35 @@ pub struct Traffic {
     pub packet_bytes: Counter,
 }
 
-/// What one worker counts.
-#[derive(Debug)]
-pub struct WorkerCounters {
-    /// Sent towards the SCION side.
-    pub sent: Traffic,
-    /// Received from the SCION side.
-    pub received: Traffic,
-    /// Inner packets that went straight to their next hop on a LAN port; the other received ones went
-    /// through the tunnel device.
-    pub straight: Counter,
-    /// ICMP messages sent to hosts.
-    pub icmp_sent: Counter,
-    /// Dropped packets and frames, by reason.
-    pub drops: [Counter; DropReason::COUNT],
-    /// Frames held back for an earlier one.
-    pub held: Counter,
-    /// Gaps in streams that were given up.
-    pub gaps: Counter,
-    /// Frames that came after their gap was given up.
-    pub late: Counter,
-    /// Times that the worker had nothing to do and slept.
-    pub sleeps: Counter,
-    /// Failed wake-ups of the kernel.
-    pub port_errors: Counter,
-}
-
-impl Default for WorkerCounters {
-    fn default() -> Self {
-        WorkerCounters {
-            sent: Traffic::default(),
-            received: Traffic::default(),
-            straight: Counter::default(),
-            icmp_sent: Counter::default(),
-            drops: std::array::from_fn(|_| Counter::default()),
-            held: Counter::default(),
-            gaps: Counter::default(),
-            late: Counter::default(),
-            sleeps: Counter::default(),
-            port_errors: Counter::default(),
-        }
+counters! {
+    /// What one worker counts.
+    pub struct WorkerCounters: Counter {
+        /// Sent towards the SCION side.
+        sent: Traffic,
+        /// Received from the SCION side.
+        received: Traffic,
+        /// Dropped packets and frames, by reason.
+        drops: Drops,
     }
+    /// What workers counted, beside traffic and drops.
+    pub struct WorkerCounts;
+
+    packets_straight "gateway_ippkts_local_sent_by_way_total" [way = "straight"]
+        "IP packets delivered to the local network, straight or by way of the kernel.";
+    packets_via_helper "gateway_ippkts_local_sent_by_way_total" [way = "kernel"]
+        "IP packets delivered to the local network, straight or by way of the kernel.";
+    icmp_sent "gateway_icmp_sent_total" []
+        "ICMP errors sent to hosts of the local network.";
+    frames_held "gateway_frames_held_total" []
+        "SIG frames held back for an earlier one.";
+    gaps "gateway_frame_gaps_total" []
+        "Gaps in streams that were given up: frames were lost or late on the way.";
+    frames_late "gateway_frames_late_total" []
+        "SIG frames that came after their gap was given up, delivered out of order.";
+    sleeps "gateway_worker_sleeps_total" [worker]
+        "Times that a worker slept because there was nothing to do.";
+    port_errors "gateway_port_errors_total" []
+        "Times that the kernel refused to transmit, for instance because an interface was down.";
 }
 
 impl WorkerCounters {
@@ -65,5 +55,23 @@ impl WorkerCounters {
     #[inline]
     pub fn drop(&self, reason: DropReason) {
         self.drops[reason as usize].add(1);
+    }
+}
+
+/// A counter per reason.
+#[derive(Debug)]
+pub struct Drops([Counter; DropReason::COUNT]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Drops(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Deref for Drops {
+    type Target = [Counter; DropReason::COUNT];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }

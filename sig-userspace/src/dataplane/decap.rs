@@ -210,9 +210,9 @@ impl Decap {
     #[cold]
     fn count_discards(&mut self, context: &Context<'_>) {
         let counters = self.reassembler.counters();
-        context.counters.held.set(counters.held);
+        context.counters.frames_held.set(counters.held);
         context.counters.gaps.set(counters.gaps);
-        context.counters.late.set(counters.late);
+        context.counters.frames_late.set(counters.late);
         let discards = &counters.discards;
         for (counter, (now, counted)) in context
             .counters
@@ -268,10 +268,13 @@ impl Delivery<'_, '_> {
                 }
                 match port {
                     Some(port) => {
-                        context.counters.straight.add(1);
+                        context.counters.packets_straight.add(1);
                         context.to_lan[port].push(packet);
                     }
-                    None => context.to_inner.push(packet),
+                    None => {
+                        context.counters.packets_via_helper.add(1);
+                        context.to_inner.push(packet);
+                    }
                 }
             }
             Err(reason) => {

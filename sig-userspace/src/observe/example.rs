@@ -4,10 +4,12 @@ use serde_json::json;
 
 use super::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, Lan,
-    Path, Port, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site, SiteClass, Sockets,
-    Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
+    Path, Port, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site, SiteClass, Status,
+    Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
 };
-use crate::{peer::GatewayAddresses, port::Role};
+use crate::{
+    dataplane::counters::WorkerCounts, peer::GatewayAddresses, port::Role, scion::SocketCounts,
+};
 
 pub(crate) const NEAR: &str = "aa00000000000000111111111111111111111111111111111111111111111111";
 pub(crate) const FAR: &str = "bb00000000000000222222222222222222222222222222222222222222222222";
@@ -40,6 +42,18 @@ pub(crate) fn idle() -> Status {
     }
 }
 
+fn counts() -> WorkerCounts {
+    WorkerCounts {
+        packets_straight: 7,
+        packets_via_helper: 2,
+        frames_held: 2,
+        gaps: 1,
+        frames_late: 1,
+        sleeps: 4,
+        ..WorkerCounts::default()
+    }
+}
+
 /// A gateway with one configured remote.
 pub(crate) fn busy() -> Status {
     Status {
@@ -50,9 +64,7 @@ pub(crate) fn busy() -> Status {
             cpu: Some(2),
             rx_packets: 30,
             tx_packets: 20,
-            packets_straight: 7,
-            packets_via_helper: 2,
-            sleeps: 4,
+            counts: counts(),
         }],
         ports: vec![Port {
             role: Role::Underlay,
@@ -115,11 +127,7 @@ pub(crate) fn busy() -> Status {
             frame_bytes_received: 1060,
             packets_received: 9,
             packet_bytes_received: 900,
-            packets_straight: 7,
-            packets_via_helper: 2,
-            frames_held: 2,
-            gaps: 1,
-            frames_late: 1,
+            counts: counts(),
         },
         queues: vec![
             Queue {
@@ -296,7 +304,7 @@ fn control() -> Control {
             isd_as: "1-ff00:0:111".to_owned(),
             others: vec!["2-ff00:0:220".to_owned()],
         }],
-        sockets: Sockets {
+        sockets: SocketCounts {
             listens: 6,
             closes: 4,
             dials: 2,
@@ -304,12 +312,12 @@ fn control() -> Control {
             read_bytes: 60_485,
             written_packets: 214,
             written_bytes: 62_241,
-            underlay_errors: 1,
             parse_errors: 2,
             scmp_errors: 3,
             overflows: 4,
             strays: 5,
             forged: 3,
+            ..SocketCounts::default()
         },
         refused: vec![Refused {
             isd_as: "1-ff00:0:111".to_owned(),

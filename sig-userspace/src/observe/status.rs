@@ -9,7 +9,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{peer::GatewayAddresses, port::Role};
+use crate::{
+    dataplane::counters::WorkerCounts, peer::GatewayAddresses, port::Role, scion::SocketCounts,
+};
 
 /// State of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,12 +85,9 @@ pub struct Worker {
     pub rx_packets: u64,
     /// Packets it sent on all its sockets.
     pub tx_packets: u64,
-    /// Packets from remotes that it sent straight to their next hop on a LAN interface.
-    pub packets_straight: u64,
-    /// Packets from remotes that it left to the kernel, through the tunnel device.
-    pub packets_via_helper: u64,
-    /// Times it slept because there was nothing to do.
-    pub sleeps: u64,
+    /// What it counted.
+    #[serde(flatten)]
+    pub counts: WorkerCounts,
 }
 
 /// Who may bring frames on the underlay.
@@ -311,16 +310,9 @@ pub struct Counters {
     pub packets_received: u64,
     /// Their bytes.
     pub packet_bytes_received: u64,
-    /// Those of them that went straight to their next hop on a LAN interface.
-    pub packets_straight: u64,
-    /// Those of them that were left to the kernel, through the tunnel device.
-    pub packets_via_helper: u64,
-    /// Frames held back for an earlier one.
-    pub frames_held: u64,
-    /// Times an earlier frame did not come in time: frames were lost or late on the way.
-    pub gaps: u64,
-    /// Frames that came after their gap was given up.
-    pub frames_late: u64,
+    /// What else the workers counted.
+    #[serde(flatten)]
+    pub counts: WorkerCounts,
 }
 
 /// Where something was dropped.
@@ -380,7 +372,7 @@ pub struct Control {
     #[serde(default)]
     pub contested: Vec<Contested>,
     /// The control plane's SCION sockets.
-    pub sockets: Sockets,
+    pub sockets: SocketCounts,
     /// Counts of refused input of peers, by reason; reasons without any are left out.
     pub refused: Vec<Refused>,
     /// Configuration: reloads that took effect.
@@ -560,40 +552,6 @@ pub struct SiteClass {
     pub session_changes: u64,
     /// Changes between having a session and having none.
     pub state_changes: u64,
-}
-
-/// Counters of the control plane's SCION sockets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sockets {
-    /// Sockets opened.
-    pub listens: u64,
-    /// Sockets closed.
-    pub closes: u64,
-    /// QUIC connections opened.
-    pub dials: u64,
-    /// Packets received.
-    pub read_packets: u64,
-    /// Their bytes.
-    pub read_bytes: u64,
-    /// Packets sent.
-    pub written_packets: u64,
-    /// Their bytes.
-    pub written_bytes: u64,
-    /// Failures of the operating system's sockets.
-    pub underlay_errors: u64,
-    /// Packets that are no valid SCION packets.
-    pub parse_errors: u64,
-    /// SCMP error messages received.
-    pub scmp_errors: u64,
-    /// Packets for somebody else, and packets to which there is no way back.
-    #[serde(default)]
-    pub strays: u64,
-    /// Packets of another AS that no border router sent, and packets of this AS that their source did not send.
-    #[serde(default)]
-    pub forged: u64,
-    /// Packets that came to the end host port while the queue of their socket was full.
-    #[serde(default)]
-    pub overflows: u64,
 }
 
 /// Refused input of peers.

@@ -2,6 +2,7 @@
 //! outer headers.
 
 mod authorship;
+mod counters;
 mod mac;
 pub mod network;
 pub mod packet;
@@ -11,6 +12,7 @@ pub mod scmp;
 mod template;
 
 pub use authorship::segment_ids;
+pub use counters::{SocketCounters, SocketCounts};
 pub use mac::{HopKey, MacInput};
 pub(crate) use path::expires_at;
 pub use path::{Fingerprint, Interface, Path};

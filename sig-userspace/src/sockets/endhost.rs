@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sig_common::wire::scion::ENDHOST_PORT;
 use tokio::net::UdpSocket;
 
-use super::{Local, MAX_DATAGRAM, counters::add};
+use super::{Local, MAX_DATAGRAM};
 use crate::{
     scion::packet::{self, Content},
     task::Task,
@@ -69,7 +69,7 @@ async fn serve(local: Arc<Local>, socket: UdpSocket, ip: IpAddr) {
                 }
             }
             Err(_) => {
-                add(&local.counters.underlay_errors, 1);
+                local.counters.underlay_errors.add(1);
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -79,17 +79,17 @@ async fn serve(local: Arc<Local>, socket: UdpSocket, ip: IpAddr) {
 fn handle(local: &Local, socket: &UdpSocket, ip: IpAddr, bytes: &[u8], from: SocketAddr) {
     let counters = &local.counters;
     let read = || {
-        add(&counters.read_packets, 1);
-        add(&counters.read_bytes, bytes.len());
+        counters.read_packets.add(1);
+        counters.read_bytes.add(bytes.len() as u64);
     };
     let Ok(packet) = packet::parse(bytes) else {
         read();
-        add(&counters.parse_errors, 1);
+        counters.parse_errors.add(1);
         return;
     };
     if !local.is_at(&packet, ip) {
         read();
-        add(&counters.strays, 1);
+        counters.strays.add(1);
         return;
     }
     if let Some(reply) = packet.echo_reply() {
@@ -97,11 +97,11 @@ fn handle(local: &Local, socket: &UdpSocket, ip: IpAddr, bytes: &[u8], from: Soc
         // An answer for which there is no room is lost, as it may be anywhere.
         match socket.try_send_to(&reply, from) {
             Ok(len) => {
-                add(&counters.written_packets, 1);
-                add(&counters.written_bytes, len);
+                counters.written_packets.add(1);
+                counters.written_bytes.add(len as u64);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => add(&counters.underlay_errors, 1),
+            Err(_) => counters.underlay_errors.add(1),
         }
         return;
     }
@@ -111,6 +111,6 @@ fn handle(local: &Local, socket: &UdpSocket, ip: IpAddr, bytes: &[u8], from: Soc
             let packet = (Bytes::copy_from_slice(bytes), from);
             local.deliver(ip, port, is_scmp, packet);
         }
-        None => add(&counters.strays, 1),
+        None => counters.strays.add(1),
     }
 }

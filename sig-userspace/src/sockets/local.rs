@@ -15,10 +15,11 @@ use sig_common::{
 };
 use tokio::sync::mpsc;
 
-use super::{Counters, Via, counters::add};
+use super::Via;
 use crate::{
     peer::UnderlaySources,
     scion::{
+        SocketCounters,
         packet::{Content, Endpoint, Host, Packet},
         reverse,
     },
@@ -41,7 +42,7 @@ pub struct Local {
     /// Who else may bring packets on the underlay; see [`Local::may_bring`]. Anybody, unless it is set.
     pub sources: ArcSwap<UnderlaySources>,
     /// What happened at the sockets.
-    pub counters: Counters,
+    pub counters: SocketCounters,
     mailboxes: Mutex<HashMap<(IpAddr, u16), Mailbox>>,
 }
 
@@ -69,7 +70,7 @@ impl Local {
             ports,
             interfaces: ArcSwap::default(),
             sources: ArcSwap::from_pointee(UnderlaySources::Any),
-            counters: Counters::default(),
+            counters: SocketCounters::default(),
             mailboxes: Mutex::default(),
         })
     }
@@ -175,11 +176,11 @@ impl Local {
     /// Hands a packet that came to the end host port to the socket at `port` of the same address.
     pub(super) fn deliver(&self, ip: IpAddr, port: u16, is_scmp: bool, packet: Relayed) {
         match self.mailboxes().get(&(ip, port)) {
-            None => add(&self.counters.strays, 1),
+            None => self.counters.strays.add(1),
             Some(mailbox) if mailbox.scmp_only && !is_scmp => {}
             Some(mailbox) => {
                 if mailbox.queue.try_send(packet).is_err() {
-                    add(&self.counters.overflows, 1);
+                    self.counters.overflows.add(1);
                 }
             }
         }

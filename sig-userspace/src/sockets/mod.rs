@@ -5,12 +5,10 @@
 //! port: an [`EndhostPort`] hands them to the sockets here, or another program owns that port and relays
 //! them.
 
-mod counters;
 mod endhost;
 mod local;
 mod socket;
 
-pub use counters::Counters;
 pub use endhost::EndhostPort;
 pub use local::Local;
 pub use socket::{Payload, PortChoice, Received, ScionSocket, Via};

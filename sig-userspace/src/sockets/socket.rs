@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sig_common::addr::HostAddr;
 use tokio::{io::ReadBuf, net::UdpSocket, sync::mpsc};
 
-use super::{Local, MAX_DATAGRAM, counters::add, local::Relayed};
+use super::{Local, MAX_DATAGRAM, local::Relayed};
 use crate::scion::{
     self,
     packet::{self, Addresses, Content, Endpoint, Host},
@@ -196,7 +196,7 @@ impl ScionSocket {
         }
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(socket)?;
-        add(&local.counters.listens, 1);
+        local.counters.listens.add(1);
         Ok(Self {
             inbox: Mutex::new(Inbox {
                 buffer: vec![0; MAX_DATAGRAM].into(),
@@ -292,13 +292,13 @@ impl ScionSocket {
         let counters = &self.local.counters;
         match result {
             Ok(len) => {
-                add(&counters.written_packets, 1);
-                add(&counters.written_bytes, len);
+                counters.written_packets.add(1);
+                counters.written_bytes.add(len as u64);
                 Ok(())
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::WouldBlock {
-                    add(&counters.underlay_errors, 1);
+                    counters.underlay_errors.add(1);
                 }
                 Err(error)
             }
@@ -321,7 +321,7 @@ impl ScionSocket {
                         return Poll::Ready(received);
                     }
                 }
-                Err(_) => add(&self.local.counters.underlay_errors, 1),
+                Err(_) => self.local.counters.underlay_errors.add(1),
             }
         }
         cx.waker().wake_by_ref();
@@ -337,10 +337,10 @@ impl ScionSocket {
         {
             return None;
         }
-        add(&counters.read_packets, 1);
-        add(&counters.read_bytes, bytes.len());
+        counters.read_packets.add(1);
+        counters.read_bytes.add(bytes.len() as u64);
         let Ok(packet) = parsed else {
-            add(&counters.parse_errors, 1);
+            counters.parse_errors.add(1);
             return None;
         };
         let is_ours = self.local.is_at(&packet, self.address.ip())
@@ -355,12 +355,12 @@ impl ScionSocket {
             .local
             .may_bring(packet.source, has_path, from, self.address)
         {
-            add(&counters.forged, 1);
+            counters.forged.add(1);
             return None;
         }
         let reply = self.local.way_back(&packet, from, self.address);
         let (true, Some(reply)) = (is_ours, reply) else {
-            add(&counters.strays, 1);
+            counters.strays.add(1);
             return None;
         };
         let (source_port, payload) = match packet.content {
@@ -371,7 +371,7 @@ impl ScionSocket {
             } => (source_port, Payload::Udp(bytes.slice_ref(payload))),
             Content::Scmp(message) => {
                 if message.is_error() {
-                    add(&counters.scmp_errors, 1);
+                    counters.scmp_errors.add(1);
                 }
                 (0, Payload::Scmp(message))
             }
@@ -389,7 +389,7 @@ impl ScionSocket {
 impl Drop for ScionSocket {
     fn drop(&mut self) {
         self.local.unregister(self.address);
-        add(&self.local.counters.closes, 1);
+        self.local.counters.closes.add(1);
     }
 }
 

@@ -1,9 +1,6 @@
 //! What operators see of the running gateway, and change in it.
 
-use std::sync::{
-    Arc, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{Policies, Shared, tasks::Input};
 use crate::{
@@ -16,7 +13,6 @@ use crate::{
     observe::status,
     policy::routing,
     problem::{Errors, Problem},
-    sockets::Counters,
 };
 
 /// For looking at the gateway and changing what it does, from any task.
@@ -52,7 +48,7 @@ impl Handle {
                 policies,
                 sites,
                 contested,
-                sockets: sockets(&shared.local.counters, shared.client.counts().dials),
+                sockets: shared.local.counters.read(),
                 refused,
                 reloads,
                 reloads_refused,
@@ -131,24 +127,5 @@ fn daemon(state: daemon::State) -> status::Daemon {
         requests,
         failures,
         paths_skipped,
-    }
-}
-
-fn sockets(counters: &Counters, dials: u64) -> status::Sockets {
-    let get = |counter: &AtomicU64| counter.load(Relaxed);
-    status::Sockets {
-        listens: get(&counters.listens),
-        closes: get(&counters.closes),
-        dials,
-        read_packets: get(&counters.read_packets),
-        read_bytes: get(&counters.read_bytes),
-        written_packets: get(&counters.written_packets),
-        written_bytes: get(&counters.written_bytes),
-        underlay_errors: get(&counters.underlay_errors),
-        parse_errors: get(&counters.parse_errors),
-        scmp_errors: get(&counters.scmp_errors),
-        strays: get(&counters.strays),
-        forged: get(&counters.forged),
-        overflows: get(&counters.overflows),
     }
 }

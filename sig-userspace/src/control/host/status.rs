@@ -168,18 +168,9 @@ fn workers(gateway: &Gateway, shared: &Shared) -> Vec<Worker> {
                 .iter()
                 .map(|socket| socket.counters().transmitted.get())
                 .sum(),
-            packets_straight: counters.straight.get(),
-            packets_via_helper: via_helper(counters),
-            sleeps: counters.sleeps.get(),
+            counts: counters.read(),
         })
         .collect()
-}
-
-/// The rest of what a worker delivered. Read in the order that makes it too large for a moment rather
-/// than negative.
-fn via_helper(counters: &WorkerCounters) -> u64 {
-    let straight = counters.straight.get();
-    counters.received.packets.get().saturating_sub(straight)
 }
 
 fn lan(shared: &Shared) -> Lan {
@@ -342,10 +333,6 @@ fn counters(gateway: &Gateway) -> Counters {
         frame_bytes_received: sum(gateway, |w| &w.received.frame_bytes),
         packets_received: sum(gateway, |w| &w.received.packets),
         packet_bytes_received: sum(gateway, |w| &w.received.packet_bytes),
-        packets_straight: sum(gateway, |w| &w.straight),
-        packets_via_helper: gateway.counters().iter().map(|w| via_helper(w)).sum(),
-        frames_held: sum(gateway, |w| &w.held),
-        gaps: sum(gateway, |w| &w.gaps),
-        frames_late: sum(gateway, |w| &w.late),
+        counts: gateway.counters().iter().map(|w| w.read()).sum(),
     }
 }

@@ -59,7 +59,7 @@ impl Gateway {
     }
 
     fn straight(&self) -> u64 {
-        self.worker.counters().straight.get()
+        self.worker.counters().packets_straight.get()
     }
 }
 

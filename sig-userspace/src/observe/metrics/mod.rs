@@ -11,7 +11,7 @@ use std::{
 
 use sig_common::reason::DropReason;
 
-pub use names::ALL;
+pub use names::all;
 pub(crate) use text::Exposition;
 use text::Ledger;
 pub use text::{Kind, Metric};
@@ -20,7 +20,7 @@ use super::{
     process::Process,
     status::{Control, DropPlace, RemoteAs, Status},
 };
-use crate::port::Role;
+use crate::{counter::Row, port::Role};
 use names::*;
 
 /// Media type of [`render`]'s text.
@@ -90,19 +90,31 @@ fn traffic(page: &mut Exposition, status: &Status) {
     page.add(IPPKTS_LOCAL_SENT, &[isd_as], c.packets_received);
     page.add(IPPKT_BYTES_LOCAL_RECEIVED, &[], c.packet_bytes_sent);
     page.add(IPPKTS_LOCAL_RECEIVED, &[], c.packets_sent);
-    page.add(
-        IPPKTS_BY_WAY,
-        &[isd_as, ("way", "straight")],
-        c.packets_straight,
-    );
-    page.add(
-        IPPKTS_BY_WAY,
-        &[isd_as, ("way", "kernel")],
-        c.packets_via_helper,
-    );
-    page.add(FRAMES_HELD, &[isd_as], c.frames_held);
-    page.add(FRAME_GAPS, &[isd_as], c.gaps);
-    page.add(FRAMES_LATE, &[isd_as], c.frames_late);
+    for worker in &status.workers {
+        let number = worker.number.to_string();
+        table(page, &status.isd_as, &number, worker.counts.iter());
+    }
+}
+
+/// Adds a table of counters. Metrics of the reference's library have no labels.
+fn table<'a>(
+    page: &mut Exposition,
+    isd_as: &str,
+    worker: &str,
+    counters: impl Iterator<Item = (&'a Row, u64)>,
+) {
+    for (row, value) in counters {
+        let mut labels = row.labels.to_vec();
+        for (label, value) in &mut labels {
+            if *label == "worker" {
+                *value = worker;
+            }
+        }
+        if !row.metric.starts_with("lib_") {
+            labels.push(("isd_as", isd_as));
+        }
+        page.add(row.into(), &labels, value);
+    }
 }
 
 /// The reference's word for a frame dropped for this reason.
@@ -286,22 +298,8 @@ fn routing(page: &mut Exposition, isd_as: &str, control: &Control) {
 }
 
 fn control_plane(page: &mut Exposition, isd_as: &str, control: &Control) {
-    let sockets = &control.sockets;
-    page.add(SNET_DIALS, &[], sockets.dials);
-    page.add(SNET_LISTENS, &[], sockets.listens);
-    page.add(SNET_CLOSES, &[], sockets.closes);
-    page.add(SNET_READ_BYTES, &[], sockets.read_bytes);
-    page.add(SNET_READ_PACKETS, &[], sockets.read_packets);
-    page.add(SNET_WRITE_BYTES, &[], sockets.written_bytes);
-    page.add(SNET_WRITE_PACKETS, &[], sockets.written_packets);
-    page.add(SNET_UNDERLAY_ERRORS, &[], sockets.underlay_errors);
-    page.add(SNET_PARSE_ERRORS, &[], sockets.parse_errors);
-    page.add(SNET_SCMP_ERRORS, &[], sockets.scmp_errors);
-
+    table(page, isd_as, "", control.sockets.iter());
     let isd_as = ("isd_as", isd_as);
-    page.add(SOCKET_OVERFLOWS, &[isd_as], sockets.overflows);
-    page.add(SOCKET_FORGED, &[isd_as], sockets.forged);
-    page.add(SOCKET_STRAYS, &[isd_as], sockets.strays);
     let daemon = &control.daemon;
     page.raise(DAEMON_REACHABLE, &[isd_as], u8::from(daemon.reachable));
     page.add(DAEMON_REQUESTS, &[isd_as], daemon.requests);
@@ -351,14 +349,6 @@ fn data_plane(page: &mut Exposition, status: &Status) {
         page.add(QUEUE_DROPS, &reason("fill_ring_empty"), empty);
         page.add(QUEUE_DROPS, &reason("refused"), socket.rx_refused);
         page.add(QUEUE_WAKEUPS, &[a, b, c, d], socket.wakeups);
-    }
-    for worker in &status.workers {
-        let number = worker.number.to_string();
-        page.add(
-            WORKER_SLEEPS,
-            &[isd_as, ("worker", &*number)],
-            worker.sleeps,
-        );
     }
     for port in &status.ports {
         let labels = [

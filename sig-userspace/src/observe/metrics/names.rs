@@ -1,15 +1,22 @@
 //! The metrics, with the names of the reference where it has them.
 
 use super::text::{Kind, Metric};
+use crate::{dataplane::counters::WorkerCounts, scion::SocketCounts};
 
-/// Declares the metrics, so that the list is complete.
+/// Returns every metric of a gateway.
+pub fn all() -> impl Iterator<Item = Metric> {
+    let tables = WorkerCounts::ROWS.iter().chain(SocketCounts::ROWS);
+    ALL.iter().copied().chain(tables.map(Metric::from))
+}
+
+/// Declares the metrics that are not in a table of counters.
 macro_rules! metrics {
     ($($kind:ident $constant:ident $name:literal $help:literal;)+) => {
         $(pub(super) const $constant: Metric =
             Metric { name: $name, kind: Kind::$kind, help: $help };)+
 
-        /// Every metric.
-        pub const ALL: &[Metric] = &[$($constant,)+];
+        /// The metrics of this list.
+        const ALL: &[Metric] = &[$($constant,)+];
     };
 }
 
@@ -51,14 +58,6 @@ metrics! {
         "Packets of the SCION side that the kernel could not hand to the gateway.";
     Counter RECEIVE_LOCAL_ERRORS "gateway_receive_local_errors_total"
         "Packets of the IP side that the kernel could not hand to the gateway.";
-    Counter IPPKTS_BY_WAY "gateway_ippkts_local_sent_by_way_total"
-        "IP packets delivered to the local network, straight or by way of the kernel.";
-    Counter FRAMES_HELD "gateway_frames_held_total"
-        "SIG frames held back for an earlier one.";
-    Counter FRAME_GAPS "gateway_frame_gaps_total"
-        "Gaps in streams that were given up: frames were lost or late on the way.";
-    Counter FRAMES_LATE "gateway_frames_late_total"
-        "SIG frames that came after their gap was given up, delivered out of order.";
 
     // Paths.
     Gauge PATHS_MONITORED "gateway_paths_monitored"
@@ -127,32 +126,6 @@ metrics! {
         "Changes of a traffic class of a site between having a session and having none.";
 
     // Control plane.
-    Counter SNET_DIALS "lib_snet_dials_total"
-        "QUIC connections opened.";
-    Counter SNET_LISTENS "lib_snet_listens_total"
-        "SCION sockets opened.";
-    Counter SNET_CLOSES "lib_snet_closes_total"
-        "SCION sockets closed.";
-    Counter SNET_READ_BYTES "lib_snet_read_total_bytes"
-        "Bytes received on SCION sockets.";
-    Counter SNET_READ_PACKETS "lib_snet_read_total_pkts"
-        "Packets received on SCION sockets.";
-    Counter SNET_WRITE_BYTES "lib_snet_write_total_bytes"
-        "Bytes sent on SCION sockets.";
-    Counter SNET_WRITE_PACKETS "lib_snet_write_total_pkts"
-        "Packets sent on SCION sockets.";
-    Counter SNET_UNDERLAY_ERRORS "lib_snet_underlay_error_total"
-        "Failures of the sockets below SCION sockets.";
-    Counter SNET_PARSE_ERRORS "lib_snet_parse_error_total"
-        "Packets received on SCION sockets that are no valid SCION packets.";
-    Counter SNET_SCMP_ERRORS "lib_snet_scmp_error_total"
-        "SCMP error messages received.";
-    Counter SOCKET_FORGED "gateway_socket_forged_total"
-        "Packets on SCION sockets that came neither from a border router nor, within the AS, from their source.";
-    Counter SOCKET_OVERFLOWS "gateway_socket_overflows_total"
-        "Packets to the end host port dropped because the queue of their socket was full.";
-    Counter SOCKET_STRAYS "gateway_socket_strays_total"
-        "Packets received on SCION sockets for somebody else, or without a way back.";
     Gauge DAEMON_REACHABLE "gateway_daemon_reachable"
         "Whether the SCION daemon answered the last request.";
     Counter DAEMON_REQUESTS "gateway_daemon_requests_total"
@@ -179,8 +152,6 @@ metrics! {
         "Entries of a ring of an AF_XDP socket that the kernel refused.";
     Counter QUEUE_WAKEUPS "gateway_queue_wakeups_total"
         "System calls made to wake the kernel for an AF_XDP socket.";
-    Counter WORKER_SLEEPS "gateway_worker_sleeps_total"
-        "Times that a worker slept because there was nothing to do.";
     Gauge INTERFACE_UP "gateway_interface_up"
         "Whether the link of an interface is up.";
 

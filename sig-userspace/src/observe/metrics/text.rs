@@ -8,6 +8,8 @@ use std::{
     fmt::{self, Write as _},
 };
 
+use crate::counter::Row;
+
 /// A metric: all series of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
@@ -17,6 +19,16 @@ pub struct Metric {
     pub kind: Kind,
     /// One sentence for operators.
     pub help: &'static str,
+}
+
+impl From<&Row> for Metric {
+    fn from(row: &Row) -> Self {
+        Metric {
+            name: row.metric,
+            kind: Kind::Counter,
+            help: row.help,
+        }
+    }
 }
 
 /// What the values of a metric do.

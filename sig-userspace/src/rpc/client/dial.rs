@@ -138,7 +138,7 @@ impl Dialer {
     ) -> Result<Option<quinn::Connection>, RpcError> {
         let error = |error: &dyn std::fmt::Display| RpcError::Dial(error.to_string());
         self.counters.dials.fetch_add(1, Relaxed);
-        self.socket.local().counters.dials.fetch_add(1, Relaxed);
+        self.socket.local().counters.dials.add(1);
         // An IP address is never sent as the server's name.
         let name = peer.address.ip().to_string();
         let connecting = self

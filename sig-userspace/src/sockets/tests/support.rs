@@ -4,7 +4,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU8, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -16,6 +16,7 @@ use sig_common::{
 use tokio::{net::UdpSocket, time::timeout};
 
 use crate::{
+    counter::SharedCounter,
     scion::packet::{self, Addresses, Endpoint, Host},
     sockets::{Local, Received, ScionSocket, Via},
 };
@@ -95,6 +96,6 @@ pub(super) fn straight(next_hop: SocketAddr) -> Via {
     }
 }
 
-pub(super) fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Relaxed)
+pub(super) fn get(counter: &SharedCounter) -> u64 {
+    counter.get()
 }
