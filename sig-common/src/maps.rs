@@ -8,6 +8,7 @@
 use core::net::IpAddr;
 
 use crate::addr::{HostAddr, IsdAs};
+use crate::reason::reasons;
 use crate::wire::underlay::Local;
 
 /// Port number that stands for the inner port in [`STEERING`].
@@ -227,82 +228,38 @@ impl LanRoute {
     pub const TUNNEL: Self = Self { action: 1 };
 }
 
-/// What happened to a packet, by program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Stat {
-    /// `sig_underlay`: a frame went to a worker.
-    UnderlayRedirected,
-    /// `sig_underlay`: not ours, left to the kernel.
-    UnderlayPassed,
-    /// `sig_underlay`: ours, but no worker listens on the queue: left to the kernel.
-    UnderlayNoSocket,
-    /// `sig_underlay`: dropped; the reason is in [`DROPS`].
-    UnderlayDropped,
-    /// `sig_lan`: a packet went to a worker.
-    LanRedirected,
-    /// `sig_lan`: left to the kernel.
-    LanPassed,
-    /// `sig_lan`: for the tunnel, but no worker listens on the queue: left to the kernel.
-    LanNoSocket,
-    /// `sig_inner`: a packet went to a worker.
-    InnerRedirected,
-    /// `sig_inner`: left to the kernel, which has no use for it.
-    InnerPassed,
-    /// `sig_inner`: for the tunnel, but no worker listens on the queue.
-    InnerNoSocket,
-    /// `sig_inject`: sent straight to the outgoing device.
-    InjectRedirected,
-    /// `sig_inject`: sent to the outgoing device by way of neighbour resolution.
-    InjectResolving,
-    /// `sig_inject`: left to the kernel.
-    InjectPassed,
-    /// `sig_inject`: dropped; the reason is in [`DROPS`].
-    InjectDropped,
-}
+reasons! {
+    /// What happened to a packet, by program.
+    Stat:
 
-impl Stat {
-    /// How many there are.
-    pub const COUNT: usize = Self::ALL.len();
-
-    /// All, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
-        Self::UnderlayRedirected,
-        Self::UnderlayPassed,
-        Self::UnderlayNoSocket,
-        Self::UnderlayDropped,
-        Self::LanRedirected,
-        Self::LanPassed,
-        Self::LanNoSocket,
-        Self::InnerRedirected,
-        Self::InnerPassed,
-        Self::InnerNoSocket,
-        Self::InjectRedirected,
-        Self::InjectResolving,
-        Self::InjectPassed,
-        Self::InjectDropped,
-    ];
-
-    /// The name in counters and status: snake case, stable between versions.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UnderlayRedirected => "underlay_redirected",
-            Self::UnderlayPassed => "underlay_passed",
-            Self::UnderlayNoSocket => "underlay_no_socket",
-            Self::UnderlayDropped => "underlay_dropped",
-            Self::LanRedirected => "lan_redirected",
-            Self::LanPassed => "lan_passed",
-            Self::LanNoSocket => "lan_no_socket",
-            Self::InnerRedirected => "inner_redirected",
-            Self::InnerPassed => "inner_passed",
-            Self::InnerNoSocket => "inner_no_socket",
-            Self::InjectRedirected => "inject_redirected",
-            Self::InjectResolving => "inject_resolving",
-            Self::InjectPassed => "inject_passed",
-            Self::InjectDropped => "inject_dropped",
-        }
-    }
+    UnderlayRedirected, "underlay_redirected",
+        "`sig_underlay`: a frame went to a worker.";
+    UnderlayPassed, "underlay_passed",
+        "`sig_underlay`: not ours, left to the kernel.";
+    UnderlayNoSocket, "underlay_no_socket",
+        "`sig_underlay`: ours, but no worker listens on the queue: left to the kernel.";
+    UnderlayDropped, "underlay_dropped",
+        "`sig_underlay`: dropped; the reason is in [`DROPS`].";
+    LanRedirected, "lan_redirected",
+        "`sig_lan`: a packet went to a worker.";
+    LanPassed, "lan_passed",
+        "`sig_lan`: left to the kernel.";
+    LanNoSocket, "lan_no_socket",
+        "`sig_lan`: for the tunnel, but no worker listens on the queue: left to the kernel.";
+    InnerRedirected, "inner_redirected",
+        "`sig_inner`: a packet went to a worker.";
+    InnerPassed, "inner_passed",
+        "`sig_inner`: left to the kernel, which has no use for it.";
+    InnerNoSocket, "inner_no_socket",
+        "`sig_inner`: for the tunnel, but no worker listens on the queue.";
+    InjectRedirected, "inject_redirected",
+        "`sig_inject`: sent straight to the outgoing device.";
+    InjectResolving, "inject_resolving",
+        "`sig_inject`: sent to the outgoing device by way of neighbour resolution.";
+    InjectPassed, "inject_passed",
+        "`sig_inject`: left to the kernel.";
+    InjectDropped, "inject_dropped",
+        "`sig_inject`: dropped; the reason is in [`DROPS`].";
 }
 
 #[cfg(feature = "user")]
@@ -371,12 +328,5 @@ mod tests {
         assert_eq!(none.pick(1), None);
         assert_eq!(none.only(1), none);
         assert_eq!(sockets.only(4), Sockets { first: 5, count: 1 });
-    }
-
-    #[test]
-    fn stats_are_numbered_in_the_order_of_all() {
-        for (number, stat) in Stat::ALL.into_iter().enumerate() {
-            assert_eq!(stat as usize, number);
-        }
     }
 }

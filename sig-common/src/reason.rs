@@ -3,7 +3,8 @@
 //! One numbering for all who drop packets: the XDP and TC programs (per-CPU array indexed by the
 //! number), the engine and the control plane. Numbers are not stable between versions; names are.
 
-/// Declares an enumeration of reasons, so that number, name and description cannot get out of step.
+/// Declares an enumeration of reasons, or of other things that are counted, so that number, name and description
+/// cannot get out of step.
 macro_rules! reasons {
     ($(#[$meta:meta])+ $reasons:ident: $($variant:ident, $name:literal, $description:literal;)+) => {
         $(#[$meta])+
@@ -14,10 +15,10 @@ macro_rules! reasons {
         }
 
         impl $reasons {
-            /// Every reason, in the order of the numbers.
+            /// All, in the order of the numbers.
             pub const ALL: [Self; Self::COUNT] = [$(Self::$variant,)+];
 
-            /// How many reasons there are: the size of every table indexed by a reason.
+            /// How many there are: the size of every table indexed by them.
             pub const COUNT: usize = [$($name,)+].len();
 
             /// The name in counters, metrics and status: snake case, stable between versions.
