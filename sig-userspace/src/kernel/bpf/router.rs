@@ -372,7 +372,7 @@ impl RouterPrograms {
     /// driver has it, else generic.
     ///
     /// # Errors
-    /// As [`super::Programs::attach_underlay`].
+    /// As [`super::Programs::attach_xdp`].
     pub fn attach(&mut self, ifindex: u32, mode: Option<XdpMode>) -> Result<Attachment, Error> {
         self.object.attach_xdp(Program::Router, ifindex, mode)
     }
