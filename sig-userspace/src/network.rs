@@ -20,12 +20,12 @@ use crate::{
 };
 
 const SCHEMA: &Schema = &Schema(&[
-    ("", &["timestamp", "expiry", "as", "link"]),
+    ("", &[&["timestamp", "expiry", "as", "link"]]),
     (
         "as[]",
-        &["isd_as", "core", "mtu", "master_key", "master_key_file"],
+        &[&["isd_as", "core", "mtu", "master_key", "master_key_file"]],
     ),
-    ("link[]", &["a", "b", "type", "mtu"]),
+    ("link[]", &[&["a", "b", "type", "mtu"]]),
 ]);
 
 /// Longest text.

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::{document::section::Number, section};
+
 /// A gateway as the control service of its AS lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GatewayAddresses {
@@ -57,19 +59,21 @@ impl RpcProtocols {
     }
 }
 
-/// Limits on what peers can make the control plane keep. Beyond, it is refused and counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerLimits {
-    /// Gateways of one AS. Default 16.
-    pub gateways_per_as: u32,
-    /// Prefixes of one gateway. Default 4096.
-    pub prefixes_per_gateway: u32,
-    /// Bytes of one RPC message. Default 1 MiB.
-    pub message_bytes: u32,
-    /// QUIC connections that we serve at the same time. Default 256.
-    pub connections: u32,
-    /// Paths to one AS that are watched. Default 64.
-    pub paths_per_as: u32,
+section! {
+    /// Limits on what peers can make the control plane keep. Beyond, it is refused and counted.
+    #[derive(Copy)]
+    pub struct PeerLimits {}
+
+    /// Gateways of one AS.
+    gateways_per_as: u32 = 16, Number(1..=256);
+    /// Prefixes of one gateway.
+    prefixes_per_gateway: u32 = 4096, Number(1..=1_048_576);
+    /// Bytes of one RPC message.
+    message_bytes: u32 = 1 << 20, Number(1..=64 << 20);
+    /// QUIC connections that we serve at the same time.
+    connections: u32 = 256, Number(1..=65_536);
+    /// Paths to one AS that are watched.
+    paths_per_as: u32 = 64, Number(1..=1024);
 }
 
 /// Which underlay addresses may bring frames of remotes, beside internal hosts that send frames of their own.

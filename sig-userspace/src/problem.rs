@@ -40,7 +40,7 @@ pub struct Errors {
 
 impl Errors {
     /// What is wrong; at least one problem.
-    pub(crate) fn new(problems: Vec<Problem>) -> Self {
+    pub fn new(problems: Vec<Problem>) -> Self {
         debug_assert!(!problems.is_empty());
         Self {
             problems,
@@ -49,7 +49,7 @@ impl Errors {
     }
 
     /// The same, with what works in the same file but deserves a look.
-    pub(crate) fn with_warnings(self, warnings: Vec<Problem>) -> Self {
+    pub fn with_warnings(self, warnings: Vec<Problem>) -> Self {
         Self { warnings, ..self }
     }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Errors {
 impl std::error::Error for Errors {}
 
 /// Collects errors and warnings of one file.
-pub(crate) struct Report<'a> {
+pub struct Report<'a> {
     file: &'a str,
     line_starts: Vec<usize>,
     errors: RefCell<Vec<Problem>>,
@@ -88,7 +88,8 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(file: &'a str, text: &str) -> Self {
+    /// Starts a report about `text`, which messages call `file`.
+    pub fn new(file: &'a str, text: &str) -> Self {
         let after_newline = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
         let line_starts = std::iter::once(0)
             .chain(after_newline.map(|(i, _)| i + 1))
@@ -102,12 +103,12 @@ impl<'a> Report<'a> {
     }
 
     /// Name of the file.
-    pub(crate) fn file(&self) -> &str {
+    pub fn file(&self) -> &str {
         self.file
     }
 
     /// Line of byte `at`, counted from 1.
-    pub(crate) fn line(&self, at: usize) -> usize {
+    pub fn line(&self, at: usize) -> usize {
         self.line_starts.partition_point(|start| *start <= at)
     }
 
@@ -121,19 +122,19 @@ impl<'a> Report<'a> {
     }
 
     /// Reports an error at byte `at` of the text.
-    pub(crate) fn error(&self, at: usize, key: &str, message: impl Into<String>) {
+    pub fn error(&self, at: usize, key: &str, message: impl Into<String>) {
         let problem = self.problem(at, key, message.into());
         self.errors.borrow_mut().push(problem);
     }
 
     /// Reports something that works but deserves a look.
-    pub(crate) fn warn(&self, at: usize, key: &str, message: impl Into<String>) {
+    pub fn warn(&self, at: usize, key: &str, message: impl Into<String>) {
         let problem = self.problem(at, key, message.into());
         self.warnings.borrow_mut().push(problem);
     }
 
     /// Errors and warnings, each in the order of lines.
-    pub(crate) fn take(&self) -> (Vec<Problem>, Vec<Problem>) {
+    pub fn take(&self) -> (Vec<Problem>, Vec<Problem>) {
         let sorted = |problems: &RefCell<Vec<Problem>>| {
             let mut problems = problems.take();
             problems.sort_by_key(|p| p.line);
@@ -144,7 +145,7 @@ impl<'a> Report<'a> {
 }
 
 /// `text`, shortened and without control characters, for quoting in a message.
-pub(crate) fn excerpt(text: &str) -> String {
+pub fn excerpt(text: &str) -> String {
     let short: String = text.chars().take(EXCERPT).collect();
     let mut short = printable(&short);
     if text.chars().nth(EXCERPT).is_some() {
@@ -154,6 +155,6 @@ pub(crate) fn excerpt(text: &str) -> String {
 }
 
 /// `text` without control characters.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }

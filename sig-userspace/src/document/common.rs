@@ -6,20 +6,46 @@ use std::time::Duration;
 
 use sig_common::addr::IsdAs;
 
-use super::toml::{Item, Section, or, or_if_empty};
+use super::section::{Special, UnlessEmpty};
+use super::toml::{Item, Section, or};
 use crate::notation::{duration, show_duration};
 use crate::problem::excerpt;
+use crate::section;
 
 /// Longest path of a Unix socket (`sun_path` without its terminator).
 const LONGEST_SOCKET_PATH: usize = 107;
 
-/// Console log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Log {
-    /// Least important message shown. Default `info`.
-    pub level: LogLevel,
-    /// Notation of the lines. Default `human`.
-    pub format: LogFormat,
+section! {
+    /// `[log.console]`: the console log.
+    #[derive(Copy)]
+    pub struct Log {}
+
+    /// Least important message shown.
+    level: LogLevel = LogLevel::Info, UnlessEmpty(Special(
+        |item| item.parse("\"info\"", |word| LogLevel::from_word(word).ok_or_else(|| {
+            let word = excerpt(word);
+            format!("\"{word}\" is unknown; write \"error\", \"warn\", \"info\", \"debug\" or \"trace\"")
+        })),
+        |level| Some(level.as_str().into()),
+    ));
+    /// Notation of the lines.
+    format: LogFormat = LogFormat::Human, UnlessEmpty(Special(
+        |item| {
+            let text = item.text("\"human\"")?;
+            if text.eq_ignore_ascii_case("json") {
+                return Some(LogFormat::Json);
+            }
+            if !text.eq_ignore_ascii_case("human") {
+                let text = excerpt(text);
+                item.place.warn(format!("\"{text}\" is unknown and means \"human\""));
+            }
+            Some(LogFormat::Human)
+        },
+        |format| Some(match format {
+            LogFormat::Human => "human",
+            LogFormat::Json => "json",
+        }.into()),
+    ));
 }
 
 /// Importance of a log message.
@@ -126,28 +152,6 @@ pub(crate) fn time(item: &Item<'_>, from: Duration, to: Duration) -> Option<Dura
 /// `[log.console]`.
 pub(crate) fn log(root: &Section<'_>) -> Option<Log> {
     let console = root.section("log").section("console");
-    let level = or_if_empty(&console, "level", LogLevel::Info, |item| {
-        item.parse("\"info\"", |word| {
-            LogLevel::from_word(word).ok_or_else(|| {
-                format!(
-                    "\"{}\" is unknown; write \"error\", \"warn\", \"info\", \"debug\" or \"trace\"",
-                    excerpt(word)
-                )
-            })
-        })
-    });
-    let format = or_if_empty(&console, "format", LogFormat::Human, |item| {
-        let text = item.text("\"human\"")?;
-        if text.eq_ignore_ascii_case("json") {
-            return Some(LogFormat::Json);
-        }
-        if !text.eq_ignore_ascii_case("human") {
-            let text = excerpt(text);
-            item.place
-                .warn(format!("\"{text}\" is unknown and means \"human\""));
-        }
-        Some(LogFormat::Human)
-    });
     if let Some(item) = console.get_unless_empty("stacktrace_level") {
         item.text("\"none\"");
         item.place.warn("ignored: log lines carry no stack traces");
@@ -156,10 +160,7 @@ pub(crate) fn log(root: &Section<'_>) -> Option<Log> {
         item.boolean();
         item.place.warn("ignored: log lines name no callers");
     }
-    Some(Log {
-        level: level?,
-        format: format?,
-    })
+    Log::read(&console)
 }
 
 /// An ISD-AS number without wildcards.

@@ -240,7 +240,7 @@ impl<'a> Node<'a> {
                     }
                 }
                 None if unknown == Unknown::Warn => {
-                    let mean = schema::nearest(known, &name);
+                    let mean = schema::nearest(known.iter().copied(), &name);
                     let mean = mean.map(|key| format!("; did you mean \"{key}\"?"));
                     node.warn(format!(
                         "unknown key, which has no effect{}",

@@ -3,8 +3,9 @@
 
 pub mod common;
 pub(crate) mod json;
-pub(crate) mod schema;
-pub(crate) mod toml;
+pub mod schema;
+pub mod section;
+pub mod toml;
 pub(crate) mod values;
 
 use std::{

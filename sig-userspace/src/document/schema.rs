@@ -2,35 +2,36 @@
 
 use strsim::levenshtein;
 
-/// The sections of a file with their keys. Array elements are written `[]`; the first section is the file itself, "".
-pub(crate) struct Schema(pub(crate) &'static [(&'static str, &'static [&'static str])]);
+/// The sections of a file with their keys, in one list or several. Array elements are written `[]`; the
+/// first section is the file itself, "".
+pub struct Schema(pub &'static [(&'static str, &'static [&'static [&'static str]])]);
 
 impl Schema {
     /// The keys of `section` (with `[]` for array elements); empty for a section that is not in the list.
-    pub(crate) fn keys(&self, section: &str) -> &'static [&'static str] {
-        self.0
-            .iter()
-            .find(|(name, _)| *name == section)
-            .map_or(&[], |(_, keys)| keys)
+    pub fn keys(&self, section: &str) -> impl Iterator<Item = &'static str> + Clone {
+        let section = self.0.iter().find(|(name, _)| *name == section);
+        let lists = section.map_or(&[][..], |(_, lists)| lists);
+        lists.iter().copied().flatten().copied()
     }
 
     /// Whether `name` (with `[]` for array elements) is a section.
-    pub(crate) fn is_section(&self, name: &str) -> bool {
+    pub fn is_section(&self, name: &str) -> bool {
         self.0.iter().any(|(section, _)| *section == name)
     }
 
     /// The remedy for `unknown`, which is not a key of `section`.
-    pub(crate) fn advice(&self, section: &str, unknown: &str) -> String {
+    pub fn advice(&self, section: &str, unknown: &str) -> String {
         let here = self.keys(section);
-        if let Some(key) = nearest(here, unknown) {
+        if let Some(key) = nearest(here.clone(), unknown) {
             return format!("unknown key; did you mean \"{key}\"?");
         }
         let elsewhere = self
             .0
             .iter()
-            .find(|(name, keys)| *name != section && keys.contains(&unknown));
-        if let Some((name, _)) = elsewhere {
-            return match *name {
+            .map(|(name, _)| *name)
+            .find(|name| *name != section && self.keys(name).any(|key| key == unknown));
+        if let Some(name) = elsewhere {
+            return match name {
                 "" => format!("unknown key; \"{unknown}\" belongs at the top level of the file"),
                 name => match name.strip_suffix("[]") {
                     Some(array) => {
@@ -41,16 +42,22 @@ impl Schema {
                 },
             };
         }
-        format!("unknown key; remove it or use one of: {}", here.join(", "))
+        format!(
+            "unknown key; remove it or use one of: {}",
+            here.collect::<Vec<_>>().join(", ")
+        )
     }
 }
 
 /// Which of `known` is probably meant by `unknown`; long words are not worth comparing.
-pub(super) fn nearest(known: &[&'static str], unknown: &str) -> Option<&'static str> {
+pub(super) fn nearest(
+    known: impl Iterator<Item = &'static str>,
+    unknown: &str,
+) -> Option<&'static str> {
     if unknown.len() > 64 {
         return None;
     }
-    let distances = known.iter().map(|key| (levenshtein(unknown, key), *key));
+    let distances = known.map(|key| (levenshtein(unknown, key), key));
     let (distance, key) = distances.min()?;
     (distance <= 1 + key.len() / 4).then_some(key)
 }

@@ -15,7 +15,7 @@ use crate::problem::{Report, excerpt, printable};
 /// A document that may be read: syntax errors are reported, and then there is none.
 ///
 /// `longest` bytes are far more than any such file in use has.
-pub(crate) fn parse<'a>(
+pub fn parse<'a>(
     report: &Report<'_>,
     text: &'a str,
     longest: usize,
@@ -43,8 +43,7 @@ pub(crate) fn parse<'a>(
 }
 
 /// The text of a key in a section of a file that may hold mistakes, as far as it can be read.
-#[cfg(any(feature = "xdp", test))]
-pub(crate) fn legible(text: &str, section: &str, key: &str) -> Option<String> {
+pub fn legible(text: &str, section: &str, key: &str) -> Option<String> {
     let (document, _) = DeTable::parse_recoverable(text);
     let DeValue::Table(section) = value_of(document.get_ref(), section)? else {
         return None;
@@ -55,7 +54,6 @@ pub(crate) fn legible(text: &str, section: &str, key: &str) -> Option<String> {
     }
 }
 
-#[cfg(any(feature = "xdp", test))]
 fn value_of<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t DeValue<'a>> {
     let mut entries = table.iter();
     let (_, value) = entries.find(|(written, _)| is_same_key(written, key))?;
@@ -64,43 +62,47 @@ fn value_of<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t DeValue<'a>
 
 /// A place in the file: what messages about a key, or about its absence, point at.
 #[derive(Clone)]
-pub(crate) struct Place<'a> {
+pub struct Place<'a> {
     report: &'a Report<'a>,
     at: usize,
-    pub(crate) key: String,
+    /// The key, with its section.
+    pub key: String,
 }
 
 impl Place<'_> {
     /// The same place, for a key that is absent there.
-    pub(crate) fn below(&self, key: &str) -> Self {
+    pub fn below(&self, key: &str) -> Self {
         Self {
             key: join(&self.key, key),
             ..self.clone()
         }
     }
 
-    pub(crate) fn error(&self, message: impl Into<String>) {
+    /// Reports an error here.
+    pub fn error(&self, message: impl Into<String>) {
         self.report.error(self.at, &self.key, message);
     }
 
-    pub(crate) fn warn(&self, message: impl Into<String>) {
+    /// Reports a warning here.
+    pub fn warn(&self, message: impl Into<String>) {
         self.report.warn(self.at, &self.key, message);
     }
 
     /// Line of the file, counted from 1.
-    pub(crate) fn line(&self) -> usize {
+    pub fn line(&self) -> usize {
         self.report.line(self.at)
     }
 
     /// Name of the file.
-    pub(crate) fn file(&self) -> &str {
+    pub fn file(&self) -> &str {
         self.report.file()
     }
 }
 
 /// A table of the document, or its absence: an absent section reads like an empty one.
-pub(crate) struct Section<'a> {
-    pub(crate) place: Place<'a>,
+pub struct Section<'a> {
+    /// Where it is, or would be.
+    pub place: Place<'a>,
     schema: &'static Schema,
     /// Name in the schema.
     name: String,
@@ -109,11 +111,7 @@ pub(crate) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The whole document. Unknown keys and sections that are none are reported here, once.
-    pub(crate) fn root(
-        report: &'a Report<'a>,
-        table: &'a DeTable<'a>,
-        schema: &'static Schema,
-    ) -> Self {
+    pub fn root(report: &'a Report<'a>, table: &'a DeTable<'a>, schema: &'static Schema) -> Self {
         let place = Place {
             report,
             at: 0,
@@ -141,7 +139,7 @@ impl<'a> Section<'a> {
             let word = key.get_ref().as_ref();
             let (at, path) = (key.span().start, join(&self.place.key, &excerpt(word)));
             let report = self.place.report;
-            match known.iter().find(|known| known.eq_ignore_ascii_case(word)) {
+            match known.clone().find(|known| known.eq_ignore_ascii_case(word)) {
                 None => report.error(at, &path, self.schema.advice(&self.name, word)),
                 Some(known) => {
                     let same = |other: &&&Spanned<_>| is_same_key(other, word);
@@ -151,7 +149,7 @@ impl<'a> Section<'a> {
                             &path,
                             format!("\"{known}\" is written twice; remove one"),
                         );
-                    } else if *known != word {
+                    } else if known != word {
                         report.warn(
                             at,
                             &path,
@@ -188,14 +186,14 @@ impl<'a> Section<'a> {
     }
 
     /// Whether the section is written in the file.
-    pub(crate) fn is_present(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         self.table.is_some()
     }
 
     /// The value of `key`, when written.
-    pub(crate) fn get(&self, key: &'static str) -> Option<Item<'a>> {
+    pub fn get(&self, key: &'static str) -> Option<Item<'a>> {
         debug_assert!(
-            self.schema.keys(&self.name).contains(&key),
+            self.schema.keys(&self.name).any(|known| known == key),
             "{key} is missing in the list of keys"
         );
         let (key, value) = self
@@ -213,12 +211,12 @@ impl<'a> Section<'a> {
     }
 
     /// The same, where an empty text means what the absence of the key means: the keys of the reference.
-    pub(crate) fn get_unless_empty(&self, key: &'static str) -> Option<Item<'a>> {
+    pub fn get_unless_empty(&self, key: &'static str) -> Option<Item<'a>> {
         self.get(key).filter(|item| !item.is_word(""))
     }
 
     /// The value of `key`; its absence is an error that says what to `write`.
-    pub(crate) fn require(&self, key: &'static str, write: &str) -> Option<Item<'a>> {
+    pub fn require(&self, key: &'static str, write: &str) -> Option<Item<'a>> {
         let item = self.get(key);
         if item.is_none() {
             self.place
@@ -229,7 +227,7 @@ impl<'a> Section<'a> {
     }
 
     /// The sub-section `key`.
-    pub(crate) fn section(&self, key: &'static str) -> Section<'a> {
+    pub fn section(&self, key: &'static str) -> Section<'a> {
         let name = join(&self.name, key);
         let item = self.get(key);
         let table = item.as_ref().and_then(|item| match item.value.get_ref() {
@@ -249,7 +247,7 @@ impl<'a> Section<'a> {
     }
 
     /// The elements of the array of tables `key`, in the order of the file.
-    pub(crate) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
+    pub fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
         let Some(item) = self.get(key) else {
             return Vec::new();
         };
@@ -272,13 +270,15 @@ impl<'a> Section<'a> {
 }
 
 /// A section's value with the places that checks of the whole file point at.
-pub(crate) struct Placed<'a, T> {
-    pub(crate) value: T,
-    pub(crate) place: Place<'a>,
+pub struct Placed<'a, T> {
+    /// The value.
+    pub value: T,
+    /// Where it is, or would be.
+    pub place: Place<'a>,
 }
 
 /// The value of an optional key: `Some(default)` when absent, `None` when wrong.
-pub(crate) fn or<'a, T>(
+pub fn or<'a, T>(
     section: &Section<'a>,
     key: &'static str,
     default: T,
@@ -288,7 +288,7 @@ pub(crate) fn or<'a, T>(
 }
 
 /// The same of a key of the reference, where an empty text means the default.
-pub(crate) fn or_if_empty<'a, T>(
+pub fn or_if_empty<'a, T>(
     section: &Section<'a>,
     key: &'static str,
     default: T,
@@ -300,7 +300,7 @@ pub(crate) fn or_if_empty<'a, T>(
 }
 
 /// An array whose elements are all read, also after a wrong one.
-pub(crate) fn list<'a, T>(
+pub fn list<'a, T>(
     item: &Item<'a>,
     example: &str,
     read: impl Fn(&Item<'a>) -> Option<T>,
@@ -311,8 +311,9 @@ pub(crate) fn list<'a, T>(
 }
 
 /// A value of the document.
-pub(crate) struct Item<'a> {
-    pub(crate) place: Place<'a>,
+pub struct Item<'a> {
+    /// Where it is.
+    pub place: Place<'a>,
     value: &'a Spanned<DeValue<'a>>,
 }
 
@@ -342,7 +343,7 @@ impl<'a> Item<'a> {
     }
 
     /// The text of a string; `example` is what a correct value looks like, with its quotes.
-    pub(crate) fn text(&self, example: &str) -> Option<&'a str> {
+    pub fn text(&self, example: &str) -> Option<&'a str> {
         match self.value.get_ref() {
             DeValue::String(text) => Some(text),
             _ => {
@@ -353,7 +354,7 @@ impl<'a> Item<'a> {
     }
 
     /// A string that `parse` understands; its error is the message.
-    pub(crate) fn parse<T>(
+    pub fn parse<T>(
         &self,
         example: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -368,7 +369,7 @@ impl<'a> Item<'a> {
     }
 
     /// One of a few words.
-    pub(crate) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+    pub fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let list = || {
             let quoted: Vec<_> = words.iter().map(|(w, _)| format!("\"{w}\"")).collect();
             match quoted.split_last() {
@@ -391,7 +392,8 @@ impl<'a> Item<'a> {
         found.map(|(_, value)| *value)
     }
 
-    pub(crate) fn boolean(&self) -> Option<bool> {
+    /// Returns the boolean, or reports that this is none.
+    pub fn boolean(&self) -> Option<bool> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
             _ => {
@@ -402,7 +404,7 @@ impl<'a> Item<'a> {
     }
 
     /// An integer within `range`.
-    pub(crate) fn number<T>(&self, range: RangeInclusive<T>) -> Option<T>
+    pub fn number<T>(&self, range: RangeInclusive<T>) -> Option<T>
     where
         T: TryFrom<i64> + PartialOrd + std::fmt::Display,
     {
@@ -423,12 +425,12 @@ impl<'a> Item<'a> {
     }
 
     /// Whether the value is the given word, for keys that take a word or something else.
-    pub(crate) fn is_word(&self, word: &str) -> bool {
+    pub fn is_word(&self, word: &str) -> bool {
         matches!(self.value.get_ref(), DeValue::String(text) if text == word)
     }
 
     /// The elements of an array; `example` is what a correct value looks like.
-    pub(crate) fn elements(&self, example: &str) -> Option<Vec<Item<'a>>> {
+    pub fn elements(&self, example: &str) -> Option<Vec<Item<'a>>> {
         let DeValue::Array(values) = self.value.get_ref() else {
             self.wrong_type(&format!("an array, for example {example}"));
             return None;

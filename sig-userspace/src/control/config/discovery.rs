@@ -7,13 +7,78 @@ use super::model::{Control, DefaultRoute, EndhostPort, WrittenAt};
 use super::sections::OwnAddresses;
 use crate::document::{
     common::{server, time},
-    toml::{Section, or, or_if_empty},
+    section::{Kind as _, Special, Time, UnlessEmpty, Words},
+    toml::{Section, or_if_empty},
 };
 use crate::peer::{PeerLimits, RpcProtocols};
 use crate::problem::excerpt;
+use crate::section;
 
 const DEFAULT_DAEMON: &str = "127.0.0.1:30255";
 const DEFAULT_TRAFFIC_POLICY: &str = "/etc/scion/traffic.policy";
+
+const PROTOCOLS: Words<RpcProtocols> = Words(&[
+    ("all", RpcProtocols::All),
+    ("grpc", RpcProtocols::Grpc),
+    ("connectrpc", RpcProtocols::Connect),
+]);
+
+/// The reference's gateway takes any text and always speaks all of them.
+const ANY_PROTOCOLS: UnlessEmpty<Special<RpcProtocols>> = UnlessEmpty(Special(
+    |item| {
+        let text = item.text("\"all\"")?;
+        let known = PROTOCOLS.0.iter().find(|(word, _)| *word == text);
+        if known.is_none() {
+            item.place.warn(format!(
+                "\"{}\" is unknown and means \"all\"; write \"all\", \"grpc\" or \"connectrpc\"",
+                excerpt(text)
+            ));
+        }
+        Some(known.map_or(RpcProtocols::All, |(_, protocols)| *protocols))
+    },
+    |protocols| PROTOCOLS.write(protocols),
+));
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+section! {
+    /// `[rpc]`: the RPC variants that are spoken.
+    pub struct Rpc {}
+
+    /// As a client.
+    client_protocol: RpcProtocols = RpcProtocols::All, ANY_PROTOCOLS;
+    /// As a server.
+    server_protocol: RpcProtocols = RpcProtocols::All, ANY_PROTOCOLS;
+}
+
+section! {
+    /// `[control]`: how remotes and paths are found and watched.
+    pub struct Discovery {
+        /// What peers can make us keep.
+        pub limits: PeerLimits,
+    }
+
+    /// Who listens on the end host port 30041.
+    endhost_port: EndhostPort = EndhostPort::Auto, Words(&[
+        ("auto", EndhostPort::Auto),
+        ("own", EndhostPort::Own),
+        ("shared", EndhostPort::Shared),
+    ]);
+    /// How often a path in use is probed.
+    probe_interval: Duration = Duration::from_millis(200), Time(Duration::from_millis(20), Duration::from_secs(10));
+    /// A path in use without an answer for this long is dead (longer if its round trip time is).
+    probe_timeout: Duration = Duration::from_millis(600), Time(Duration::from_millis(50), Duration::from_secs(60));
+    /// How long a better path must have been alive and better before it replaces one in use.
+    switch_delay: Duration = Duration::from_secs(5), Time(Duration::ZERO, HOUR);
+    /// Whether default routes that remotes announce are learned.
+    default_route: DefaultRoute = DefaultRoute::Accept, Words(&[
+        ("accept", DefaultRoute::Accept),
+        ("refuse", DefaultRoute::Refuse),
+    ]);
+    /// How often the daemon is asked for paths; the environment variable
+    /// `SCION_EXPERIMENTAL_GATEWAY_PATH_UPDATE_INTERVAL` overrides it.
+    path_interval: Duration = Duration::from_secs(10), Time(Duration::from_millis(100), HOUR);
+}
 
 /// Everything that finding remotes needs. Read, and checked, also where `[[remote]]` sections make it
 /// unnecessary; then what is written is named in warnings.
@@ -76,46 +141,9 @@ pub(super) fn control(
     if let Some(item) = sciond.get("fake_data") {
         item.text("\"\"");
     }
-    let rpc = root.section("rpc");
-    let protocols = |key| {
-        or_if_empty(&rpc, key, RpcProtocols::All, |item| {
-            Some(match item.text("\"all\"")? {
-                "all" => RpcProtocols::All,
-                "grpc" => RpcProtocols::Grpc,
-                "connectrpc" => RpcProtocols::Connect,
-                // The reference's gateway takes any text and always speaks all of them.
-                other => {
-                    item.place.warn(format!(
-                        "\"{}\" is unknown and means \"all\"; write \"all\", \"grpc\" or \"connectrpc\"",
-                        excerpt(other)
-                    ));
-                    RpcProtocols::All
-                }
-            })
-        })
-    };
-    let (client_protocol, server_protocol) =
-        (protocols("client_protocol"), protocols("server_protocol"));
-    let endhost_port = or(&section, "endhost_port", EndhostPort::Auto, |item| {
-        item.choice(&[
-            ("auto", EndhostPort::Auto),
-            ("own", EndhostPort::Own),
-            ("shared", EndhostPort::Shared),
-        ])
-    });
-    let duration = |key, default, from, to| or(&section, key, default, |item| time(item, from, to));
-    let (ms, second) = (Duration::from_millis, Duration::from_secs(1));
-    let probe_interval = duration("probe_interval", ms(200), ms(20), 10 * second);
-    let probe_timeout = duration("probe_timeout", ms(600), ms(50), 60 * second);
-    let switch_delay = duration("switch_delay", 5 * second, Duration::ZERO, 3600 * second);
-    let default_route = or(&section, "default_route", DefaultRoute::Accept, |item| {
-        item.choice(&[
-            ("accept", DefaultRoute::Accept),
-            ("refuse", DefaultRoute::Refuse),
-        ])
-    });
-    let path_interval = duration("path_interval", 10 * second, ms(100), 3600 * second);
-    let limits = limits(&section.section("limits"));
+    let rpc = Rpc::read(&root.section("rpc"));
+    let limits = PeerLimits::read(&section.section("limits"));
+    let discovery = Discovery::read(&section, limits);
     let own = own?;
     Some(Control {
         daemon: daemon?,
@@ -125,30 +153,7 @@ pub(super) fn control(
         traffic_policy_at: written_at("traffic_policy_file"),
         ip_routing_policy_file: ip_routing_policy_file?,
         ip_routing_policy_at: written_at("ip_routing_policy_file"),
-        client_protocol: client_protocol?,
-        server_protocol: server_protocol?,
-        endhost_port: endhost_port?,
-        probe_interval: probe_interval?,
-        probe_timeout: probe_timeout?,
-        switch_delay: switch_delay?,
-        default_route: default_route?,
-        path_interval: path_interval?,
-        limits: limits?,
-    })
-}
-
-fn limits(section: &Section<'_>) -> Option<PeerLimits> {
-    let count = |key, default, most| or(section, key, default, |item| item.number(1..=most));
-    let gateways_per_as = count("gateways_per_as", 16, 256);
-    let prefixes_per_gateway = count("prefixes_per_gateway", 4096, 1_048_576);
-    let message_bytes = count("message_bytes", 1 << 20, 64 << 20);
-    let connections = count("connections", 256, 65_536);
-    let paths_per_as = count("paths_per_as", 64, 1024);
-    Some(PeerLimits {
-        gateways_per_as: gateways_per_as?,
-        prefixes_per_gateway: prefixes_per_gateway?,
-        message_bytes: message_bytes?,
-        connections: connections?,
-        paths_per_as: paths_per_as?,
+        rpc: rpc?,
+        discovery: discovery?,
     })
 }

@@ -1,12 +1,19 @@
-//! Every key of the configuration file: the one list behind the check for unknown keys.
+//! Every key of the configuration file, for the check for unknown keys.
 
-use crate::document::schema::Schema;
+use super::{
+    discovery::{Discovery, Rpc},
+    sections::{Dataplane, Gateway, Limits, Tunnel},
+};
+use crate::{
+    document::{common::Log, schema::Schema},
+    peer::PeerLimits,
+};
 
 /// The sections of the file with their keys.
 pub(super) const SCHEMA: &Schema = &Schema(&[
     (
         "",
-        &[
+        &[&[
             "features",
             "log",
             "metrics",
@@ -18,105 +25,54 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
             "tunnel",
             "dataplane",
             "remote",
-        ],
+        ]],
     ),
     (
         "features",
-        &[
+        &[&[
             "appropriate_digest_algorithm",
             "experimental_scmp_authentication",
-        ],
+        ]],
     ),
-    ("log", &["console"]),
+    ("log", &[&["console"]]),
     (
         "log.console",
-        &["level", "format", "stacktrace_level", "disable_caller"],
+        &[Log::KEYS, &["stacktrace_level", "disable_caller"]],
     ),
-    ("metrics", &["prometheus", "allow_remote"]),
-    ("api", &["addr", "allow_remote"]),
-    ("rpc", &["client_protocol", "server_protocol"]),
+    ("metrics", &[&["prometheus", "allow_remote"]]),
+    ("api", &[&["addr", "allow_remote"]]),
+    ("rpc", &[Rpc::KEYS]),
     (
         "sciond_connection",
-        &["address", "initial_connect_period", "fake_data"],
+        &[&["address", "initial_connect_period", "fake_data"]],
     ),
     (
         "gateway",
         &[
-            "id",
-            "isd_as",
-            "data_addr",
-            "prefixes",
-            "status_socket",
-            "ctrl_addr",
-            "probe_addr",
-            "traffic_policy_file",
-            "ip_routing_policy_file",
+            Gateway::KEYS,
+            &[
+                "isd_as",
+                "data_addr",
+                "status_socket",
+                "ctrl_addr",
+                "probe_addr",
+                "traffic_policy_file",
+                "ip_routing_policy_file",
+            ],
         ],
     ),
-    (
-        "control",
-        &[
-            "endhost_port",
-            "probe_interval",
-            "probe_timeout",
-            "switch_delay",
-            "default_route",
-            "path_interval",
-            "limits",
-        ],
-    ),
-    (
-        "control.limits",
-        &[
-            "gateways_per_as",
-            "prefixes_per_gateway",
-            "message_bytes",
-            "connections",
-            "paths_per_as",
-        ],
-    ),
-    ("tunnel", &["name", "mtu", "table", "src_ipv4", "src_ipv6"]),
-    (
-        "dataplane",
-        &[
-            "underlay",
-            "underlay_sources",
-            "lan",
-            "workers",
-            "lan_transmit",
-            "mode",
-            "zero_copy",
-            "ring_size",
-            "chunks",
-            "huge_pages",
-            "busy_poll",
-            "pin",
-            "verify_checksums",
-            "reorder_frames",
-            "reorder_wait",
-            "limits",
-        ],
-    ),
-    (
-        "dataplane.limits",
-        &[
-            "streams_per_remote",
-            "streams_total",
-            "packets_per_remote",
-            "packets_total",
-            "held_per_remote",
-            "held_total",
-            "packet_timeout",
-            "stream_timeout",
-        ],
-    ),
+    ("control", &[Discovery::KEYS, &["limits"]]),
+    ("control.limits", &[PeerLimits::KEYS]),
+    ("tunnel", &[Tunnel::KEYS]),
+    ("dataplane", &[Dataplane::KEYS, &["limits"]]),
+    ("dataplane.limits", &[Limits::KEYS]),
     (
         "remote[]",
-        &["isd_as", "gateway", "session", "prefixes", "path"],
+        &[&["isd_as", "gateway", "session", "prefixes", "path"]],
     ),
     (
         "remote[].path[]",
-        &[
+        &[&[
             "name",
             "path_type",
             "raw",
@@ -126,7 +82,7 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
             "next_hop",
             "mtu",
             "source_port",
-        ],
+        ]],
     ),
 ]);
 

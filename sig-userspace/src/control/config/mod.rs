@@ -27,10 +27,12 @@ use std::time::{Duration, SystemTime};
 pub use crate::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use crate::peer::{PeerLimits, RpcProtocols, UnderlaySources};
 pub use crate::problem::{Errors, Problem};
+pub use discovery::{Discovery, Rpc};
 pub use model::{
-    Config, Control, Dataplane, DefaultRoute, EndhostPort, Gateway, LanTransmit, Limits, Made,
-    Path, Pin, Remote, Tunnel, Wish, WrittenAt,
+    Config, Control, DefaultRoute, EndhostPort, LanTransmit, Made, Path, Pin, Remote, Wish,
+    WrittenAt,
 };
+pub use sections::{Dataplane, Gateway, Limits, Tunnel};
 
 use crate::document::{self, common, toml::Section};
 use crate::problem::Report;

@@ -1,16 +1,16 @@
 //! The configuration as the gateway uses it: resolved, checked, every default filled in.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipnet::IpNet;
 use sig_common::{addr::IsdAs, wire::scion::path::ScionPath};
 
-use crate::document::common::{Log, Observe, XdpMode};
+use super::discovery::{Discovery, Rpc};
+use super::sections::{Dataplane, Gateway, Tunnel};
+use crate::document::common::{Log, Observe};
 use crate::network::Description;
-use crate::peer::{PeerLimits, RpcProtocols, UnderlaySources};
 use crate::problem::Problem;
 use crate::scion::{Interface, expires_at};
 
@@ -66,25 +66,10 @@ pub struct Control {
     pub ip_routing_policy_file: Option<PathBuf>,
     /// Where that is written.
     pub ip_routing_policy_at: WrittenAt,
-    /// RPC variants we speak as a client. Default all.
-    pub client_protocol: RpcProtocols,
-    /// RPC variants we answer. Default all.
-    pub server_protocol: RpcProtocols,
-    /// Who listens on the end host port 30041. Default `auto`.
-    pub endhost_port: EndhostPort,
-    /// How often a path in use is probed. Default 200 ms.
-    pub probe_interval: Duration,
-    /// A path in use without an answer for this long is dead (longer if its round trip time is). Default 600 ms.
-    pub probe_timeout: Duration,
-    /// How long a better path must have been alive and better before it replaces one in use. Default 5 s.
-    pub switch_delay: Duration,
-    /// Whether default routes that remotes announce are learned. Default accept.
-    pub default_route: DefaultRoute,
-    /// How often the daemon is asked for paths. Default 10 s; the environment variable
-    /// `SCION_EXPERIMENTAL_GATEWAY_PATH_UPDATE_INTERVAL` overrides it.
-    pub path_interval: Duration,
-    /// What peers can make us keep.
-    pub limits: PeerLimits,
+    /// Section `[rpc]`.
+    pub rpc: Rpc,
+    /// Section `[control]`.
+    pub discovery: Discovery,
 }
 
 /// What becomes of a default route, or of another prefix shorter than /8, that a remote AS announces and the
@@ -128,78 +113,6 @@ pub enum EndhostPort {
     Shared,
 }
 
-/// The gateway itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gateway {
-    /// Name of this gateway in logs and file names. Default `gateway`.
-    pub id: String,
-    /// The AS the gateway stands in; no wildcard, except that 0-0 stands for "the daemon knows" where
-    /// [`Config::control`] is set.
-    pub isd_as: IsdAs,
-    /// Where SIG frames arrive: address on the underlay interface and UDP/SCION port (default
-    /// 30056). Also the source address of our own frames. An unspecified address where
-    /// [`Config::control`] is set: that of [`Control::ctrl_addr`].
-    pub data_addr: SocketAddr,
-    /// IP prefixes served here: packets from remotes are accepted only towards them. Canonical. Prefixes that
-    /// the routing policy advertises are served as well.
-    pub prefixes: Vec<IpNet>,
-    /// Unix socket that `sig status` asks. Default `/run/sig/<id>.sock`.
-    pub status_socket: PathBuf,
-}
-
-/// The tunnel device for whatever the kernel routes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tunnel {
-    /// Interface name, at most 15 bytes. Default `sig`.
-    pub name: String,
-    /// MTU of the tunnel device in bytes. Default 1500.
-    pub mtu: u16,
-    /// Routing table of the routes into the tunnel. Default 254, `main`.
-    pub table: u32,
-    /// Preferred source address of the kernel's IPv4 routes into the tunnel.
-    pub src_ipv4: Option<Ipv4Addr>,
-    /// Preferred source address of the kernel's IPv6 routes into the tunnel.
-    pub src_ipv6: Option<Ipv6Addr>,
-}
-
-/// Interfaces, threads and memory of the data plane.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dataplane {
-    /// Interface on the SCION side; `None`: the one that carries the address of `data_addr`.
-    pub underlay: Option<String>,
-    /// Which underlay addresses may bring frames of remotes. Default `routers`.
-    pub underlay_sources: UnderlaySources,
-    /// Interfaces on the IP side. May be empty: then only the kernel's routes feed the tunnel.
-    pub lan: Vec<String>,
-    /// How decapsulated packets reach the hosts. Default `auto`.
-    pub lan_transmit: LanTransmit,
-    /// Number of worker threads. Default 1.
-    pub workers: u16,
-    /// How the XDP programs are attached. Default `auto`.
-    pub mode: XdpMode,
-    /// Whether packets reach user space without a copy. Default `auto`.
-    pub zero_copy: Wish,
-    /// Descriptors of each AF_XDP ring; a power of two. Default 2048.
-    pub ring_size: u32,
-    /// Number of 4096-byte packet buffers; `None`: what rings and workers need.
-    pub chunks: Option<u32>,
-    /// Whether the packet buffers lie in huge pages. Default `auto`.
-    pub huge_pages: Wish,
-    /// Workers spin instead of sleeping when idle. Default false.
-    pub busy_poll: bool,
-    /// Which CPU runs which worker. Default `auto`.
-    pub pin: Pin,
-    /// Check the UDP/SCION checksum of received frames. Default true.
-    pub verify_checksums: bool,
-    /// Frames of a stream held back while an earlier one is missing; 0 switches waiting off.
-    /// Default 32.
-    pub reorder_frames: u16,
-    /// Longest time a frame is held back for an earlier one. Default 1 ms.
-    pub reorder_wait: Duration,
-    /// Memory limits of the reassembly.
-    pub limits: Limits,
-}
-
 /// How decapsulated packets reach the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LanTransmit {
@@ -231,27 +144,6 @@ pub enum Pin {
     Never,
     /// Worker *i* on the *i*-th CPU of the list, which is as long as there are workers.
     Cpus(Vec<u16>),
-}
-
-/// Limits of the reassembly, per worker. All memory is allocated at start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Streams of one remote known at the same time. Default 256.
-    pub streams_per_remote: u32,
-    /// Streams known at the same time. Default 4096.
-    pub streams_total: u32,
-    /// Packets of one remote being put together at the same time. Default 64.
-    pub packets_per_remote: u32,
-    /// Packets being put together at the same time. Default 512.
-    pub packets_total: u32,
-    /// Frames of one remote held back for an earlier one at the same time. Default 128.
-    pub held_per_remote: u32,
-    /// Frames held back for an earlier one at the same time. Default 1024.
-    pub held_total: u32,
-    /// How long the rest of a packet is waited for. Default 1 s.
-    pub packet_timeout: Duration,
-    /// How long a silent stream is remembered. Default 60 s.
-    pub stream_timeout: Duration,
 }
 
 /// A remote gateway that is configured here instead of being discovered.

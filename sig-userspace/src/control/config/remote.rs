@@ -8,7 +8,8 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::made::made;
-use super::model::{Gateway, Made, Path, Remote};
+use super::model::{Made, Path, Remote};
+use super::sections::Gateway;
 use super::{DEFAULT_DATA_PORT, EXPIRES_SOON, ReadFile, path};
 use crate::document::{
     common::isd_as,

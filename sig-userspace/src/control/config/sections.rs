@@ -1,20 +1,25 @@
-//! All sections but the remotes: values, defaults, ranges.
+//! The sections that are not about finding remotes: keys, defaults, ranges.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Dataplane, Gateway, LanTransmit, Limits, Pin, Tunnel, Wish};
-use crate::peer::UnderlaySources;
+use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
+use super::model::{LanTransmit, Pin, Wish};
 use super::{DEFAULT_DATA_PORT, XdpMode};
 use crate::document::{
-    common::{XDP_MODES, isd_as, socket_path, time},
-    toml::{Item, Placed, Section, list, or, or_if_empty},
+    common::{XDP_MODES, isd_as, socket_path},
+    section::{
+        Boolean, Checked, List, Number, Special, Text, Time, UnlessEmpty, Words, WordsOr, auto,
+    },
+    toml::{Item, Placed, Section},
     values,
 };
+use crate::peer::UnderlaySources;
 use crate::problem::excerpt;
+use crate::section;
 
 const DEFAULT_CTRL_PORT: u16 = 30256;
 const DEFAULT_PROBE_PORT: u16 = 30856;
@@ -22,11 +27,183 @@ const DEFAULT_PROBE_PORT: u16 = 30856;
 /// Largest MTU of the tunnel device, a veth pair: a packet must fit one buffer of the data plane.
 const MAX_TUNNEL_MTU: u16 = 3506;
 
-const WISHES: [(&str, Wish); 3] = [
+const WISH: Words<Wish> = Words(&[
     ("auto", Wish::Auto),
     ("never", Wish::Never),
     ("require", Wish::Require),
-];
+]);
+
+const COUNT: Number<u32> = Number(1..=1_048_576);
+
+section! {
+    /// `[gateway]`: the gateway itself.
+    pub struct Gateway {
+        /// The AS the gateway stands in; no wildcard, except that 0-0 stands for "the daemon knows" where
+        /// [`Config::control`](super::Config::control) is set.
+        pub isd_as: IsdAs,
+        /// Where SIG frames arrive: address on the underlay interface and UDP/SCION port (default
+        /// 30056). Also the source address of our own frames. An unspecified address where
+        /// [`Config::control`](super::Config::control) is set: that of [`Control::ctrl_addr`](super::Control::ctrl_addr).
+        pub data_addr: SocketAddr,
+        /// Unix socket that `sig status` asks. Default `/run/sig/<id>.sock`.
+        pub status_socket: PathBuf,
+    }
+
+    /// Name of this gateway in logs and file names.
+    id: String = "gateway".to_owned(), UnlessEmpty(Text("\"gateway\"", values::id));
+    /// IP prefixes served here: packets from remotes are accepted only towards them. Canonical. Prefixes that
+    /// the routing policy advertises are served as well.
+    prefixes: Vec<IpNet> = Vec::new(), List("[\"10.1.0.0/24\"]", Text("\"10.1.0.0/24\"", values::prefix));
+}
+
+section! {
+    /// `[tunnel]`: the tunnel device for whatever the kernel routes.
+    pub struct Tunnel {}
+
+    /// Interface name, at most 15 bytes.
+    name: String = "sig".to_owned(), UnlessEmpty(Text("\"sig\"", values::interface));
+    /// MTU of the tunnel device in bytes.
+    mtu: u16 = 1500, Number(1280..=MAX_TUNNEL_MTU);
+    /// Routing table of the routes into the tunnel; 254 is `main`.
+    table: u32 = 254, WordsOr {
+        words: [("main", 254)],
+        kind: Checked(Number(1..=u32::MAX), not_local),
+        wrap: |table| table,
+        unwrap: |table| Some(table),
+    };
+    // The reference takes either family in both keys.
+    /// Preferred source address of the kernel's IPv4 routes into the tunnel.
+    src_ipv4: Option<Ipv4Addr> = None, UnlessEmpty(Special(
+        |item| match item.parse("\"192.0.2.10\"", source)? {
+            IpAddr::V4(ip) => Some(Some(ip)),
+            ip @ IpAddr::V6(_) => other_family(item, ip, "src_ipv6"),
+        },
+        |ip| ip.map(|ip| ip.to_string().into()),
+    ));
+    /// Preferred source address of the kernel's IPv6 routes into the tunnel.
+    src_ipv6: Option<Ipv6Addr> = None, UnlessEmpty(Special(
+        |item| match item.parse("\"2001:db8::10\"", source)? {
+            IpAddr::V6(ip) => Some(Some(ip)),
+            ip @ IpAddr::V4(_) => other_family(item, ip, "src_ipv4"),
+        },
+        |ip| ip.map(|ip| ip.to_string().into()),
+    ));
+}
+
+section! {
+    /// `[dataplane]`: interfaces, threads and memory of the data plane.
+    pub struct Dataplane {
+        /// Memory limits of the reassembly.
+        pub limits: Limits,
+    }
+
+    /// Interface on the SCION side; `None`: the one that carries the address of `data_addr`.
+    underlay: Option<String> = None, auto(Text("\"eth0\"", values::interface));
+    /// Which underlay addresses may bring frames of remotes.
+    underlay_sources: UnderlaySources = UnderlaySources::Routers, WordsOr {
+        words: [("routers", UnderlaySources::Routers), ("any", UnderlaySources::Any)],
+        kind: List("[\"10.0.0.1/32\"], or \"routers\" or \"any\"", Text("\"10.0.0.1/32\"", values::prefix)),
+        wrap: UnderlaySources::RoutersAnd,
+        unwrap: |sources| match sources {
+            UnderlaySources::RoutersAnd(prefixes) => Some(prefixes),
+            UnderlaySources::Routers | UnderlaySources::Any => None,
+        },
+    };
+    /// Interfaces on the IP side. May be empty: then only the kernel's routes feed the tunnel.
+    lan: Vec<String> = Vec::new(), List("[\"eth1\"]", Text("\"eth1\"", values::interface));
+    /// How decapsulated packets reach the hosts.
+    lan_transmit: LanTransmit = LanTransmit::Auto, Words(&[
+        ("auto", LanTransmit::Auto),
+        ("helper", LanTransmit::Helper),
+        ("kernel", LanTransmit::Kernel),
+    ]);
+    /// Number of worker threads.
+    workers: u16 = 1, Number(1..=64);
+    /// How the XDP programs are attached.
+    mode: XdpMode = XdpMode::Auto, Words(&XDP_MODES);
+    /// Whether packets reach user space without a copy.
+    zero_copy: Wish = Wish::Auto, WISH;
+    /// Descriptors of each AF_XDP ring; a power of two.
+    ring_size: u32 = 2048, Checked(Number(64..=32768), power_of_two);
+    /// Number of 4096-byte packet buffers; `None`: what rings and workers need.
+    chunks: Option<u32> = None, auto(Number(1024..=1_048_576));
+    /// Whether the packet buffers lie in huge pages.
+    huge_pages: Wish = Wish::Auto, WISH;
+    /// Workers spin instead of sleeping when idle.
+    busy_poll: bool = false, Boolean;
+    /// Which CPU runs which worker.
+    pin: Pin = Pin::Auto, WordsOr {
+        words: [("auto", Pin::Auto), ("never", Pin::Never)],
+        kind: List("[2, 3], or \"auto\" or \"never\"", Number(0..=8191)),
+        wrap: Pin::Cpus,
+        unwrap: |pin| match pin {
+            Pin::Cpus(cpus) => Some(cpus),
+            Pin::Auto | Pin::Never => None,
+        },
+    };
+    /// Check the UDP/SCION checksum of received frames.
+    verify_checksums: bool = true, Boolean;
+    /// Frames of a stream held back while an earlier one is missing; 0 switches waiting off.
+    reorder_frames: u16 = 1024, Number(0..=2048);
+    /// Longest time a frame is held back for an earlier one.
+    reorder_wait: Duration = Duration::from_millis(50), Time(Duration::ZERO, Duration::from_secs(1));
+}
+
+section! {
+    /// `[dataplane.limits]`: limits of the reassembly, per worker. All memory is allocated at start. A share of one
+    /// remote is at most the total.
+    pub struct Limits {}
+
+    /// Streams known at the same time.
+    streams_total: u32 = 4096, COUNT;
+    /// Streams of one remote known at the same time.
+    streams_per_remote: u32 = streams_total.map_or(256, |total| total.min(256)), COUNT;
+    /// Packets being put together at the same time.
+    packets_total: u32 = 512, COUNT;
+    /// Packets of one remote being put together at the same time.
+    packets_per_remote: u32 = packets_total.map_or(64, |total| total.min(64)), COUNT;
+    /// Frames held back for an earlier one at the same time.
+    held_total: u32 = 4096, COUNT;
+    /// Frames of one remote held back for an earlier one at the same time.
+    held_per_remote: u32 = held_total.map_or(1024, |total| total.min(1024)), COUNT;
+    /// How long the rest of a packet is waited for.
+    packet_timeout: Duration = Duration::from_secs(1), Time(Duration::from_millis(10), Duration::from_secs(60));
+    /// How long a silent stream is remembered.
+    stream_timeout: Duration = Duration::from_secs(60), Time(Duration::from_secs(1), Duration::from_secs(3600));
+}
+
+fn not_local(table: u32) -> Result<u32, String> {
+    // 0 and 255 are the kernel's own.
+    if table == 255 {
+        return Err("table 255 is the kernel's own, local; write another one, or \"main\"".into());
+    }
+    Ok(table)
+}
+
+fn power_of_two(size: u32) -> Result<u32, String> {
+    if size.is_power_of_two() {
+        return Ok(size);
+    }
+    let above = size.next_power_of_two();
+    let below = above / 2;
+    Err(format!(
+        "{size} is not a power of two; write {below} or {above}"
+    ))
+}
+
+fn source(text: &str) -> Result<IpAddr, String> {
+    let ip = text
+        .parse()
+        .map_err(|_| format!("\"{}\" is not an IP address", excerpt(text)))?;
+    values::unicast(ip).map(|()| ip)
+}
+
+fn other_family<T>(item: &Item<'_>, ip: IpAddr, key: &str) -> Option<Option<T>> {
+    item.place.warn(format!(
+        "ignored: {ip} is of the other family; write it as {key}"
+    ));
+    Some(None)
+}
 
 /// `[gateway]`. With `discovers`, the remotes are found rather than written, and so can be the own AS and
 /// address.
@@ -36,9 +213,6 @@ pub(super) fn gateway<'a>(
     discovers: bool,
 ) -> Option<Placed<'a, Gateway>> {
     let section = root.section("gateway");
-    let id = or_if_empty(&section, "id", "gateway".to_owned(), |item| {
-        item.parse("\"gateway\"", values::id)
-    });
     let isd_as = match section.get("isd_as") {
         None if discovers => Some(IsdAs(0)),
         _ => section
@@ -48,34 +222,42 @@ pub(super) fn gateway<'a>(
             )
             .and_then(|item| isd_as(&item)),
     };
-    let prefixes = match section.get("prefixes") {
-        Some(item) => list(&item, "[\"10.1.0.0/24\"]", |element| {
-            element.parse("\"10.1.0.0/24\"", values::prefix)
-        }),
-        None => Some(Vec::new()),
+    let written = section.get("status_socket");
+    let status_socket = match &written {
+        Some(item) => socket_path(item, "\"/run/sig/gateway.sock\""),
+        None => Some(PathBuf::new()),
     };
-    let socket = section.get("status_socket");
-    let status_socket = match (&socket, &id) {
-        (Some(item), _) => socket_path(item, "\"/run/sig/gateway.sock\""),
-        (None, Some(id)) => {
-            let name = values::file_name_of(id);
-            if let (true, Some(item)) = (name != *id, section.get("id")) {
-                item.place.warn(format!(
-                    "not usable as a file name: `sig status` finds this gateway as /run/sig/{name}.sock"
-                ));
-            }
-            Some(PathBuf::from(format!("/run/sig/{name}.sock")))
+    let mut value = Gateway::read(&section, isd_as, own.map(|own| own.data), status_socket)?;
+    if written.is_none() {
+        let name = values::file_name_of(&value.id);
+        if let (true, Some(item)) = (name != value.id, section.get("id")) {
+            item.place.warn(format!(
+                "not usable as a file name: `sig status` finds this gateway as /run/sig/{name}.sock"
+            ));
         }
-        (None, None) => None,
-    };
+        value.status_socket = PathBuf::from(format!("/run/sig/{name}.sock"));
+    }
     Some(Placed {
-        value: Gateway {
-            id: id?,
-            isd_as: isd_as?,
-            data_addr: own?.data,
-            prefixes: prefixes?,
-            status_socket: status_socket?,
-        },
+        value,
+        place: section.place,
+    })
+}
+
+/// `[tunnel]`.
+pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
+    let section = root.section("tunnel");
+    Some(Placed {
+        value: Tunnel::read(&section)?,
+        place: section.place,
+    })
+}
+
+/// `[dataplane]`.
+pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>> {
+    let section = root.section("dataplane");
+    let limits = Limits::read(&section.section("limits"));
+    Some(Placed {
+        value: Dataplane::read(&section, limits)?,
         place: section.place,
     })
 }
@@ -143,221 +325,6 @@ pub(super) fn own_addresses(root: &Section<'_>, discovers: bool) -> Option<OwnAd
         taken.push((address, key));
     }
     Some(own)
-}
-
-/// `[tunnel]`.
-pub(super) fn tunnel<'a>(root: &Section<'a>) -> Option<Placed<'a, Tunnel>> {
-    let section = root.section("tunnel");
-    let name = or_if_empty(&section, "name", "sig".to_owned(), |item| {
-        item.parse("\"sig\"", values::interface)
-    });
-    let mtu = or(&section, "mtu", 1500, |item| {
-        item.number(1280..=MAX_TUNNEL_MTU)
-    });
-    // 0 and 255 are the kernel's own.
-    let table = or(&section, "table", 254, |item| {
-        if item.is_word("main") {
-            return Some(254);
-        }
-        let table: u32 = item.number(1..=u32::MAX)?;
-        if table == 255 {
-            item.place
-                .error("table 255 is the kernel's own, local; write another one, or \"main\"");
-            return None;
-        }
-        Some(table)
-    });
-    // The reference takes either family in both keys.
-    let other_family = |item: &Item<'_>, ip: IpAddr, key: &str| {
-        item.place.warn(format!(
-            "ignored: {ip} is of the other family; write it as {key}"
-        ));
-    };
-    let src_ipv4 = or_if_empty(&section, "src_ipv4", None, |item| {
-        Some(match item.parse("\"192.0.2.10\"", source)? {
-            IpAddr::V4(ip) => Some(ip),
-            ip @ IpAddr::V6(_) => {
-                other_family(item, ip, "src_ipv6");
-                None
-            }
-        })
-    });
-    let src_ipv6 = or_if_empty(&section, "src_ipv6", None, |item| {
-        Some(match item.parse("\"2001:db8::10\"", source)? {
-            IpAddr::V6(ip) => Some(ip),
-            ip @ IpAddr::V4(_) => {
-                other_family(item, ip, "src_ipv4");
-                None
-            }
-        })
-    });
-    Some(Placed {
-        value: Tunnel {
-            name: name?,
-            mtu: mtu?,
-            table: table?,
-            src_ipv4: src_ipv4?,
-            src_ipv6: src_ipv6?,
-        },
-        place: section.place,
-    })
-}
-
-fn source(text: &str) -> Result<IpAddr, String> {
-    let ip = text
-        .parse()
-        .map_err(|_| format!("\"{}\" is not an IP address", excerpt(text)))?;
-    values::unicast(ip).map(|()| ip)
-}
-
-/// `[dataplane]`.
-pub(super) fn dataplane<'a>(root: &Section<'a>) -> Option<Placed<'a, Dataplane>> {
-    let section = root.section("dataplane");
-    let underlay = or(&section, "underlay", None, |item| {
-        if item.is_word("auto") {
-            return Some(None);
-        }
-        item.parse("\"eth0\"", values::interface).map(Some)
-    });
-    let underlay_sources = or(
-        &section,
-        "underlay_sources",
-        UnderlaySources::Routers,
-        |item| {
-            if item.is_word("routers") {
-                return Some(UnderlaySources::Routers);
-            }
-            if item.is_word("any") {
-                return Some(UnderlaySources::Any);
-            }
-            list(
-                item,
-                "[\"10.0.0.1/32\"], or \"routers\" or \"any\"",
-                |element| element.parse("\"10.0.0.1/32\"", values::prefix),
-            )
-            .map(UnderlaySources::RoutersAnd)
-        },
-    );
-    let lan = or(&section, "lan", Vec::new(), |item| {
-        list(item, "[\"eth1\"]", |element| {
-            element.parse("\"eth1\"", values::interface)
-        })
-    });
-    let lan_transmit = or(&section, "lan_transmit", LanTransmit::Auto, |item| {
-        item.choice(&[
-            ("auto", LanTransmit::Auto),
-            ("helper", LanTransmit::Helper),
-            ("kernel", LanTransmit::Kernel),
-        ])
-    });
-    let workers = or(&section, "workers", 1, |item| item.number(1..=64));
-    let mode = or(&section, "mode", XdpMode::Auto, |item| {
-        item.choice(&XDP_MODES)
-    });
-    let zero_copy = or(&section, "zero_copy", Wish::Auto, |i| i.choice(&WISHES));
-    let ring_size = or(&section, "ring_size", 2048, |item| {
-        let size: u32 = item.number(64..=32768)?;
-        if !size.is_power_of_two() {
-            let above = size.next_power_of_two();
-            item.place.error(format!(
-                "{size} is not a power of two; write {} or {above}",
-                above / 2
-            ));
-            return None;
-        }
-        Some(size)
-    });
-    let chunks = or(&section, "chunks", None, |item| {
-        if item.is_word("auto") {
-            return Some(None);
-        }
-        item.number(1024..=1_048_576).map(Some)
-    });
-    let huge_pages = or(&section, "huge_pages", Wish::Auto, |i| i.choice(&WISHES));
-    let busy_poll = or(&section, "busy_poll", false, Item::boolean);
-    let pin = or(&section, "pin", Pin::Auto, |item| {
-        if item.is_word("auto") {
-            return Some(Pin::Auto);
-        }
-        if item.is_word("never") {
-            return Some(Pin::Never);
-        }
-        let cpus = list(item, "[2, 3], or \"auto\" or \"never\"", |element| {
-            element.number(0..=8191)
-        })?;
-        Some(Pin::Cpus(cpus))
-    });
-    let verify_checksums = or(&section, "verify_checksums", true, Item::boolean);
-    let reorder_frames = or(&section, "reorder_frames", 1024, |i| i.number(0..=2048));
-    let reorder_wait = or(
-        &section,
-        "reorder_wait",
-        Duration::from_millis(50),
-        |item| time(item, Duration::ZERO, Duration::from_secs(1)),
-    );
-    let limits = limits(&section.section("limits"));
-    Some(Placed {
-        value: Dataplane {
-            underlay: underlay?,
-            underlay_sources: underlay_sources?,
-            lan: lan?,
-            lan_transmit: lan_transmit?,
-            workers: workers?,
-            mode: mode?,
-            zero_copy: zero_copy?,
-            ring_size: ring_size?,
-            chunks: chunks?,
-            huge_pages: huge_pages?,
-            busy_poll: busy_poll?,
-            pin: pin?,
-            verify_checksums: verify_checksums?,
-            reorder_frames: reorder_frames?,
-            reorder_wait: reorder_wait?,
-            limits: limits?,
-        },
-        place: section.place,
-    })
-}
-
-fn limits(section: &Section<'_>) -> Option<Limits> {
-    let count = |key, default| or(section, key, default, |item| item.number(1..=1_048_576));
-    let pair = |part, part_default: u32, total, total_default| {
-        let sum = count(total, total_default);
-        let share = count(part, part_default.min(sum.unwrap_or(total_default)));
-        if let (Some(share), Some(sum)) = (share, sum)
-            && share > sum
-        {
-            let written = section.get(part).or_else(|| section.get(total));
-            let place = written.map_or_else(|| section.place.clone(), |item| item.place);
-            place.error(format!(
-                "one remote may have {share} but all together {sum}; \
-                 write {part} up to {total}"
-            ));
-        }
-        Some((share?, sum?))
-    };
-    let streams = pair("streams_per_remote", 256, "streams_total", 4096);
-    let packets = pair("packets_per_remote", 64, "packets_total", 512);
-    let held = pair("held_per_remote", 1024, "held_total", 4096);
-    let packet_timeout = or(section, "packet_timeout", Duration::from_secs(1), |item| {
-        time(item, Duration::from_millis(10), Duration::from_secs(60))
-    });
-    let stream_timeout = or(section, "stream_timeout", Duration::from_secs(60), |item| {
-        time(item, Duration::from_secs(1), Duration::from_secs(3600))
-    });
-    let (streams_per_remote, streams_total) = streams?;
-    let (packets_per_remote, packets_total) = packets?;
-    let (held_per_remote, held_total) = held?;
-    Some(Limits {
-        streams_per_remote,
-        streams_total,
-        packets_per_remote,
-        packets_total,
-        held_per_remote,
-        held_total,
-        packet_timeout: packet_timeout?,
-        stream_timeout: stream_timeout?,
-    })
 }
 
 /// Keys of the reference that are read, so that its files work, and named in the warnings.

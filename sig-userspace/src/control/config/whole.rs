@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::XdpMode;
-use super::model::{Dataplane, Gateway, LanTransmit, Pin, Tunnel, Wish};
+use super::model::{LanTransmit, Pin, Wish};
 use super::remote::RemoteAt;
+use super::sections::{Dataplane, Gateway, Tunnel};
 use crate::document::toml::{Place, Placed, Section};
 use crate::notation::counted;
 
@@ -69,6 +70,36 @@ fn interfaces(root: &Section<'_>, tunnel: Option<&Tunnel>, dataplane: &Dataplane
 }
 
 fn engine(root: &Section<'_>, dataplane: &Dataplane) {
+    let limits = &dataplane.limits;
+    for (part, share, total, sum) in [
+        (
+            "streams_per_remote",
+            limits.streams_per_remote,
+            "streams_total",
+            limits.streams_total,
+        ),
+        (
+            "packets_per_remote",
+            limits.packets_per_remote,
+            "packets_total",
+            limits.packets_total,
+        ),
+        (
+            "held_per_remote",
+            limits.held_per_remote,
+            "held_total",
+            limits.held_total,
+        ),
+    ] {
+        if share > sum {
+            let section = root.section("dataplane").section("limits");
+            let written = section.get(part).or_else(|| section.get(total));
+            let place = written.map_or_else(|| section.place.clone(), |item| item.place);
+            place.error(format!(
+                "one remote may have {share} but all together {sum}; write {part} up to {total}"
+            ));
+        }
+    }
     if let Pin::Cpus(cpus) = &dataplane.pin {
         let place = place(root, "dataplane", "pin");
         let workers = usize::from(dataplane.workers);

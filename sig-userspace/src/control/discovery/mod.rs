@@ -177,27 +177,26 @@ impl Discovery {
                 source,
             })?;
         let own = [ctrl, control.probe_addr, config.gateway.data_addr].map(|address| address.ip());
-        let endhost =
-            endhost::open(&local, own, control.endhost_port).map_err(|(ip, source)| {
-                Error::Socket {
-                    what: "end host port",
-                    address: SocketAddr::new(ip, ENDHOST_PORT),
-                    source,
-                }
-            })?;
+        let endhost = endhost::open(&local, own, control.discovery.endhost_port).map_err(
+            |(ip, source)| Error::Socket {
+                what: "end host port",
+                address: SocketAddr::new(ip, ENDHOST_PORT),
+                source,
+            },
+        )?;
 
         let routing = policies.routing.clone();
         let traffic = policies.traffic.clone();
         let policies = Arc::new(ArcSwap::from_pointee(policies));
         let prefixes = Arc::new(Prefixes::new(local_as.isd_as, routing.clone()));
         let rpc = |error: RpcError| Error::Rpc(error.to_string());
-        let (limits, asked) = (&control.limits, prefixes.clone());
-        let client = RpcClient::new(Arc::new(client_socket), control.client_protocol, limits)
+        let (limits, asked) = (&control.discovery.limits, prefixes.clone());
+        let client = RpcClient::new(Arc::new(client_socket), control.rpc.client_protocol, limits)
             .map_err(rpc)?;
         let router = Router::new().prefixes(move |caller| asked.answer(caller));
         let server = RpcServer::start(
             Arc::new(server_socket),
-            control.server_protocol,
+            control.rpc.server_protocol,
             limits,
             router,
             {
@@ -316,15 +315,15 @@ fn settings(config: &Config, control: &Control) -> Settings {
         data_addr: config.gateway.data_addr,
         control_addrs: control_addrs(control),
         served: config.gateway.prefixes.clone(),
-        default_route: control.default_route,
+        default_route: control.discovery.default_route,
         paths: crate::paths::Settings {
-            probe_interval: control.probe_interval,
-            probe_timeout: control.probe_timeout,
-            limit: control.limits.paths_per_as as usize,
+            probe_interval: control.discovery.probe_interval,
+            probe_timeout: control.discovery.probe_timeout,
+            limit: control.discovery.limits.paths_per_as as usize,
         },
         path_interval: path_interval(control),
-        switch_delay: control.switch_delay,
-        limits: control.limits,
+        switch_delay: control.discovery.switch_delay,
+        limits: control.discovery.limits,
     }
 }
 
@@ -346,9 +345,9 @@ fn path_interval(control: &Control) -> Duration {
             Ok(interval) => interval.max(LEAST_PATH_INTERVAL),
             Err(problem) => {
                 tracing::warn!("{VARIABLE} is ignored: {problem}");
-                control.path_interval
+                control.discovery.path_interval
             }
         },
-        Err(_) => control.path_interval,
+        Err(_) => control.discovery.path_interval,
     }
 }

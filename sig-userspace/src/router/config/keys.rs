@@ -1,34 +1,34 @@
 //! Every key of the own file: the one list behind the check for unknown keys.
 
-use super::limits;
-use crate::document::schema::Schema;
+use super::{limits, own::Xdp};
+use crate::document::{common::Log, schema::Schema};
 
 /// The sections of the file with their keys.
 pub(super) const SCHEMA: &Schema = &Schema(&[
     (
         "",
-        &[
+        &[&[
             "general", "features", "log", "metrics", "api", "router", "xdp",
-        ],
+        ]],
     ),
-    ("general", &["id", "config_dir"]),
+    ("general", &[&["id", "config_dir"]]),
     (
         "features",
-        &[
+        &[&[
             "appropriate_digest_algorithm",
             "experimental_scmp_authentication",
-        ],
+        ]],
     ),
-    ("log", &["console"]),
+    ("log", &[&["console"]]),
     (
         "log.console",
-        &["level", "format", "stacktrace_level", "disable_caller"],
+        &[Log::KEYS, &["stacktrace_level", "disable_caller"]],
     ),
-    ("metrics", &["prometheus", "allow_remote"]),
-    ("api", &["addr", "allow_remote"]),
+    ("metrics", &[&["prometheus", "allow_remote"]]),
+    ("api", &[&["addr", "allow_remote"]]),
     (
         "router",
-        &[
+        &[&[
             "receive_buffer_size",
             "send_buffer_size",
             "num_processors",
@@ -37,30 +37,20 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
             "bfd",
             "dispatched_port_start",
             "dispatched_port_end",
-        ],
+        ]],
     ),
     (
         "router.bfd",
-        &[
+        &[&[
             "disable",
             "detect_mult",
             "desired_min_tx_interval",
             "required_min_rx_interval",
-        ],
+        ]],
     ),
     (
         "xdp",
-        &[
-            "mode",
-            "slow_path",
-            "cpus",
-            "devices",
-            "exclude",
-            "internal_devices",
-            "link_devices",
-            "status_socket",
-            "rate_limits",
-        ],
+        &[Xdp::KEYS, &["slow_path", "status_socket", "rate_limits"]],
     ),
-    ("xdp.rate_limits", &limits::KEYS),
+    ("xdp.rate_limits", &[&limits::KEYS]),
 ]);

@@ -30,6 +30,7 @@ use crate::{
 };
 pub use limits::RateLimits;
 use own::Own;
+pub use own::Xdp;
 
 /// A commented configuration with every key.
 pub const SAMPLE: &str = include_str!("sample.toml");
@@ -64,27 +65,6 @@ pub struct Settings {
     pub slow_path: bool,
     /// Sizes of these sockets' buffers.
     pub buffers: Buffers,
-}
-
-/// The XDP programs that forward most packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Xdp {
-    /// How they are attached; `None`: not at all, the slow path forwards everything. Default [`XdpMode::Auto`].
-    pub mode: Option<XdpMode>,
-    /// CPUs that packets are spread over; none: each is handled on the CPU that receives it. Default none.
-    pub cpus: Vec<u32>,
-    /// The only devices that get the programs; none: those that packets to the router come in by, and those that lead to its
-    /// neighbours and siblings. Default none.
-    pub devices: Vec<String>,
-    /// Devices that do not get them all the same. Default none.
-    pub exclude: Vec<String>,
-    /// Devices of the inside beside the one with the internal address. Default none.
-    pub internal_devices: Vec<String>,
-    /// Devices that packets of links come in by, beside those with our addresses and those that lead to the neighbours. Default
-    /// none.
-    pub link_devices: Vec<String>,
-    /// How much they leave to the slow path.
-    pub rate_limits: RateLimits,
 }
 
 /// Sizes of socket buffers in bytes; `None`: as the system has it.

@@ -8,13 +8,15 @@ use std::{
 
 use sig_common::router::maps::MAX_CPU_NUMBERS;
 
-use super::{Buffers, Settings, Xdp, limits};
+use super::{Buffers, RateLimits, Settings, limits};
 use crate::{
     document::{
         common::{self, Log, Observe, XdpMode, file_name, socket_path, time},
-        toml::{Item, Section, list, or},
+        section::{Checked, List, Number, Text, Words},
+        toml::{Item, Section, or},
     },
     router::{AsModel, Bfd},
+    section,
 };
 
 /// The own file.
@@ -66,7 +68,8 @@ pub(super) fn read(root: &Section<'_>) -> Option<Own> {
     let section = root.section("xdp");
     let socket = section.get("status_socket");
     let socket = socket.map(|item| socket_path(&item, "\"/run/sig/br-1.sock\""));
-    let xdp = xdp(&section);
+    let rate_limits = limits::read(&section.section("rate_limits"));
+    let xdp = Xdp::read(&section, rate_limits);
     let slow_path = or(&section, "slow_path", true, Item::boolean);
     if let (Some(Xdp { mode: None, .. }), Some(false)) = (&xdp, slow_path)
         && let Some(item) = section.get("slow_path")
@@ -170,50 +173,49 @@ fn buffers(router: &Section<'_>) -> Option<Buffers> {
     })
 }
 
-/// `[xdp]`, what is about the programs.
-fn xdp(section: &Section<'_>) -> Option<Xdp> {
-    let mode = or(section, "mode", Some(XdpMode::Auto), |item| {
-        let [auto, native, generic] = common::XDP_MODES.map(|(word, mode)| (word, Some(mode)));
-        item.choice(&[auto, native, generic, ("off", None)])
-    });
-    let cpus = or(section, "cpus", Vec::new(), |item| {
-        let cpus: Vec<u32> = list(item, "[2, 3]", |element| element.number(0..=8191))?;
-        if cpus.len() > MAX_CPU_NUMBERS as usize {
-            item.place.error(format!(
-                "{} CPUs; write up to {MAX_CPU_NUMBERS}",
-                cpus.len()
-            ));
-            return None;
+const DEVICES: List<Text<String>> = List(
+    "[\"eth0\", \"eth1\"]",
+    Text("\"eth0\"", |name| Ok(name.to_owned())),
+);
+
+section! {
+    /// `[xdp]`: the XDP programs that forward most packets.
+    pub struct Xdp {
+        /// How much they leave to the slow path.
+        pub rate_limits: RateLimits,
+    }
+
+    /// How they are attached; `None`: not at all, the slow path forwards everything.
+    mode: Option<XdpMode> = Some(XdpMode::Auto), Words(&[
+        ("auto", Some(XdpMode::Auto)),
+        ("native", Some(XdpMode::Native)),
+        ("generic", Some(XdpMode::Generic)),
+        ("off", None),
+    ]);
+    /// CPUs that packets are spread over; none: each is handled on the CPU that receives it.
+    cpus: Vec<u32> = Vec::new(), Checked(List("[2, 3]", Number(0..=8191)), each_once);
+    /// The only devices that get the programs; none: those that packets to the router come in by, and those that lead
+    /// to its neighbours and siblings.
+    devices: Vec<String> = Vec::new(), DEVICES;
+    /// Devices that do not get them all the same.
+    exclude: Vec<String> = Vec::new(), DEVICES;
+    /// Devices of the inside beside the one with the internal address.
+    internal_devices: Vec<String> = Vec::new(), DEVICES;
+    /// Devices that packets of links come in by, beside those with our addresses and those that lead to the neighbours.
+    link_devices: Vec<String> = Vec::new(), DEVICES;
+}
+
+fn each_once(cpus: Vec<u32>) -> Result<Vec<u32>, String> {
+    if cpus.len() > MAX_CPU_NUMBERS as usize {
+        let count = cpus.len();
+        return Err(format!("{count} CPUs; write up to {MAX_CPU_NUMBERS}"));
+    }
+    for (i, cpu) in cpus.iter().enumerate() {
+        if cpus.iter().take(i).any(|earlier| earlier == cpu) {
+            return Err(format!("CPU {cpu} is there twice; write each once"));
         }
-        for (i, cpu) in cpus.iter().enumerate() {
-            if cpus.iter().take(i).any(|earlier| earlier == cpu) {
-                item.place
-                    .error(format!("CPU {cpu} is there twice; write each once"));
-                return None;
-            }
-        }
-        Some(cpus)
-    });
-    let names = |key| {
-        or(section, key, Vec::new(), |item| {
-            list(item, "[\"eth0\", \"eth1\"]", |element| {
-                element.text("\"eth0\"").map(str::to_owned)
-            })
-        })
-    };
-    let (devices, exclude) = (names("devices"), names("exclude"));
-    let internal_devices = names("internal_devices");
-    let link_devices = names("link_devices");
-    let rate_limits = limits::read(&section.section("rate_limits"));
-    Some(Xdp {
-        mode: mode?,
-        cpus: cpus?,
-        devices: devices?,
-        exclude: exclude?,
-        internal_devices: internal_devices?,
-        link_devices: link_devices?,
-        rate_limits: rate_limits?,
-    })
+    }
+    Ok(cpus)
 }
 
 /// Keys of the reference that are read, so that its files work, and named in the warnings.

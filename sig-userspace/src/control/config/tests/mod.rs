@@ -61,8 +61,9 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn the_sample_names_every_key() {
-    for (section, keys) in keys::SCHEMA.0 {
-        for key in *keys {
+    for (section, lists) in keys::SCHEMA.0 {
+        let keys = lists.concat();
+        for key in &keys {
             let path = if section.is_empty() {
                 (*key).to_owned()
             } else {
@@ -85,7 +86,8 @@ fn reference() -> String {
 fn the_documentation_has_every_key_and_no_other() {
     let text = reference();
     let mut known: Vec<&str> = Vec::new();
-    for (section, keys) in keys::SCHEMA.0 {
+    for (section, lists) in keys::SCHEMA.0 {
+        let keys = lists.concat();
         let header = match section.strip_suffix("[]") {
             Some(name) => format!("`[[{}]]`", name.replace("[]", "")),
             None => format!("`[{section}]`"),
@@ -95,8 +97,8 @@ fn the_documentation_has_every_key_and_no_other() {
             text.contains(&header) || ["", "log"].contains(section),
             "{header}"
         );
-        known.extend(*keys);
-        for key in *keys {
+        known.extend(&keys);
+        for key in &keys {
             assert!(
                 section.is_empty()
                     || text.contains(&format!("`{key}`"))
@@ -111,6 +113,53 @@ fn the_documentation_has_every_key_and_no_other() {
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     for key in rows.filter(|key| !key.starts_with('[')) {
         assert!(known.contains(&key), "{key} is no key");
+    }
+}
+
+/// Section, key and what is written as its default, of each line that `row` takes for a key's.
+fn defaults<'a>(
+    text: &'a str,
+    row: impl Fn(&'a str) -> Option<(&'a str, &'a str)>,
+) -> Vec<(&'a str, &'a str, &'a str)> {
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let header = line.trim_start_matches(['#', ' ', '`']);
+        if let Some((name, _)) = header.strip_prefix('[').and_then(|h| h.split_once(']')) {
+            section = name;
+        }
+        found.extend(row(line).map(|(key, default)| (section, key, default)));
+    }
+    found
+}
+
+#[test]
+fn defaults_are_written_as_they_are() {
+    let in_force: toml::Table = good("").to_toml().parse().unwrap();
+    let sample = defaults(SAMPLE, |line| line.strip_prefix('#')?.split_once(" = "));
+    let text = reference();
+    let documentation = defaults(&text, |line| {
+        // The default is in front of the meaning, in quotes if it can be written like that.
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let [key, .., default, _] = &cells[..] else {
+            return None;
+        };
+        let key = key.strip_prefix("| `")?.strip_suffix('`')?;
+        Some((key, default.strip_prefix('`')?.strip_suffix('`')?))
+    });
+    for (written, least) in [(sample, 40), (documentation, 40)] {
+        let mut compared = 0;
+        for (section, key, default) in written {
+            let mut path = section.split('.');
+            let value = path
+                .try_fold(&in_force, |table, name| table.get(name)?.as_table())
+                .and_then(|table| table.get(key));
+            if let Some(value) = value.filter(|_| section != "gateway") {
+                assert_eq!(value.to_string(), default, "[{section}] {key}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= least, "{compared}");
     }
 }
 

@@ -86,7 +86,7 @@ const CASES: &[Case] = &[
     ("[sciond_connection]\nfake_data = \"\"", |_| true, None),
     (
         "[rpc]\nclient_protocol = \"\"\nserver_protocol = \"\"",
-        |c| control(c).client_protocol == RpcProtocols::All,
+        |c| control(c).rpc.client_protocol == RpcProtocols::All,
         None,
     ),
     // Levels in any case, and those of messages that end the process.
@@ -134,12 +134,12 @@ const CASES: &[Case] = &[
     // Values without effect there.
     (
         "[rpc]\nclient_protocol = \"quic\"",
-        |c| control(c).client_protocol == RpcProtocols::All,
+        |c| control(c).rpc.client_protocol == RpcProtocols::All,
         Some("rpc.client_protocol"),
     ),
     (
         "[rpc]\nserver_protocol = \"GRPC\"",
-        |c| control(c).server_protocol == RpcProtocols::All,
+        |c| control(c).rpc.server_protocol == RpcProtocols::All,
         Some("rpc.server_protocol"),
     ),
     (

@@ -134,7 +134,8 @@ fn every_key_that_has_an_effect_is_written() {
         "network",
         "via",
     ];
-    for (section, keys) in keys::SCHEMA.0 {
+    for (section, lists) in keys::SCHEMA.0 {
+        let keys = lists.concat();
         for key in keys.iter().filter(|_| !section.is_empty()) {
             let is_section = keys::SCHEMA.0.iter().any(|(name, _)| {
                 let name = name.trim_end_matches("[]");
