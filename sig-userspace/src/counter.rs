@@ -51,7 +51,8 @@ impl SharedCounter {
 pub struct Row {
     /// Name of the metric.
     pub metric: &'static str,
-    /// Labels of the metric beside `isd_as`. `worker` has no value here: that is the number of the worker.
+    /// Labels of the metric beside `isd_as`. What has no value here gets it where the counter is: the number of the worker,
+    /// say.
     pub labels: &'static [(&'static str, &'static str)],
     /// One sentence about the metric.
     pub help: &'static str,

@@ -37,12 +37,12 @@ impl Port for ChannelPort {
     fn receive(&mut self, into: &mut Vec<Frame>) -> usize {
         let count = self.received.len();
         into.append(&mut self.received);
-        self.counters.received.add(count as u64);
+        self.counters.rx_packets.add(count as u64);
         count
     }
 
     fn transmit(&mut self, frames: &mut Vec<Frame>) {
-        self.counters.transmitted.add(frames.len() as u64);
+        self.counters.tx_packets.add(frames.len() as u64);
         self.queued.append(frames);
     }
 
@@ -175,7 +175,7 @@ fn packets_cross_two_gateways_over_a_backend_made_here() {
     assert_eq!(a.counters()[0].sent.packets.get(), 100);
     assert_eq!(b.counters()[0].received.packets.get(), 100);
     let frames = a.counters()[0].sent.frames.get();
-    assert_eq!(monitor_a.counters().transmitted.get(), frames);
-    assert_eq!(monitor_b.counters().received.get(), frames);
+    assert_eq!(monitor_a.counters().tx_packets.get(), frames);
+    assert_eq!(monitor_b.counters().rx_packets.get(), frames);
     assert_eq!(monitor_b.statistics().unwrap(), Statistics::default());
 }

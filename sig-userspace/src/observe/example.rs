@@ -8,7 +8,10 @@ use super::status::{
     Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
 };
 use crate::{
-    dataplane::counters::WorkerCounts, peer::GatewayAddresses, port::Role, scion::SocketCounts,
+    dataplane::counters::WorkerCounts,
+    peer::GatewayAddresses,
+    port::{Counts, Role},
+    scion::SocketCounts,
 };
 
 pub(crate) const NEAR: &str = "aa00000000000000111111111111111111111111111111111111111111111111";
@@ -135,9 +138,12 @@ pub(crate) fn busy() -> Status {
                 role: Role::Underlay,
                 interface: "eth0".to_owned(),
                 queue: 0,
-                rx_packets: 10,
-                tx_packets: 5,
-                wakeups: 6,
+                counts: Counts {
+                    rx_packets: 10,
+                    tx_packets: 5,
+                    wakeups: 6,
+                    ..Counts::default()
+                },
                 rx_ring_full: 1,
                 fill_ring_empty: 2,
                 rx_refused: 3,
@@ -149,9 +155,12 @@ pub(crate) fn busy() -> Status {
                 role: Role::Inner,
                 interface: "sig".to_owned(),
                 queue: 1,
-                rx_packets: 20,
-                tx_packets: 2,
-                wakeups: 3,
+                counts: Counts {
+                    rx_packets: 20,
+                    tx_packets: 2,
+                    wakeups: 3,
+                    ..Counts::default()
+                },
                 rx_ring_full: 0,
                 fill_ring_empty: 0,
                 rx_refused: 0,

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    dataplane::counters::WorkerCounts, peer::GatewayAddresses, port::Role, scion::SocketCounts,
+    dataplane::counters::WorkerCounts,
+    peer::GatewayAddresses,
+    port::{Counts, Role},
+    scion::SocketCounts,
 };
 
 /// State of a gateway.
@@ -164,12 +167,9 @@ pub struct Queue {
     pub interface: String,
     /// Number of the receive queue.
     pub queue: u32,
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// System calls made to wake the kernel.
-    pub wakeups: u64,
+    /// What was counted at it.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Packets that the kernel dropped because the receive ring was full: the worker did not keep up.
     pub rx_ring_full: u64,
     /// Packets that the kernel dropped because the fill ring held no buffer for them.

@@ -12,7 +12,7 @@ use std::{io, os::fd::RawFd};
 
 use serde::{Deserialize, Serialize};
 
-use crate::counter::Counter;
+use crate::counter::{Counter, counters};
 use umem::{Area, Frame, FreeList};
 
 /// How many frames a worker takes from a port at once.
@@ -85,21 +85,28 @@ pub trait Monitor: Send + Sync {
     fn statistics(&self) -> io::Result<Statistics>;
 }
 
-/// What a port counts itself.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Packets handed to the worker.
-    pub received: Counter,
-    /// Packets handed to the kernel.
-    pub transmitted: Counter,
-    /// System calls made to wake the kernel.
-    pub wakeups: Counter,
-    /// Received packets dropped because they lie in several chunks, which this port never asked for.
-    pub rx_multi_buffer: Counter,
-    /// Frames not transmitted because they are shorter than an Ethernet header.
-    pub tx_too_short: Counter,
-    /// Ring entries naming no chunk of the UMEM: a kernel or driver bug.
-    pub bad_descriptors: Counter,
+counters! {
+    /// What a port counts itself.
+    pub struct Counters: Counter {}
+    /// What ports counted.
+    pub struct Counts;
+
+    // Handed to the worker.
+    rx_packets "gateway_queue_packets_total" [interface, queue, worker, ring = "rx"]
+        "Packets that passed a ring of an AF_XDP socket.";
+    // Handed to the kernel.
+    tx_packets "gateway_queue_packets_total" [interface, queue, worker, ring = "tx"]
+        "Packets that passed a ring of an AF_XDP socket.";
+    wakeups "gateway_queue_wakeups_total" [interface, queue, worker]
+        "System calls made to wake the kernel for an AF_XDP socket.";
+    // They lie in several chunks, which no port asks for.
+    rx_multi_buffer "gateway_queue_drops_total" [interface, queue, worker, reason = "multi_buffer"]
+        "Received packets that an AF_XDP socket dropped.";
+    tx_too_short "gateway_queue_too_short_total" [interface, queue, worker]
+        "Frames that were not sent because they are shorter than an Ethernet header.";
+    // A bug of kernel or driver.
+    bad_descriptors "gateway_queue_bad_descriptors_total" [interface, queue, worker]
+        "Entries of a ring of an AF_XDP socket that name no packet buffer.";
 }
 
 /// What the kernel, or whatever else is below a port, counts since the port was opened.

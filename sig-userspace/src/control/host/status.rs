@@ -162,11 +162,11 @@ fn workers(gateway: &Gateway, shared: &Shared) -> Vec<Worker> {
             cpu: cpus.get(number).map(|cpu| *cpu as u16),
             rx_packets: sockets
                 .iter()
-                .map(|socket| socket.counters().received.get())
+                .map(|socket| socket.counters().rx_packets.get())
                 .sum(),
             tx_packets: sockets
                 .iter()
-                .map(|socket| socket.counters().transmitted.get())
+                .map(|socket| socket.counters().tx_packets.get())
                 .sum(),
             counts: counters.read(),
         })
@@ -196,10 +196,8 @@ fn port(facts: &PortFacts, sockets: &[Box<dyn Monitor>]) -> Port {
         queues: facts.queues as u16,
         mtu: facts.mtu.load(Ordering::Relaxed),
         up: facts.is_up(),
-        rx_packets: own().map(|socket| socket.counters().received.get()).sum(),
-        tx_packets: own()
-            .map(|socket| socket.counters().transmitted.get())
-            .sum(),
+        rx_packets: own().map(|socket| socket.counters().rx_packets.get()).sum(),
+        tx_packets: own().map(|socket| socket.counters().tx_packets.get()).sum(),
     }
 }
 
@@ -212,15 +210,12 @@ fn queues(ports: &[PortFacts], monitors: &[Box<dyn Monitor>]) -> Vec<Queue> {
             let monitor = &monitors[socket.place];
             // Zeros where the kernel does not tell.
             let statistics = monitor.statistics().unwrap_or_default();
-            let counters = monitor.counters();
             Queue {
                 worker: socket.worker,
                 role: port.role,
                 interface: port.interface.clone(),
                 queue: socket.queue,
-                rx_packets: counters.received.get(),
-                tx_packets: counters.transmitted.get(),
-                wakeups: counters.wakeups.get(),
+                counts: monitor.counters().read(),
                 rx_ring_full: statistics.rx_ring_full,
                 fill_ring_empty: statistics.fill_ring_empty,
                 rx_refused: refused(&statistics),

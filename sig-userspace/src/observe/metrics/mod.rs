@@ -92,28 +92,26 @@ fn traffic(page: &mut Exposition, status: &Status) {
     page.add(IPPKTS_LOCAL_RECEIVED, &[], c.packets_sent);
     for worker in &status.workers {
         let number = worker.number.to_string();
-        table(page, &status.isd_as, &number, worker.counts.iter());
+        let labels = [("isd_as", &*status.isd_as), ("worker", &*number)];
+        table(page, &labels, worker.counts.iter());
     }
 }
 
-/// Adds a table of counters. Metrics of the reference's library have no labels.
-fn table<'a>(
+/// Adds a table of counters. The labels have the values that are not in the rows. Metrics of the reference's library have
+/// no labels.
+fn table(
     page: &mut Exposition,
-    isd_as: &str,
-    worker: &str,
-    counters: impl Iterator<Item = (&'a Row, u64)>,
+    labels: &[(&'static str, &str)],
+    counters: impl Iterator<Item = (&'static Row, u64)>,
 ) {
     for (row, value) in counters {
-        let mut labels = row.labels.to_vec();
-        for (label, value) in &mut labels {
-            if *label == "worker" {
-                *value = worker;
-            }
-        }
-        if !row.metric.starts_with("lib_") {
-            labels.push(("isd_as", isd_as));
-        }
-        page.add(row.into(), &labels, value);
+        let isd_as = [("isd_as", "")];
+        let isd_as = isd_as.iter().filter(|_| !row.metric.starts_with("lib_"));
+        let named = row.labels.iter().chain(isd_as).map(|(label, value)| {
+            let known = labels.iter().find(|(name, _)| name == label);
+            (*label, known.map_or(*value, |(_, value)| *value))
+        });
+        page.add(row.into(), &named.collect::<Vec<_>>(), value);
     }
 }
 
@@ -298,8 +296,8 @@ fn routing(page: &mut Exposition, isd_as: &str, control: &Control) {
 }
 
 fn control_plane(page: &mut Exposition, isd_as: &str, control: &Control) {
-    table(page, isd_as, "", control.sockets.iter());
     let isd_as = ("isd_as", isd_as);
+    table(page, &[isd_as], control.sockets.iter());
     let daemon = &control.daemon;
     page.raise(DAEMON_REACHABLE, &[isd_as], u8::from(daemon.reachable));
     page.add(DAEMON_REQUESTS, &[isd_as], daemon.requests);
@@ -337,8 +335,7 @@ fn data_plane(page: &mut Exposition, status: &Status) {
             ("worker", &*worker),
         ];
         let ring = |name| [a, b, c, d, ("ring", name)];
-        page.add(QUEUE_PACKETS, &ring("rx"), socket.rx_packets);
-        page.add(QUEUE_PACKETS, &ring("tx"), socket.tx_packets);
+        table(page, &[a, b, c, d], socket.counts.iter());
         let fill = socket.rx_invalid_descriptors;
         page.add(QUEUE_INVALID_DESCRIPTORS, &ring("fill"), fill);
         let tx = socket.tx_invalid_descriptors;
@@ -348,7 +345,6 @@ fn data_plane(page: &mut Exposition, status: &Status) {
         let empty = socket.fill_ring_empty;
         page.add(QUEUE_DROPS, &reason("fill_ring_empty"), empty);
         page.add(QUEUE_DROPS, &reason("refused"), socket.rx_refused);
-        page.add(QUEUE_WAKEUPS, &[a, b, c, d], socket.wakeups);
     }
     for port in &status.ports {
         let labels = [

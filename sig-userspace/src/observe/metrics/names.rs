@@ -1,12 +1,14 @@
 //! The metrics, with the names of the reference where it has them.
 
 use super::text::{Kind, Metric};
-use crate::{dataplane::counters::WorkerCounts, scion::SocketCounts};
+use crate::{dataplane::counters::WorkerCounts, port::Counts, scion::SocketCounts};
 
 /// Returns every metric of a gateway.
 pub fn all() -> impl Iterator<Item = Metric> {
-    let tables = WorkerCounts::ROWS.iter().chain(SocketCounts::ROWS);
-    ALL.iter().copied().chain(tables.map(Metric::from))
+    let tables = [WorkerCounts::ROWS, SocketCounts::ROWS, Counts::ROWS];
+    ALL.iter()
+        .copied()
+        .chain(tables.into_iter().flatten().map(Metric::from))
 }
 
 /// Declares the metrics that are not in a table of counters.
@@ -144,14 +146,10 @@ metrics! {
         "Packets dropped by the BPF programs, or between them and the workers.";
     Counter ENGINE_DROPS "gateway_engine_drops_total"
         "Packets and frames dropped by the workers.";
-    Counter QUEUE_PACKETS "gateway_queue_packets_total"
-        "Packets that passed a ring of an AF_XDP socket.";
     Counter QUEUE_DROPS "gateway_queue_drops_total"
         "Received packets that an AF_XDP socket dropped.";
     Counter QUEUE_INVALID_DESCRIPTORS "gateway_queue_invalid_descriptors_total"
         "Entries of a ring of an AF_XDP socket that the kernel refused.";
-    Counter QUEUE_WAKEUPS "gateway_queue_wakeups_total"
-        "System calls made to wake the kernel for an AF_XDP socket.";
     Gauge INTERFACE_UP "gateway_interface_up"
         "Whether the link of an interface is up.";
 

@@ -184,7 +184,7 @@ impl Port for XdpPort {
         self.rx.release();
         let received = into.len() - before;
         self.idle = received < BATCH;
-        self.counters.received.add(received as u64);
+        self.counters.rx_packets.add(received as u64);
         received
     }
 
@@ -194,7 +194,7 @@ impl Port for XdpPort {
         }
         let wanted = u32::try_from(frames.len()).unwrap_or(u32::MAX);
         let room = self.tx.room(wanted).min(wanted) as usize;
-        self.counters.transmitted.add(room as u64);
+        self.counters.tx_packets.add(room as u64);
         for frame in frames.drain(..room) {
             assert!(self.area.owns(&frame), "the frame belongs to another area");
             if frame.len() < MIN_FRAME {
