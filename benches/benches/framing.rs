@@ -11,8 +11,8 @@ use benches::pipeline::{
     traffic::{SIZES, Sizes, Traffic, Version},
 };
 use criterion::{Criterion, criterion_group, criterion_main};
-use sig::framing::{Encoder, FrameRef, Limits, Reassembler, StreamKey};
 use sig_common::wire::sig_frame;
+use sig_core::framing::{Encoder, FrameRef, Limits, Reassembler, StreamKey};
 
 fn packets(sizes: Sizes) -> Vec<Vec<u8>> {
     Traffic {

@@ -4,7 +4,7 @@ use std::{hint::black_box, net::IpAddr};
 
 use benches::pipeline::settings::{self, Random};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sig::dataplane::{flow_cache::FlowCache, lpm::Lpm};
+use sig_core::dataplane::{flow_cache::FlowCache, lpm::Lpm};
 
 /// Addresses looked up in an iteration, in no order.
 const ADDRESSES: usize = 65_536;

@@ -16,8 +16,8 @@ use benches::throughput::{
     },
     trial::{Rate, Trial},
 };
-use sig::scion::{Endpoints, NextHop};
 use sig_common::{addr::HostAddr, wire::scion::address::AddressHeader};
+use sig_core::scion::{Endpoints, NextHop};
 use support::{SHARED, Wires, load, root_or_skip};
 use testbed::Netns;
 

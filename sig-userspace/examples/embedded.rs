@@ -1,7 +1,7 @@
 //! Two gateways in one process, over ports in memory: no privileges, no kernel, no network.
 //!
 //! A packet goes into the tunnel port of the one and comes out of the tunnel port of the other. In
-//! place of [`sig::port::memory`], a program brings its own implementation of [`sig::port::Port`].
+//! place of [`sig_core::port::memory`], a program brings its own implementation of [`sig_core::port::Port`].
 //!
 //! `cargo run -p sig-userspace --no-default-features --example embedded`
 
@@ -10,13 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sig::{
-    control::{Gateway, Neighbour, Surroundings, config},
+use sig::control::{Gateway, Neighbour, Surroundings, config};
+use sig_core::{
     engine::WorkerPorts,
-    port::{
-        memory::{self, MemoryWire},
-        umem::Area,
-    },
+    port::memory::{self, MemoryWire},
+    port::umem::Area,
 };
 
 /// A gateway with its two wires: SCION side, IP side.

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p sig-userspace --no-default-features --example framing`
 
-use sig::framing::{Encoder, FrameHeader, FrameRef, Limits, Piece, Reassembler, StreamKey};
+use sig_core::framing::{Encoder, FrameHeader, FrameRef, Limits, Piece, Reassembler, StreamKey};
 
 /// An IPv4 packet of `len` bytes; the framing looks at version and length only.
 fn packet(len: u16, fill: u8) -> Vec<u8> {

@@ -6,10 +6,10 @@ mod support;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use sig::kernel::bpf::{Logging, Program, Programs, XdpMode};
-use sig::kernel::netns::{PrivateNetns, run_in};
 use sig_common::addr::IsdAs;
 use sig_common::maps::{LanRoute, MAX_SOCKETS};
+use sig_linux::bpf::{Logging, Program, Programs, XdpMode};
+use sig_linux::netns::{PrivateNetns, run_in};
 use support::bpf::{LO, xdp_socket};
 use support::netns::{Netns, root_or_skip, veth, wait_until};
 

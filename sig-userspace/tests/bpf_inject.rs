@@ -5,12 +5,12 @@ mod support;
 
 use std::time::Duration;
 
-use sig::kernel::bpf::{Logging, Program, Programs, TestOutcome};
 use sig_common::maps::Stat;
 use sig_common::reason::DropReason;
 use sig_common::wire::ethernet::ETHERTYPE_IPV4;
 use sig_common::wire::inner::BACK_TO_SENDER;
 use sig_common::wire::ipv4;
+use sig_linux::bpf::{Logging, Program, Programs, TestOutcome};
 use support::netns::{Netns, root_or_skip, veth, wait_until};
 use support::packets::Underlay;
 use support::wire::PacketSocket;

@@ -6,9 +6,9 @@ mod support;
 use std::os::fd::AsFd as _;
 
 use ipnet::IpNet;
-use sig::kernel::bpf::Program;
 use sig_common::maps::{INNER_PORT, LanRoute, Sockets, Stat};
 use sig_common::wire::ethernet::{TPID_8021Q, Tag};
+use sig_linux::bpf::Program;
 use support::bpf::{Bench, Expect, Fixture, LO, Stats, check, xdp_socket};
 use support::netns::root_or_skip;
 use support::packets::Underlay;

@@ -3,9 +3,9 @@
 
 mod support;
 
-use sig::kernel::bpf::{RouterOptions, RouterPrograms};
 use sig_common::router::Reason;
 use sig_common::router::maps::Traffic;
+use sig_linux::bpf::{RouterOptions, RouterPrograms};
 use support::netns::root_or_skip;
 use support::router::{
     Bed, Conditions, FAR, LOCAL, OTHER, Packet, Path, Segment, Sent, from_host, from_link,

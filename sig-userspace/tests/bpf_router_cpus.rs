@@ -6,10 +6,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sig::kernel::bpf::{Logging, Programs, RouterOptions, RouterPrograms, XdpMode};
 use sig_common::router::Reason;
 use sig_common::router::maps::Traffic;
 use sig_common::wire::ethernet;
+use sig_linux::bpf::{Logging, Programs, RouterOptions, RouterPrograms, XdpMode};
 use support::netns::{Netns, root_or_skip, veth, wait_until};
 use support::router::{Bed, FAR, OTHER, Packet, Path, Segment, Sent, from_link, index_of, model};
 use support::wire::PacketSocket;
@@ -52,7 +52,7 @@ fn no_cpu_map_has_more_entries_than_the_machine_may_have_cpus() {
         return;
     }
     // A kernel refuses one that has more than it was built for, and that may be as few as these.
-    let possible = sig::kernel::cpus::possible();
+    let possible = sig_linux::cpus::possible();
     let _router = RouterPrograms::load(RouterOptions::default()).unwrap();
     let _gateway = Programs::load(Logging::Off).unwrap();
     let mut entries: Vec<u32> = aya::maps::loaded_maps()

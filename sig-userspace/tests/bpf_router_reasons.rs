@@ -5,12 +5,12 @@ mod support;
 
 use std::net::SocketAddr;
 
-use sig::kernel::bpf::RouterOptions;
 use sig_common::router::Reason;
 use sig_common::router::maps::Limit;
 use sig_common::router::reason::Disposition;
 use sig_common::wire::scion::{NEXT_BFD, NEXT_END_TO_END, NEXT_HOP_BY_HOP, NEXT_SCMP};
 use sig_common::wire::{PROTO_TCP, PROTO_UDP};
+use sig_linux::bpf::RouterOptions;
 use support::netns::root_or_skip;
 use support::router::{
     Bed, Conditions, FAR, Fate, LOCAL, OTHER, Packet, Path, Segment, Sent, T, frame, from_host,

@@ -7,13 +7,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use sig::kernel::bpf::RouterOptions;
-use sig::router::fast;
 use sig_common::router::Reason;
 use sig_common::router::maps::{Sender, Traffic};
 use sig_common::wire::ethernet::{self, Tag};
 use sig_common::wire::scion::{NEXT_BFD, NEXT_END_TO_END, NEXT_HOP_BY_HOP, NEXT_SCMP};
 use sig_common::wire::{PROTO_UDP, checksum};
+use sig_linux::bpf::RouterOptions;
+use sig_router::fast;
 use support::netns::root_or_skip;
 use support::router::{
     Bed, Conditions, FAR, Fate, LOCAL, OTHER, Packet, Path, Segment, Sent, frame_with_tags,
@@ -132,7 +132,7 @@ fn before_it_is_configured_the_program_touches_nothing() {
     if !root_or_skip() {
         return;
     }
-    let programs = sig::kernel::bpf::RouterPrograms::load(RouterOptions::default()).unwrap();
+    let programs = sig_linux::bpf::RouterPrograms::load(RouterOptions::default()).unwrap();
     let frame = from_link(1, &transit(1, 2).0.bytes());
     let outcome = programs.test_run(&frame, None).unwrap();
     assert_eq!(

@@ -7,12 +7,12 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use sig::kernel::bpf::{Logging, Program, Programs};
 use sig_common::addr::IsdAs;
 use sig_common::maps::{Sockets, Stat};
 use sig_common::reason::DropReason;
 use sig_common::wire::ethernet::{TPID_8021AD, TPID_8021Q, Tag};
 use sig_common::wire::underlay::Local;
+use sig_linux::bpf::{Logging, Program, Programs};
 use support::bpf::{Bench, Expect, Fixture, LO, Stats, check, xdp_socket};
 use support::netns::root_or_skip;
 use support::packets::{Underlay, V1, V2, V3, V4, V5, hex};

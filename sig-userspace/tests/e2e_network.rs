@@ -7,8 +7,8 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use e2e::Bed;
-use sig::scion::packet::{Addresses, parse, udp};
 use sig_common::addr::HostAddr;
+use sig_core::scion::packet::{Addresses, parse, udp};
 use testbed::{Options, Route, Site, Underlay};
 
 /// Bytes of common header and of the address header of hosts that have addresses of this family.

@@ -10,8 +10,8 @@ use e2e::Bed;
 use sig::control::config;
 use sig::control::host::{Host, HostHandle};
 use sig::control::plan::{Action, Gateway, Plan, Rule, Session, SessionKey, Site};
-use sig::observe::status::{Remote, Status};
-use sig::policy::class::Condition;
+use sig_core::policy::class::Condition;
+use sig_core::status::{Remote, Status};
 use testbed::{Family, Network, Options};
 
 /// Starts gateway A within this process and lets `test` change it.
@@ -143,7 +143,7 @@ fn a_session_changes_its_paths_without_losing_a_packet() {
                     path.name = port.to_string();
                     paths.push(path);
                     let status = apply(&handle, &other).await;
-                    let usable = |path: &&sig::observe::status::Path| path.problem.is_none();
+                    let usable = |path: &&sig_core::status::Path| path.problem.is_none();
                     assert_eq!(first(&status).paths.iter().filter(usable).count(), 2);
                     tokio::time::sleep(Duration::from_millis(40)).await;
                     other.sessions[0].paths.remove(usize::from(port % 2));

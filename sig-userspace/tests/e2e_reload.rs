@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use e2e::{Bed, sig};
 use serde_json::Value;
-use sig::observe::status::{Remote, Status};
+use sig_core::status::{Remote, Status};
 use testbed::{Family, Network, Options};
 
 /// How long a gateway may take for what happens at once.

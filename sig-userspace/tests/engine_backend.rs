@@ -11,13 +11,15 @@ use std::{
     time::Duration,
 };
 
-use sig::{
-    control::{Gateway, Neighbour, Surroundings, config},
+use sig::control::{Gateway, Neighbour, Surroundings, config};
+use sig_core::{
     engine::WorkerPorts,
-    port::{
-        BATCH, Counters, Monitor, Port, Statistics,
-        umem::{Area, Frame, FreeList, HEADROOM},
-    },
+    port::BATCH,
+    port::Counters,
+    port::Monitor,
+    port::Port,
+    port::Statistics,
+    port::umem::{Area, Frame, FreeList, HEADROOM},
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sig::control::{Gateway, Neighbour, Surroundings, config};
-use sig::dataplane::lan::{LanFacts, LanNeighbour, LanRoute, LanTable};
-use sig::engine::WorkerPorts;
-use sig::port::memory::{self, MemoryPort, MemoryWire};
-use sig::port::umem::{Area, Frame, FreeList};
-use sig::port::{BATCH, Port};
 use sig_common::reason::DropReason;
+use sig_core::dataplane::lan::{LanFacts, LanNeighbour, LanRoute, LanTable};
+use sig_core::engine::WorkerPorts;
+use sig_core::port::memory::{self, MemoryPort, MemoryWire};
+use sig_core::port::umem::{Area, Frame, FreeList};
+use sig_core::{port::BATCH, port::Port};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
-use sig::kernel::ethtool::Ethtool;
-use sig::kernel::link;
-use sig::kernel::netlink::Netlink;
-use sig::kernel::suited::VlanTags;
+use sig_linux::ethtool::Ethtool;
+use sig_linux::link;
+use sig_linux::netlink::Netlink;
+use sig_linux::suited::VlanTags;
 use support::netns::{Netns, root_or_skip, veth_with_queues};
 
 const SIG: &str = env!("CARGO_BIN_EXE_sig");

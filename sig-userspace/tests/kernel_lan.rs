@@ -7,10 +7,10 @@ mod support;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sig::kernel::lan::{LanHops, LanPort, Reason, Snapshot};
-use sig::kernel::link;
-use sig::kernel::netlink::Netlink;
-use sig::kernel::watch::Watch;
+use sig_linux::lan::{LanHops, LanPort, Reason, Snapshot};
+use sig_linux::link;
+use sig_linux::netlink::Netlink;
+use sig_linux::watch::Watch;
 use support::netns::{Netns, root_or_skip, veth};
 use tokio::sync::watch::Receiver;
 use tokio::time::timeout;

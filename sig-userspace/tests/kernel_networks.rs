@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use sig::kernel::link;
-use sig::kernel::netlink::Netlink;
-use sig::kernel::networks::{Networks, follow};
-use sig::kernel::watch::Watch;
+use sig_linux::link;
+use sig_linux::netlink::Netlink;
+use sig_linux::networks::{Networks, follow};
+use sig_linux::watch::Watch;
 use support::netns::{Netns, root_or_skip, veth};
 use tokio::sync::watch::Receiver;
 use tokio::time::timeout;

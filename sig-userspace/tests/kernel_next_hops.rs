@@ -6,10 +6,10 @@ mod support;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sig::kernel::link::{self, MAX_XDP_MTU, check_mtu};
-use sig::kernel::neighbours::{NextHops, Reason, Resolution, Snapshot, Timing};
-use sig::kernel::netlink::Netlink;
-use sig::kernel::watch::{InterfaceState, Watch};
+use sig_linux::link::{self, MAX_XDP_MTU, check_mtu};
+use sig_linux::neighbours::{NextHops, Reason, Resolution, Snapshot, Timing};
+use sig_linux::netlink::Netlink;
+use sig_linux::watch::{InterfaceState, Watch};
 use support::netns::{Netns, root_or_skip, veth, veth_with_queues};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, timeout};

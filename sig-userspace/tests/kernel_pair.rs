@@ -8,17 +8,15 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sig::kernel::bpf::{Attachment, Logging, Program, Programs, TcAttachment};
-use sig::kernel::ethtool::{Ethtool, Offload};
-use sig::kernel::inner_pair::{InnerPair, InnerPairConfig, PEER_NAME};
-use sig::kernel::netns::run_in;
-use sig::kernel::routes::{Route, Routes};
-use sig::kernel::watch::Watch;
-use sig::kernel::{link, netlink::Netlink};
-use sig::port::{
-    Role,
-    xdp::{HugePages, Opened, Plan, PortSpec, RingSizes, ZeroCopy},
-};
+use sig_core::port::Role;
+use sig_linux::af_xdp::{HugePages, Opened, Plan, PortSpec, RingSizes, ZeroCopy};
+use sig_linux::bpf::{Attachment, Logging, Program, Programs, TcAttachment};
+use sig_linux::ethtool::{Ethtool, Offload};
+use sig_linux::inner_pair::{InnerPair, InnerPairConfig, PEER_NAME};
+use sig_linux::netns::run_in;
+use sig_linux::routes::{Route, Routes};
+use sig_linux::watch::Watch;
+use sig_linux::{link, netlink::Netlink};
 use support::netns::{Netns, root_or_skip, wait_until};
 
 const CHILD_NETNS: &str = "SIG_TEST_PAIR_HOLDER_NETNS";

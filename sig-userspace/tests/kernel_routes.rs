@@ -6,10 +6,10 @@ mod support;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use sig::kernel::inner_pair::{InnerPair, InnerPairConfig};
-use sig::kernel::netlink::Netlink;
-use sig::kernel::routes::{Route, Routes};
-use sig::kernel::watch::Watch;
+use sig_linux::inner_pair::{InnerPair, InnerPairConfig};
+use sig_linux::netlink::Netlink;
+use sig_linux::routes::{Route, Routes};
+use sig_linux::watch::Watch;
 use support::netns::{Netns, root_or_skip};
 
 fn net(text: &str) -> IpNet {

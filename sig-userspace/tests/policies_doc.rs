@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path as FilePath};
 
 use ipnet::IpNet;
-use sig::{
+use sig_common::{addr::IsdAs, wire::inner::InnerPacket};
+use sig_core::{
     policy::{
         class::Facts,
         routing::{self, RoutingPolicy},
@@ -11,7 +12,6 @@ use sig::{
     },
     scion::{Interface, Path},
 };
-use sig_common::{addr::IsdAs, wire::inner::InnerPacket};
 
 /// A fenced block of the page: its kind, the line it starts at, and its text.
 struct Block {

@@ -16,20 +16,18 @@ use bed::{
     Bed, PATIENCE, STANDALONE, Transit, datagram, host, internal, isd_as, parse, receive, socket,
     topology,
 };
-use sig::{
-    kernel::ethtool::{Ethtool, Offload},
-    router::bfd::{Control, Envelope, State},
-    scion::{
-        HopKey,
-        packet::{self, Content},
-        reverse,
-        scmp::{Echo, Problem, Scmp},
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::path::SCION,
 };
+use sig_core::scion::{
+    HopKey,
+    packet::{self, Content},
+    reverse,
+    scmp::{Echo, Problem, Scmp},
+};
+use sig_linux::ethtool::{Ethtool, Offload};
+use sig_router::bfd::{Control, Envelope, State};
 use support::netns::{root_or_skip, veth, wait_until};
 
 const PORT_A: u16 = 40_000;

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, fs::File, path::Path};
 
 use pcap_file::pcap::PcapReader;
-use sig::scion::{
+use sig_common::wire::{ethernet, ipv4, scion, udp};
+use sig_core::scion::{
     packet::{self, Addresses, Content, ParseError},
     scmp::Scmp,
 };
-use sig_common::wire::{ethernet, ipv4, scion, udp};
 
 /// The SCION packets of a capture.
 fn scion_packets(name: &str) -> Vec<Vec<u8>> {

@@ -6,10 +6,8 @@ mod support;
 
 use std::{fs, os::fd::AsFd};
 
-use sig::port::{
-    Role,
-    xdp::{HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
-};
+use sig_core::port::Role;
+use sig_linux::af_xdp::{HugePages, Plan, PortSpec, RingSizes, ZeroCopy};
 use support::netns::{Netns, veth_with_queues};
 
 fn descriptors() -> usize {

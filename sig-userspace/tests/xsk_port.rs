@@ -14,10 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sig::port::{
-    Port, Role,
-    umem::{Area, Frame, FreeList},
-    xdp::{BusyPoll, Error, HugePages, Opened, Plan, PortSpec, RingSizes, WorkerPort, ZeroCopy},
+use sig_core::{
+    port::Port,
+    port::Role,
+    port::umem::{Area, Frame, FreeList},
+};
+use sig_linux::af_xdp::{
+    BusyPoll, Error, HugePages, Opened, Plan, PortSpec, RingSizes, WorkerPort, ZeroCopy,
 };
 use support::netns::{Netns, veth_with_queues};
 use xsk_support::{PacketSocket, Redirect, frame, serial};

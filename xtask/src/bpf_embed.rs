@@ -36,7 +36,10 @@ fn try_embed(name: &str, variable: &str, pick: fn(Objects) -> PathBuf) -> Result
 
 fn build(out_dir: &Path) -> Result<Objects, String> {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let root = package.parent().ok_or("the package has no parent folder")?;
+    let root = package
+        .ancestors()
+        .find(|folder| folder.join("sig-ebpf/Cargo.toml").is_file())
+        .ok_or("no folder above the package holds sig-ebpf")?;
     for path in [
         "sig-ebpf/src",
         "sig-ebpf/Cargo.toml",

@@ -7,21 +7,19 @@ use std::{
 };
 
 use ipnet::IpNet;
-use sig::{
+use sig_common::{
+    addr::IsdAs,
+    wire::{inner::decrement_ttl, underlay::Local},
+};
+use sig_core::{
     dataplane::{
         Action, Input, Output, Path, PathSpec, Routing, Rule, Tables, Worker, WorkerConfig,
     },
     framing::Limits,
     policy::class::Condition,
-    port::{
-        BATCH,
-        umem::{Area, Frame, FreeList, HEADROOM, Pool},
-    },
+    port::BATCH,
+    port::umem::{Area, Frame, FreeList, HEADROOM, Pool},
     scion::{Endpoints, NextHop},
-};
-use sig_common::{
-    addr::IsdAs,
-    wire::{inner::decrement_ttl, underlay::Local},
 };
 
 /// Chunks of a gateway: room for the longest window and all frames made of it.

@@ -1,7 +1,7 @@
 //! Any bytes as one SIG frame: what is delivered are packets of the frame, and what was decoded
 //! survives another encoding and decoding.
 
-use sig::framing::{
+use sig_core::framing::{
     Encoder, FRAME_HEADER_LEN, FrameRef, FrameView, Limits, MIN_CAPACITY, Occupancy, Piece,
     Reassembler, StreamKey, packet_len,
 };

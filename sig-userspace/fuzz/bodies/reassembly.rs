@@ -3,11 +3,11 @@
 //! sent, and is delivered once, and they still deliver at the end. Whole packets come on the
 //! streams of honest senders, too, with numbers at which a line of a stream does something else.
 
-use sig::framing::{
+use sig_common::reason::DropReason;
+use sig_core::framing::{
     Encoder, FrameRef, FrameView, Limits, MIN_CAPACITY, Occupancy, Piece, Reassembler, StreamKey,
     packet_len,
 };
-use sig_common::reason::DropReason;
 
 const SENDERS: usize = 4;
 /// More than all steps together can take.

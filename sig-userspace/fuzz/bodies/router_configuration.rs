@@ -5,10 +5,8 @@
 
 use std::{collections::HashSet, io, path::Path};
 
-use sig::{
-    problem::Problem,
-    router::{AsModel, Owner, config::check, model::LinkType},
-};
+use sig_core::problem::Problem;
+use sig_router::{AsModel, Owner, config::check, model::LinkType};
 
 /// Takes `data` for the files.
 ///

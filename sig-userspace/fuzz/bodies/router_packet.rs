@@ -4,10 +4,8 @@
 //! The first three bytes choose the AS, where the packet comes in, and how: whether its hop fields are signed first, and
 //! how it is wrapped.
 
-use sig::{
-    router::forward::{Ingress, Router, Verdict},
-    scion::packet,
-};
+use sig_core::scion::packet;
+use sig_router::forward::{Ingress, Router, Verdict};
 
 use support::{
     asys::NOW,

@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use sig::policy::routing::{Action, RoutingPolicy, check};
 use sig_common::addr::IsdAs;
+use sig_core::policy::routing::{Action, RoutingPolicy, check};
 
 /// Takes `data` for the text of a routing policy.
 ///

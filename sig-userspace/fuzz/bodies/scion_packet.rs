@@ -1,9 +1,9 @@
 //! Any bytes as a SCION packet of the slow path: what is understood can be built again, and nothing that
 //! is asked of it panics.
 
-use sig::scion::packet::{self, Addresses, Content, Packet, ParseError};
-use sig::scion::reverse;
-use sig::scion::scmp::{MAX_ERROR_PACKET, Quote, Scmp};
+use sig_core::scion::packet::{self, Addresses, Content, Packet, ParseError};
+use sig_core::scion::reverse;
+use sig_core::scion::scmp::{MAX_ERROR_PACKET, Quote, Scmp};
 
 /// Takes `data` for a packet, for the packet of a quote and for an SCMP message.
 ///

@@ -2,7 +2,8 @@
 //! what comes out keeps every promise that the gateway relies on, and can be asked anything.
 
 use ipnet::IpNet;
-use sig::{
+use sig_common::{addr::IsdAs, wire::inner::InnerPacket};
+use sig_core::{
     policy::{
         class::{Condition, Facts, MAX_CONDITIONS, MAX_DEPTH},
         traffic::{Fallback, SessionPolicy, check},
@@ -10,7 +11,6 @@ use sig::{
     problem::Problem,
     scion::{Interface, Path},
 };
-use sig_common::{addr::IsdAs, wire::inner::InnerPacket};
 
 /// An IPv4 packet: UDP from 10.1.0.5:5000 to 10.2.0.7:5060 with DSCP 0x2e.
 const PACKET: [u8; 24] = [

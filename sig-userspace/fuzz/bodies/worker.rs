@@ -7,11 +7,12 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use sig::{
-    control::{
-        Neighbour, Planner, Surroundings,
-        config::{self, Config},
-    },
+use sig::control::{
+    Neighbour, Planner, Surroundings,
+    config::{self, Config},
+};
+use sig_common::wire::inner::InnerPacket;
+use sig_core::{
     dataplane::{
         Input, Output, Tables, Worker, WorkerConfig,
         icmp::Sources,
@@ -21,7 +22,6 @@ use sig::{
     port::umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
     scion::{Endpoints, FrameFields, NextHop, Template},
 };
-use sig_common::wire::inner::InnerPacket;
 
 const CHUNKS: u32 = 128;
 const LAN_MTU: u16 = 300;

@@ -7,13 +7,11 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::Failure;
-use crate::{
-    control::{
-        config::{self, Config},
-        discovery::Policies,
-    },
-    problem::{Errors, Problem},
+use crate::control::{
+    config::{self, Config},
+    discovery::Policies,
 };
+use sig_core::problem::{Errors, Problem};
 
 /// Check a configuration file, or print a commented sample.
 #[derive(clap::Args)]

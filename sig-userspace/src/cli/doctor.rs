@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::Failure;
 use super::notation::{Format, Notation};
 use crate::control::config;
-use crate::kernel::facts;
 use findings::{Finding, Level, findings};
+use sig_linux::facts;
 
 /// Look at this host: kernel, privileges, memory, interfaces. Changes nothing, sends nothing.
 #[derive(clap::Args)]

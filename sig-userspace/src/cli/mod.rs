@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::observe::log::last_words;
+use sig_observe::log::last_words;
 
 /// SCION-IP gateway: carries IP packets between SCION ASes.
 #[derive(Parser)]
@@ -65,8 +65,8 @@ enum Failure {
     OutputClosed,
 }
 
-impl From<crate::kernel::Error> for Failure {
-    fn from(error: crate::kernel::Error) -> Self {
+impl From<sig_linux::Error> for Failure {
+    fn from(error: sig_linux::Error) -> Self {
         Self::Failed(error.to_string())
     }
 }

@@ -13,22 +13,22 @@ use super::{
     signals::{self, Signals, Wish},
     supervise::supervise,
 };
-use crate::{
-    control::{
-        config::{self, Config},
-        configured,
-        discovery::{self, Discovery, Found, Policies},
-        host::{Host, HostHandle},
-        operator::{Remotes, Running},
-    },
-    observe::{
-        http::{Server, Service},
-        log::{self, LogControl},
-        operator::Operator,
-        socket::ControlSocket,
-        status::Status,
-    },
+use crate::control::{
+    config::{self, Config},
+    configured,
+    discovery::{self, Discovery, Found, Policies},
+    host::{Host, HostHandle},
+    operator::{Remotes, Running},
+};
+use sig_core::{
     problem::{Errors, Problem},
+    status::Status,
+};
+use sig_observe::{
+    http::{Server, Service},
+    log::{self, LogControl},
+    operator::Operator,
+    socket::ControlSocket,
 };
 
 /// Run the gateway in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was;

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::observe::log;
+use sig_observe::log;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]

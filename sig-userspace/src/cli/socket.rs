@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Failure;
-use crate::{
-    control::config, document, observe::status as gateway, problem::Errors,
-    router::status as router,
-};
+use crate::control::config;
+use sig_core::{document, problem::Errors, status as gateway};
+use sig_router::status as router;
 
 /// What listens on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

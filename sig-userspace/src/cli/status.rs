@@ -12,8 +12,8 @@ use super::Failure;
 use super::notation::{Format, Notation};
 use super::socket::{Choice, Kind, ask, expect};
 use super::table::Table;
-use crate::notation::rfc3339;
-use crate::observe::status::{Lan, Port, Remote, Status, Underlay, Worker};
+use sig_core::notation::rfc3339;
+use sig_core::status::{Lan, Port, Remote, Status, Underlay, Worker};
 
 /// A gateway that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);

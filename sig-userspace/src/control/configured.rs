@@ -17,9 +17,9 @@ use super::{
     config::{Config, EXPIRES_SOON, Made, Path, Remote},
     plan::{Plan, SessionKey},
 };
-use crate::{notation::rfc3339, scion};
 #[cfg(feature = "xdp")]
 pub use follow::{Handle, follow};
+use sig_core::{notation::rfc3339, scion};
 
 /// The remotes in force.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, io, net::IpAddr, sync::Arc};
 
 use super::config;
-use crate::sockets::{EndhostPort, Local};
+use sig_rpc::sockets::{EndhostPort, Local};
 
 /// Takes the end host port of each of these addresses, as far as the configuration wants it. Those that are
 /// missing belong to another program, which relays what is ours.

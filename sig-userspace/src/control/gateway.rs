@@ -9,7 +9,7 @@ use super::{
     plan::Plan,
     planner::{MAX_REMOTES, Planner, Surroundings},
 };
-use crate::{
+use sig_core::{
     dataplane::{Tables, WorkerConfig, counters::WorkerCounters},
     engine::{Engine, EngineConfig, WorkerPorts},
     framing::{Limits, LimitsError},
@@ -229,7 +229,7 @@ fn engine_config(
         busy_poll: dataplane.busy_poll,
         cpus: match &dataplane.pin {
             Pin::Never => Vec::new(),
-            Pin::Auto => crate::engine::allowed_cpus()
+            Pin::Auto => sig_core::engine::allowed_cpus()
                 .into_iter()
                 .cycle()
                 .take(workers)
@@ -244,7 +244,7 @@ fn limits(dataplane: &Dataplane) -> Limits {
     let nanoseconds =
         |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
     Limits {
-        max_packet: crate::dataplane::MAX_PACKET,
+        max_packet: sig_core::dataplane::MAX_PACKET,
         max_frame_payload: MAX_FRAME_PAYLOAD,
         reorder_frames: dataplane.reorder_frames.into(),
         reorder_wait_ns: nanoseconds(dataplane.reorder_wait),

@@ -33,28 +33,24 @@ use super::{
     config::{Config, LanTransmit},
     configured::Configured,
 };
-use crate::{
-    kernel::{
-        self,
-        bpf::{Attachment, Logging, Program, Programs, TcAttachment},
-        facts,
-        inner_pair::{InnerPair, InnerPairConfig},
-        lan::LanHops,
-        neighbours::{NextHops, Snapshot, Timing},
-        netlink::Netlink,
-        netns,
-        networks::{self, Networks},
-        routes::Routes,
-        watch::Watch,
-    },
-    observe::status::Status,
-    port::{Monitor, Role, xdp},
-    task::Task,
-};
 pub use apply::HostHandle;
 use apply::Outside;
 use guard::Guard;
 use interfaces::Interfaces;
+use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
+use sig_linux::{
+    af_xdp,
+    bpf::{Attachment, Logging, Program, Programs, TcAttachment},
+    facts,
+    inner_pair::{InnerPair, InnerPairConfig},
+    lan::LanHops,
+    neighbours::{NextHops, Snapshot, Timing},
+    netlink::Netlink,
+    netns,
+    networks::{self, Networks},
+    routes::Routes,
+    watch::Watch,
+};
 pub use status::ControlReport;
 
 /// How soon a vanished or changed neighbour is noticed.
@@ -68,13 +64,13 @@ const NEIGHBOURS: Timing = Timing {
 pub enum Error {
     /// The kernel does not do what is needed.
     #[error(transparent)]
-    Kernel(#[from] kernel::Error),
+    Kernel(#[from] sig_linux::Error),
     /// An interface is not as the configuration says, or cannot be used.
     #[error("{0}")]
     Interface(String),
     /// The AF_XDP sockets cannot be made.
     #[error(transparent)]
-    Port(#[from] xdp::Error),
+    Port(#[from] af_xdp::Error),
     /// The workers do not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -451,7 +447,7 @@ fn attach(
                 "the driver has no native XDP ({reason}): generic mode, which is slower"
             );
         }
-        facts.native = attachment.mode() == kernel::bpf::XdpMode::Native;
+        facts.native = attachment.mode() == sig_linux::bpf::XdpMode::Native;
         xdp.push(attachment);
     }
     let inject = match config.dataplane.lan_transmit {

@@ -11,7 +11,8 @@ use super::{
     configured, discovery,
     host::HostHandle,
 };
-use crate::observe::{log::LogControl, operator::Operator, status::Status};
+use sig_core::status::Status;
+use sig_observe::{log::LogControl, operator::Operator};
 
 /// Where a gateway has its remotes from.
 #[derive(Clone)]

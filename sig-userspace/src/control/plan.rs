@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::config::{Config, Remote};
-use crate::{dataplane, policy::class::Condition, scion};
+use sig_core::{dataplane, policy::class::Condition, scion};
 
 /// The plan. Indexes into its lists are valid within one plan only; keys name a thing across plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -24,7 +24,10 @@ use super::{
     config::Config,
     plan::{self, Plan, SessionKey, SessionPath},
 };
-use crate::{
+pub use remotes::PlannedRemote;
+use remotes::Remotes;
+pub use session::{PlannedPath, PlannedSession};
+use sig_core::{
     dataplane::{
         Action, Path, PathError, PathSpec, Routing, Rule, Tables, icmp::Sources, lan::LanTable,
         lpm::Lpm,
@@ -32,9 +35,6 @@ use crate::{
     framing::StreamIds,
     scion::{Endpoints, NextHop},
 };
-pub use remotes::PlannedRemote;
-use remotes::Remotes;
-pub use session::{PlannedPath, PlannedSession};
 
 /// Remote gateways that can be known at the same time.
 pub(super) const MAX_REMOTES: usize = 4096;

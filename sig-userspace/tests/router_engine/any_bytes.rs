@@ -1,7 +1,7 @@
 //! Whatever the bytes are, the router does not panic, and writes to what it forwards only.
 
 use proptest::{collection::vec, prelude::*};
-use sig::router::forward::{Ingress, Verdict};
+use sig_router::forward::{Ingress, Verdict};
 
 use super::support::asys::{LOCAL, Sent, TO, down, host, ours, process, sibling, theirs, up};
 

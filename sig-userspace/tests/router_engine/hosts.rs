@@ -1,13 +1,11 @@
 //! Delivery to hosts and services of the AS.
 
-use sig::{
-    router::forward::{AllUp, Reason, Router, Verdict},
-    scion::{
-        packet::{self, Content},
-        scmp::{Echo, Problem, Quote, Scmp},
-    },
-};
 use sig_common::{addr::HostAddr, wire::scion::path::SCION};
+use sig_core::scion::{
+    packet::{self, Content},
+    scmp::{Echo, Problem, Quote, Scmp},
+};
+use sig_router::forward::{AllUp, Reason, Router, Verdict};
 
 use super::support::asys::{
     A, FROM, LOCAL, NOW, SERVICE, Sent, TO, address, down, ip, model, ours, theirs,

@@ -4,25 +4,23 @@ mod made;
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
-use sig::{
-    router::{
-        AsModel, Bfd, Interface, Owner, Sibling,
-        forward::{Ingress, Links, Reason, Router, Verdict},
-        model::LinkType,
-    },
-    scion::{
-        HopKey,
-        packet::{self, Addresses, Content, Host},
-        reverse,
-        scmp::{Problem, Scmp},
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::{
         View,
         path::{Path, SCION},
     },
+};
+use sig_core::scion::{
+    HopKey,
+    packet::{self, Addresses, Content, Host},
+    reverse,
+    scmp::{Problem, Scmp},
+};
+use sig_router::{
+    AsModel, Bfd, Interface, Owner, Sibling,
+    forward::{Ingress, Links, Reason, Router, Verdict},
+    model::LinkType,
 };
 
 use super::support::{

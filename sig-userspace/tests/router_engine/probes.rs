@@ -1,6 +1,6 @@
 //! What is to come of certain packets, of which other routers forward some that they should not.
 
-use sig::router::forward::{Reason, Verdict};
+use sig_router::forward::{Reason, Verdict};
 
 use super::support::asys::{A, FROM, LOCAL, Sent, down, ip, ours, theirs, up};
 

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use sig::{
-    router::forward::{Ingress, Links, Outcome, Reason, Verdict},
-    scion::{
-        packet::{self, Content},
-        scmp::{Echo, MAX_ERROR_PACKET, Problem, Quote, Scmp},
-    },
-};
 use sig_common::wire::scion::{View, common};
+use sig_core::scion::{
+    packet::{self, Content},
+    scmp::{Echo, MAX_ERROR_PACKET, Problem, Quote, Scmp},
+};
+use sig_router::forward::{Ingress, Links, Outcome, Reason, Verdict};
 
 use super::support::asys::{
     A, B, FROM, INTERNAL, LOCAL, NOW, Sent, TO, address, down, host, ip, ours, router, sibling,

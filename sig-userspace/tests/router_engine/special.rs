@@ -1,17 +1,15 @@
 //! What is no plain packet with a SCION path: BFD, STUN, empty and one-hop paths, EPIC, router alerts.
 
-use sig::{
-    router::forward::{AllUp, Ingress, Peer, Reason, Verdict},
-    scion::{
-        HopKey, MacInput,
-        packet::{self, Addresses, Content},
-        scmp::{Echo, Scmp},
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::path::{EMPTY, EPIC, HopField, InfoField, ONE_HOP, SCION},
 };
+use sig_core::scion::{
+    HopKey, MacInput,
+    packet::{self, Addresses, Content},
+    scmp::{Echo, Scmp},
+};
+use sig_router::forward::{AllUp, Ingress, Peer, Reason, Verdict};
 
 use super::support::asys::{
     A, B, FROM, LOCAL, NOW, SERVICE, Sent, T, TO, address, down, host, ip, key, neighbour, ours,
@@ -229,7 +227,7 @@ fn a_beacon_comes_in_with_a_hop_field_of_this_as() {
     assert_eq!(hop.mac, key().mac(&input));
     // The way back is a path that this router takes.
     let packet = packet::parse(&packet).expect("a packet");
-    let (path_type, back) = sig::scion::reverse::reply_path(&packet.path).expect("a way back");
+    let (path_type, back) = sig_core::scion::reverse::reply_path(&packet.path).expect("a way back");
     let mut answer = udp(LOCAL, neighbour(1), path_type, &back);
     let outcome = process(&mut answer, host());
     assert_eq!(outcome.verdict, Verdict::Forward { interface: 1 });
@@ -385,7 +383,7 @@ fn errors_about_epic_point_behind_its_header_and_come_on_a_scion_path() {
     let Content::Scmp(Scmp::Error { problem, .. }) = answer.content else {
         panic!("no error");
     };
-    let expected = sig::scion::scmp::Problem::Parameter {
+    let expected = sig_core::scion::scmp::Problem::Parameter {
         code: 51,
         pointer: hop as u16,
     };

@@ -1,16 +1,14 @@
 //! Hop fields whose MACs the reference has computed.
 
-use sig::{
-    router::forward::{AllUp, Ingress, Outcome, Reason, Router, Traffic, Verdict},
-    scion::{
-        HopKey,
-        packet::{self, Addresses},
-    },
-};
 use sig_common::{
     addr::IsdAs,
     wire::scion::path::{Meta, SCION},
 };
+use sig_core::scion::{
+    HopKey,
+    packet::{self, Addresses},
+};
+use sig_router::forward::{AllUp, Ingress, Outcome, Reason, Router, Traffic, Verdict};
 
 use super::support::asys::{A, B, FROM, LOCAL, NOW, T, TO, address, model};
 

@@ -1,7 +1,7 @@
 //! Where packets go that nothing is wrong with, and what is written to them.
 
-use sig::router::forward::{Ingress, Traffic, Verdict};
 use sig_common::wire::scion::path::ScionPath;
+use sig_router::forward::{Ingress, Traffic, Verdict};
 
 use super::support::{
     asys::{A, B, FROM, LOCAL, Sent, TO, address, down, host, ours, sibling, theirs, up},

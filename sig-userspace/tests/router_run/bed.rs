@@ -10,18 +10,16 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use sig::{
-    router::status::{Interface, Status},
-    scion::{
-        HopKey,
-        network::{As, End, Link, LinkType, Network, Validity},
-        packet::{self, Addresses, Endpoint, Packet},
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::path::SCION,
 };
+use sig_core::scion::{
+    HopKey,
+    network::{As, End, Link, LinkType, Network, Validity},
+    packet::{self, Addresses, Endpoint, Packet},
+};
+use sig_router::status::{Interface, Status};
 
 use crate::support::netns::{Netns, veth, wait_until};
 
@@ -247,9 +245,9 @@ impl Router {
     }
 
     /// Packets that the slow path worked on for a reason.
-    pub(crate) fn reason(&self, interface: u16, name: &str) -> sig::router::status::Reason {
+    pub(crate) fn reason(&self, interface: u16, name: &str) -> sig_router::status::Reason {
         let reasons = self.interface(interface).reasons.into_iter();
-        let none = sig::router::status::Reason {
+        let none = sig_router::status::Reason {
             reason: name.to_owned(),
             fast: 0,
             slow: 0,

@@ -6,21 +6,19 @@ use std::{
     time::Duration,
 };
 
-use sig::{
-    router::{
-        AsModel, Bfd, Interface, Owner, Sibling,
-        forward::{AllUp, Ingress, Outcome, Router},
-        model::LinkType,
-    },
-    scion::{
-        HopKey,
-        packet::{self, Addresses},
-        scmp::Scmp,
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::path::SCION,
+};
+use sig_core::scion::{
+    HopKey,
+    packet::{self, Addresses},
+    scmp::Scmp,
+};
+use sig_router::{
+    AsModel, Bfd, Interface, Owner, Sibling,
+    forward::{AllUp, Ingress, Outcome, Router},
+    model::LinkType,
 };
 
 use super::path::{Hop, Segment, Stage, path};

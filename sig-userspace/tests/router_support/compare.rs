@@ -6,17 +6,15 @@ use std::{
     time::Duration,
 };
 
-use sig::{
-    kernel::bpf::{RouterOptions, RouterPrograms},
-    router::{
-        Owner,
-        fast::{Arrival, Port, Slots, Spread, Underlay, Way, map_tag, tables},
-        forward::{Ingress, Links as _, Reason, Router, Traffic, Verdict},
-    },
-};
 use sig_common::{
     router::{maps::INSIDE_SLOT, reason::Disposition},
     wire::{PROTO_UDP, checksum, ethernet, ipv4, ipv6, udp},
+};
+use sig_linux::bpf::{RouterOptions, RouterPrograms};
+use sig_router::{
+    Owner,
+    fast::{Arrival, Port, Slots, Spread, Underlay, Way, map_tag, tables},
+    forward::{Ingress, Links as _, Reason, Router, Traffic, Verdict},
 };
 
 use super::{

@@ -1,7 +1,7 @@
 //! Signed SCION paths.
 
-use sig::scion::{HopKey, MacInput};
 use sig_common::wire::scion::path::{HopField, Meta};
+use sig_core::scion::{HopKey, MacInput};
 
 /// A hop of a segment: what its AS signs.
 #[derive(Clone, Debug)]

@@ -6,18 +6,6 @@ use std::{
 };
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
-use sig::{
-    router::{
-        AsModel, Bfd, Interface, Owner, Sibling,
-        forward::{Ingress, Links},
-        model::LinkType,
-    },
-    scion::{
-        HopKey, MacInput,
-        packet::{self, Addresses, Host},
-        scmp::{Echo, Problem, Quote, Scmp},
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::{
@@ -27,6 +15,16 @@ use sig_common::{
             path::{HOP_LEN, HopField, INFO_LEN, InfoField, META_LEN, ScionPath},
         },
     },
+};
+use sig_core::scion::{
+    HopKey, MacInput,
+    packet::{self, Addresses, Host},
+    scmp::{Echo, Problem, Quote, Scmp},
+};
+use sig_router::{
+    AsModel, Bfd, Interface, Owner, Sibling,
+    forward::{Ingress, Links},
+    model::LinkType,
 };
 
 use super::{

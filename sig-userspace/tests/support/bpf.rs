@@ -7,9 +7,9 @@
 use std::io;
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 
-use sig::kernel::bpf::{Counters, Logging, Program, Programs};
 use sig_common::maps::{Sockets, Stat};
 use sig_common::reason::DropReason;
+use sig_linux::bpf::{Counters, Logging, Program, Programs};
 
 /// Interface index of `lo`, which `test_run` pretends that frames come in through.
 pub(crate) const LO: u32 = 1;

@@ -15,7 +15,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use sig::kernel::netns::run_in;
+use sig_linux::netns::run_in;
 
 const PREFIX: &str = "sigt";
 
@@ -152,9 +152,9 @@ pub(crate) fn veth_with_queues(left: (&Netns, &str), right: (&Netns, &str), queu
     ));
     for (netns, name) in [left, right] {
         netns.run(|| {
-            let ethtool = sig::kernel::ethtool::Ethtool::open().expect("an ethtool socket");
+            let ethtool = sig_linux::ethtool::Ethtool::open().expect("an ethtool socket");
             ethtool
-                .set_offload(name, sig::kernel::ethtool::Offload::TxChecksum, false)
+                .set_offload(name, sig_linux::ethtool::Offload::TxChecksum, false)
                 .expect("checksum offload can be switched off");
         });
         netns.ip(&format!("link set {name} up"));

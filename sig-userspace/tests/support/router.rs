@@ -13,18 +13,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sig::kernel::bpf::{RouterOptions, RouterPrograms, TestOutcome};
-use sig::router::fast::{self, Arrival, Port, Slots, Spread, Underlay as _, Way};
-use sig::router::forward;
-use sig::router::model::LinkType;
-use sig::router::{AsModel, Bfd, Interface, Owner, Sibling};
-use sig::scion::{HopKey, MacInput};
 use sig_common::addr::{HostAddr, IsdAs};
 use sig_common::router::Reason;
 use sig_common::router::maps::{Tags, Traffic};
 use sig_common::wire::scion::address::AddressHeader;
 use sig_common::wire::scion::path::Meta;
 use sig_common::wire::{PROTO_UDP, checksum, ethernet, ipv4, udp};
+use sig_core::scion::{HopKey, MacInput};
+use sig_linux::bpf::{RouterOptions, RouterPrograms, TestOutcome};
+use sig_router::fast::{self, Arrival, Port, Slots, Spread, Underlay as _, Way};
+use sig_router::forward;
+use sig_router::model::LinkType;
+use sig_router::{AsModel, Bfd, Interface, Owner, Sibling};
 
 use super::bpf::{LO, XDP_DROP, XDP_PASS, XDP_REDIRECT};
 use super::netns::{Netns, veth};

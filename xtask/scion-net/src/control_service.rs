@@ -7,16 +7,19 @@ use scion_protobuf::{
     buffa::Message as _,
     proto::control_plane::v1::{ServiceResolutionResponse, Transport},
 };
-use sig::{
+use sig_common::addr::{HostAddr, IsdAs};
+use sig_core::{
     peer::{GatewayAddresses, PeerLimits, RpcProtocols},
-    rpc::{Router, RpcServer, messages::Gateway},
     scion::{
         packet::{self, Addresses, Content},
         reverse,
     },
+};
+use sig_rpc::{
+    Router, RpcServer,
+    messages::Gateway,
     sockets::{Local, PortChoice, ScionSocket},
 };
-use sig_common::addr::{HostAddr, IsdAs};
 use testbed::Netns;
 use tokio::net::UdpSocket;
 

@@ -22,8 +22,8 @@ use scion_protobuf::{
         PortRangeResponse, ServicesRequest, ServicesResponse,
     },
 };
-use sig::scion::Interface;
 use sig_common::addr::IsdAs;
+use sig_core::scion::Interface;
 use testbed::Netns;
 use tokio::net::TcpListener;
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sig::peer::GatewayAddresses;
 use sig_common::addr::IsdAs;
+use sig_core::peer::GatewayAddresses;
 use testbed::{Network, Options, Site, Underlay};
 
 use crate::{

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sig::scion::{
+use sig_common::addr::IsdAs;
+use sig_core::scion::{
     Interface,
     network::{self, Network, NetworkPath, Validity},
 };
-use sig_common::addr::IsdAs;
 
 use crate::{link::Link, topology::Topology};
 

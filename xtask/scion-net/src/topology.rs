@@ -2,12 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use sig::{
-    peer::GatewayAddresses,
-    router::model::{AsModel, Bfd, Interface, LinkType, Owner},
-    scion::HopKey,
-};
 use sig_common::addr::IsdAs;
+use sig_core::{peer::GatewayAddresses, scion::HopKey};
+use sig_router::model::{AsModel, Bfd, Interface, LinkType, Owner};
 
 use crate::link::{End, Link};
 

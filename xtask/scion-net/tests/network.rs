@@ -9,19 +9,21 @@ use std::{
 };
 
 use scion_net::{Cut, DAEMON, SimNetwork, SimOptions, gateway_entry};
-use sig::{
-    daemon::{Daemon, LocalAs},
+use sig_common::addr::{HostAddr, IsdAs};
+use sig_core::{
     peer::{GatewayAddresses, PeerLimits, RpcProtocols},
-    rpc::RpcClient,
     scion::{
         self,
         packet::{self, Addresses, Content},
         reverse,
         scmp::{Problem, Scmp},
     },
+};
+use sig_rpc::{
+    RpcClient,
+    daemon::{Daemon, LocalAs},
     sockets::{Local, PortChoice, ScionSocket},
 };
-use sig_common::addr::{HostAddr, IsdAs};
 use testbed::{Site, TimeLimit, Underlay};
 
 /// Far longer than anything here takes.

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use sig::scion::{Endpoints, NextHop};
 use sig_common::wire::scion::address::AddressHeader;
+use sig_core::scion::{Endpoints, NextHop};
 
 use crate::throughput::experiment::Size;
 

@@ -10,12 +10,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use sig::port::{
-    Port as _, Role,
-    umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
-    xdp::{HugePages, Plan, PortSpec, RingSizes, XdpPort, ZeroCopy},
-};
 use sig_common::measure::{Progress, Setup};
+use sig_core::{
+    port::Port as _,
+    port::Role,
+    port::umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
+};
+use sig_linux::af_xdp::{HugePages, Plan, PortSpec, RingSizes, XdpPort, ZeroCopy};
 use testbed::Netns;
 
 use super::{Sent, pace, thread as threads};

@@ -5,7 +5,6 @@ mod scion;
 use std::net::IpAddr;
 
 use anyhow::{Result, bail, ensure};
-use sig::scion::{FrameFields, Template as Headers};
 use sig_common::{
     measure::{
         DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_FLOWS, MAX_FRAME, MAX_INNER, MAX_STREAMS,
@@ -17,6 +16,7 @@ use sig_common::{
         ethernet, ipv4, ipv6, udp,
     },
 };
+use sig_core::scion::{FrameFields, Template as Headers};
 
 use super::packet::{IpLoad, Load, Outer};
 use crate::throughput::experiment::{Mix, Size};

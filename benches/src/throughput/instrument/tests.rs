@@ -2,7 +2,6 @@
 
 use aya::{TestRun as _, TestRunOptions, programs::Xdp};
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
-use sig::scion::{Endpoints, NextHop};
 use sig_common::{
     addr::HostAddr,
     measure::{MAX_FRAME, Progress, Setup, Template, write},
@@ -12,6 +11,7 @@ use sig_common::{
         underlay::{self, Local},
     },
 };
+use sig_core::scion::{Endpoints, NextHop};
 use testbed::Netns;
 
 use super::{

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result};
-use sig::scion::{Endpoints, NextHop};
 use sig_common::addr::IsdAs;
+use sig_core::scion::{Endpoints, NextHop};
 
 use super::{
     gateway::{DATA_PORT, OWN_AS, PATH, REMOTE, REMOTE_AS},

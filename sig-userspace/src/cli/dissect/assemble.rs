@@ -6,7 +6,7 @@ use sig_common::reason::DropReason;
 
 use super::decode::{Ends, Frame};
 use super::inner::InnerFile;
-use crate::framing::{Counters, FrameRef, Limits, Outcome, Piece, Reassembler, StreamKey};
+use sig_core::framing::{Counters, FrameRef, Limits, Outcome, Piece, Reassembler, StreamKey};
 
 /// More than enough for one file; pages that are not used take no memory.
 const LIMITS: Limits = Limits {

@@ -7,12 +7,12 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::control::config::{Config, EXPIRES_SOON, Pin, Wish, XdpMode};
-use crate::kernel::facts::{
+use sig_core::notation::rfc3339;
+use sig_linux::af_xdp::{PacketBuffers, RingSizes};
+use sig_linux::facts::{
     self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts,
     Feature, OLDEST_KERNEL, TESTED_KERNELS,
 };
-use crate::notation::rfc3339;
-use crate::port::xdp::{PacketBuffers, RingSizes};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -8,8 +8,8 @@ use std::{
 use serde_json::{Value, json};
 use sig_common::addr::IsdAs;
 
-use crate::{
-    cli::{Failure, unix_now},
+use crate::cli::{Failure, unix_now};
+use sig_core::{
     network,
     notation::{rfc3339, to_hex},
     scion::{Interface, network::NetworkPath},

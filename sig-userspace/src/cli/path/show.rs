@@ -8,8 +8,8 @@ use std::{
 use serde_json::{Value, json};
 use sig_common::wire::scion::path::{HopField, InfoField, ScionPath};
 
-use crate::{
-    cli::{Failure, table::Table, unix_now},
+use crate::cli::{Failure, table::Table, unix_now};
+use sig_core::{
     document::{
         self,
         values::{hex, scion_path},
@@ -229,7 +229,7 @@ fn show(path: &ScionPath<'_>, makers: &Makers, now: u64, out: &mut dyn Write) ->
 
 /// Seconds since 1970.
 fn expiry(info: &InfoField, hop: &HopField) -> u64 {
-    crate::scion::network::Validity {
+    sig_core::scion::network::Validity {
         timestamp: info.timestamp,
         expiry: hop.expiry,
     }

@@ -6,12 +6,10 @@ use std::{
     path::PathBuf,
 };
 
-use crate::{
-    cli::{Failure, table::Table},
-    router::{
-        AsModel, Bfd, Owner,
-        config::{Settings, XdpMode},
-    },
+use crate::cli::{Failure, table::Table};
+use sig_router::{
+    AsModel, Bfd, Owner,
+    config::{Settings, XdpMode},
 };
 
 /// Check the configuration of a border router, and show what it will do.

@@ -5,13 +5,13 @@ use std::{io::Write, path::PathBuf};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    cli::Failure,
+use crate::cli::Failure;
+use sig_core::{
     document::{self, values::master_key},
     notation::{base64, to_hex},
-    router::config::MASTER_KEY_LEN,
     scion::HopKey,
 };
+use sig_router::config::MASTER_KEY_LEN;
 
 /// Show which key hop fields are signed with, or make a new one.
 ///

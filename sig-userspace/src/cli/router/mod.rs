@@ -17,7 +17,7 @@ use super::{
     Failure,
     socket::{FOLDER, Kind, in_spite_of, only_socket},
 };
-use crate::router::config::{self, Settings};
+use sig_router::config::{self, Settings};
 
 /// The SCION border router.
 #[derive(clap::Args)]

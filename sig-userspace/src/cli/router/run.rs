@@ -6,17 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    cli::{
-        Failure,
-        signals::{self, Signals, Wish},
-        supervise::supervise,
-    },
-    observe::log,
-    router::{
-        config::{self, Settings},
-        run::Running,
-    },
+use crate::cli::{
+    Failure,
+    signals::{self, Signals, Wish},
+    supervise::supervise,
+};
+use sig_observe::log;
+use sig_router::{
+    config::{self, Settings},
+    run::Running,
 };
 
 /// Run a border router in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was;

@@ -2,10 +2,8 @@
 
 use std::io::Write;
 
-use crate::{
-    cli::Failure,
-    router::config::{SAMPLE, SAMPLE_TOPOLOGY},
-};
+use crate::cli::Failure;
+use sig_router::config::{SAMPLE, SAMPLE_TOPOLOGY};
 
 /// Print a commented configuration with every key, or a topology for it.
 ///

@@ -8,15 +8,13 @@ use std::{
 use sig_common::router::Reason;
 
 use super::Choice;
-use crate::{
-    cli::{
-        Failure,
-        socket::{Kind, ask, expect},
-        status::uptime,
-        table::Table,
-    },
-    router::status::{Interface, Status},
+use crate::cli::{
+    Failure,
+    socket::{Kind, ask, expect},
+    status::uptime,
+    table::Table,
 };
+use sig_router::status::{Interface, Status};
 
 /// A router that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -142,7 +140,7 @@ fn interfaces(status: &Status, out: &mut dyn Write) -> io::Result<()> {
                 .clone()
                 .unwrap_or_else(|| inside("-")),
             interface
-                .total(crate::router::status::INPUT)
+                .total(sig_router::status::INPUT)
                 .packets
                 .to_string(),
             interface.sent().packets.to_string(),
@@ -218,7 +216,7 @@ fn reasons(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     ]);
     let rows = |interface: &Interface| {
         let label = interface.label();
-        let row = move |reason: &crate::router::status::Reason| {
+        let row = move |reason: &sig_router::status::Reason| {
             let known = Reason::ALL.into_iter().find(|r| r.name() == reason.reason);
             [
                 label.clone(),

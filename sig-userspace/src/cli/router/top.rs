@@ -7,10 +7,8 @@ use std::{
 };
 
 use super::{Choice, status};
-use crate::{
-    cli::{Failure, table::Table},
-    router::status::{Count, Interface, KINDS, Status},
-};
+use crate::cli::{Failure, table::Table};
+use sig_router::status::{Count, Interface, KINDS, Status};
 
 /// Show packets per second of each interface, and what is dropped, until it is interrupted.
 #[derive(clap::Args)]

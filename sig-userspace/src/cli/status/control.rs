@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::join;
 use crate::cli::table::Table;
-use crate::observe::status::{Control, Remote, Status};
+use sig_core::status::{Control, Remote, Status};
 
 pub(super) fn write(status: &Status, control: &Control, out: &mut dyn Write) -> io::Result<()> {
     write_own(control, out)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::observe::example::{busy, found, idle};
+use sig_observe::example::{busy, found, idle};
 
 fn human(status: &Status) -> String {
     let mut out = Vec::new();

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::model::{Control, DefaultRoute, EndhostPort, WrittenAt};
 use super::sections::OwnAddresses;
-use crate::document::{
+use sig_core::document::{
     common::{server, time},
     section::{Kind as _, Special, Time, UnlessEmpty, Words},
     toml::{Section, or_if_empty},
 };
-use crate::peer::{PeerLimits, RpcProtocols};
-use crate::problem::excerpt;
-use crate::section;
+use sig_core::peer::{PeerLimits, RpcProtocols};
+use sig_core::problem::excerpt;
+use sig_core::section;
 
 const DEFAULT_DAEMON: &str = "127.0.0.1:30255";
 const DEFAULT_TRAFFIC_POLICY: &str = "/etc/scion/traffic.policy";

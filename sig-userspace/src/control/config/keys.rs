@@ -4,7 +4,7 @@ use super::{
     discovery::{Discovery, Rpc},
     sections::{Dataplane, Gateway, Limits, Tunnel},
 };
-use crate::{
+use sig_core::{
     document::{common::Log, schema::Schema},
     peer::PeerLimits,
 };

@@ -7,11 +7,11 @@ use sig_common::addr::IsdAs;
 
 use super::ReadFile;
 use super::model::Made;
-use crate::document::common::one_as;
-use crate::document::toml::{Item, Section, list};
-use crate::network;
-use crate::problem::excerpt;
-use crate::scion::{
+use sig_core::document::common::one_as;
+use sig_core::document::toml::{Item, Section, list};
+use sig_core::network;
+use sig_core::problem::excerpt;
+use sig_core::scion::{
     Interface,
     network::{NetworkPath, Validity},
 };

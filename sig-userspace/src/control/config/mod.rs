@@ -24,18 +24,18 @@ use std::io;
 use std::path::Path as FilePath;
 use std::time::{Duration, SystemTime};
 
-pub use crate::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};
-pub use crate::peer::{PeerLimits, RpcProtocols, UnderlaySources};
-pub use crate::problem::{Errors, Problem};
 pub use discovery::{Discovery, Rpc};
 pub use model::{
     Config, Control, DefaultRoute, EndhostPort, LanTransmit, Made, Path, Pin, Remote, Wish,
     WrittenAt,
 };
 pub use sections::{Dataplane, Gateway, Limits, Tunnel};
+pub use sig_core::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};
+pub use sig_core::peer::{PeerLimits, RpcProtocols, UnderlaySources};
+pub use sig_core::problem::{Errors, Problem};
 
-use crate::document::{self, common, toml::Section};
-use crate::problem::Report;
+use sig_core::document::{self, common, toml::Section};
+use sig_core::problem::Report;
 
 /// Reads the files that a configuration names, relative to the folder of the configuration file.
 pub type ReadFile<'a> = &'a dyn Fn(&FilePath) -> io::Result<Vec<u8>>;
@@ -130,7 +130,7 @@ pub fn check_at(
 ///
 /// What to write instead.
 pub fn duration(text: &str) -> Result<std::time::Duration, String> {
-    crate::notation::duration(text)
+    sig_core::notation::duration(text)
 }
 
 /// Reads and checks the configuration file at `path`, whether or not its paths have expired.

@@ -9,10 +9,10 @@ use sig_common::{addr::IsdAs, wire::scion::path::ScionPath};
 
 use super::discovery::{Discovery, Rpc};
 use super::sections::{Dataplane, Gateway, Tunnel};
-use crate::document::common::{Log, Observe};
-use crate::network::Description;
-use crate::problem::Problem;
-use crate::scion::{Interface, expires_at};
+use sig_core::document::common::{Log, Observe};
+use sig_core::network::Description;
+use sig_core::problem::Problem;
+use sig_core::scion::{Interface, expires_at};
 
 /// A whole, valid configuration. Made by [`check`](super::check) or [`load`](super::load).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use sig_common::wire::scion::path::{META_LEN, Meta};
 
-use crate::{document::values::scion_path, scion::expires_at};
+use sig_core::{document::values::scion_path, scion::expires_at};
 
 /// Checks a path of type SCION before its first hop: what receivers check, CurrINF and CurrHF 0. Tells when it
 /// expires, in seconds since 1970.
@@ -29,7 +29,7 @@ pub(super) fn check(raw: &[u8]) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::document::values::hex;
+    use sig_core::document::values::hex;
 
     const GOOD: &str =
         "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c";

@@ -11,13 +11,13 @@ use super::made::made;
 use super::model::{Made, Path, Remote};
 use super::sections::Gateway;
 use super::{DEFAULT_DATA_PORT, EXPIRES_SOON, ReadFile, path};
-use crate::document::{
+use sig_core::document::{
     common::isd_as,
     toml::{Item, Place, Placed, Section, list},
     values,
 };
-use crate::notation::rfc3339;
-use crate::problem::excerpt;
+use sig_core::notation::rfc3339;
+use sig_core::problem::excerpt;
 
 /// Largest SCION packet in bytes that peers of the reference implementation receive.
 const LARGEST_MTU: u16 = 9188;

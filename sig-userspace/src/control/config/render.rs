@@ -7,8 +7,8 @@ use toml::Value;
 
 use super::Observe;
 use super::model::{Config, Control, Path, Remote};
-use crate::document::section::File;
-use crate::notation::to_hex;
+use sig_core::document::section::File;
+use sig_core::notation::to_hex;
 
 impl Config {
     /// The configuration as TOML, in the order of the sample. Reading it gives the same configuration; path

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
+use sig_core::peer::UnderlaySources;
 
 use super::model::{LanTransmit, Pin, Wish};
 use super::{DEFAULT_DATA_PORT, XdpMode};
-use crate::document::{
+use sig_core::document::{
     common::{XDP_MODES, isd_as, socket_path},
     section::{
         Boolean, Checked, List, Number, Special, Text, Time, UnlessEmpty, Words, WordsOr, auto,
@@ -17,9 +18,8 @@ use crate::document::{
     toml::{Item, Placed, Section},
     values,
 };
-use crate::peer::UnderlaySources;
-use crate::problem::excerpt;
-use crate::section;
+use sig_core::problem::excerpt;
+use sig_core::section;
 
 const DEFAULT_CTRL_PORT: u16 = 30256;
 const DEFAULT_PROBE_PORT: u16 = 30856;

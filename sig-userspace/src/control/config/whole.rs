@@ -9,8 +9,8 @@ use super::XdpMode;
 use super::model::{LanTransmit, Pin, Wish};
 use super::remote::RemoteAt;
 use super::sections::{Dataplane, Gateway, Tunnel};
-use crate::document::toml::{Place, Placed, Section};
-use crate::notation::counted;
+use sig_core::document::toml::{Place, Placed, Section};
+use sig_core::notation::counted;
 
 /// Compares the sections with each other. Sections that could not be read are left out.
 pub(super) fn check(

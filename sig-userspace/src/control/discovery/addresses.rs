@@ -5,10 +5,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use sig_common::addr::IsdAs;
 
 use super::Error;
-use crate::{
-    control::config::{Config, Control},
-    daemon::{Daemon, LocalAs},
-};
+use crate::control::config::{Config, Control};
+use sig_rpc::daemon::{Daemon, LocalAs};
 
 /// Fills in what the configuration leaves to be found out. As the reference does, an open address is the one
 /// that this host uses towards the control service of its AS. `control` is that of the configuration.

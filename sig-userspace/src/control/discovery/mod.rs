@@ -30,15 +30,15 @@ use super::{
     plan::Plan,
     remotes::{Now, Remotes, Settings},
 };
-use crate::{
-    daemon::{Daemon, DaemonError, LocalAs},
-    rpc::{Router, RpcClient, RpcError, RpcServer},
-    sockets::{EndhostPort, Local, PortChoice, ScionSocket},
-    task::Task,
-};
 pub use operator::Handle;
 pub use policies::Policies;
 use prefixes::Prefixes;
+use sig_core::task::Task;
+use sig_rpc::{
+    Router, RpcClient, RpcError, RpcServer,
+    daemon::{Daemon, DaemonError, LocalAs},
+    sockets::{EndhostPort, Local, PortChoice, ScionSocket},
+};
 use tasks::{Core, Sockets};
 
 /// How often [`Discovery::ready`] looks.
@@ -316,7 +316,7 @@ fn settings(config: &Config, control: &Control) -> Settings {
         control_addrs: control_addrs(control),
         served: config.gateway.prefixes.clone(),
         default_route: control.discovery.default_route,
-        paths: crate::paths::Settings {
+        paths: sig_core::paths::Settings {
             probe_interval: control.discovery.probe_interval,
             probe_timeout: control.discovery.probe_timeout,
             limit: control.discovery.limits.paths_per_as as usize,

@@ -3,17 +3,17 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{Policies, Shared, tasks::Input};
-use crate::{
-    control::{
-        config::Control,
-        host::ControlReport,
-        remotes::{Now, Told},
-    },
-    daemon,
-    observe::status,
+use crate::control::{
+    config::Control,
+    host::ControlReport,
+    remotes::{Now, Told},
+};
+use sig_core::{
     policy::routing,
     problem::{Errors, Problem},
+    status,
 };
+use sig_rpc::daemon;
 
 /// For looking at the gateway and changing what it does, from any task.
 #[derive(Clone)]

@@ -4,8 +4,8 @@ use std::{fs::File, path::Path};
 
 use sig_common::addr::IsdAs;
 
-use crate::{
-    control::config::{Control, Gateway, WrittenAt},
+use crate::control::config::{Control, Gateway, WrittenAt};
+use sig_core::{
     document,
     policy::{
         advice::{Surroundings, advice},

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
-use crate::{observe::status::Advertised, policy::routing::RoutingPolicy};
+use sig_core::{policy::routing::RoutingPolicy, status::Advertised};
 
 /// ASes whose questions are counted one by one; anybody can ask.
 const CALLERS: usize = 1024;

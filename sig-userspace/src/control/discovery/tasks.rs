@@ -7,18 +7,20 @@ use sig_common::addr::HostAddr;
 use tokio::sync::{mpsc, watch};
 
 use super::Shared;
-use crate::{
-    control::{
-        host::HostHandle,
-        plan::Plan,
-        remotes::{Action, Event, Now},
-    },
+use crate::control::{
+    host::HostHandle,
+    plan::Plan,
+    remotes::{Action, Event, Now},
+};
+use sig_core::{
     paths::Failure,
-    rpc,
     scion::{
         Interface, packet,
         scmp::{Problem, Scmp},
     },
+};
+use sig_rpc::{
+    self as rpc,
     sockets::{Payload, Received, ScionSocket, Via},
 };
 

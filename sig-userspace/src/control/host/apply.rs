@@ -18,16 +18,13 @@ use super::{
     lan_map::{LanMap, LanRoutes},
     lock, status,
 };
-use crate::{
-    control::{
-        Planner,
-        config::{Config, Tunnel},
-        plan::{Plan, SessionKey},
-    },
-    kernel::{neighbours::Reason, networks::Networks, routes::Route},
-    observe::status::Status,
-    scion,
+use crate::control::{
+    Planner,
+    config::{Config, Tunnel},
+    plan::{Plan, SessionKey},
 };
+use sig_core::{scion, status::Status};
+use sig_linux::{neighbours::Reason, networks::Networks, routes::Route};
 
 /// How long sessions wait for the link-layer addresses of new next hops before they are switched to them.
 const PATIENCE: Duration = Duration::from_millis(250);

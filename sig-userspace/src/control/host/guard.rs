@@ -4,7 +4,8 @@ use std::{collections::HashSet, fmt, net::IpAddr};
 
 use ipnet::IpNet;
 
-use crate::{control::plan::Plan, kernel::networks::Networks};
+use crate::control::plan::Plan;
+use sig_linux::networks::Networks;
 
 /// Keeps prefixes out of the tunnel that would take this host's networks, or the way of its own traffic, away.
 #[derive(Debug, Default)]
@@ -100,11 +101,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        control::plan::{Action, Gateway, Rule, Session, SessionKey, SessionPath, Site},
-        policy::class::Condition,
-        scion,
-    };
+    use crate::control::plan::{Action, Gateway, Rule, Session, SessionKey, SessionPath, Site};
+    use sig_core::{policy::class::Condition, scion};
 
     fn net(text: &str) -> IpNet {
         text.parse().expect("a prefix")

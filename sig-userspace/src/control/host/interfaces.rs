@@ -5,17 +5,15 @@ use std::sync::{Arc, atomic::Ordering};
 use tokio::sync::watch;
 
 use super::{Error, Shared, lock};
-use crate::{
-    control::config::{Config, XdpMode},
-    kernel::{
-        self, bpf,
-        ethtool::Ethtool,
-        link::{self, Link, MAX_XDP_MTU},
-        netlink::Netlink,
-        suited::{self, Unsuited, VlanTags},
-        watch::InterfaceState,
-    },
-    port::Role,
+use crate::control::config::{Config, XdpMode};
+use sig_core::port::Role;
+use sig_linux::{
+    self, bpf,
+    ethtool::Ethtool,
+    link::{self, Link, MAX_XDP_MTU},
+    netlink::Netlink,
+    suited::{self, Unsuited, VlanTags},
+    watch::InterfaceState,
 };
 
 /// The interfaces of the gateway as they were at the start.
@@ -57,7 +55,7 @@ impl Interfaces {
             )));
         }
         let links = link::all(netlink).await?;
-        let ethtool = Ethtool::open().map_err(kernel::Error::doing("open an ethtool socket"))?;
+        let ethtool = Ethtool::open().map_err(sig_linux::Error::doing("open an ethtool socket"))?;
         for link in interfaces.all() {
             let name = &link.name;
             mac(link)?;

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::ports::PortFacts;
-use crate::{
-    control::config::{Config, LanTransmit},
-    dataplane::lan::LanTable,
-    kernel::{
-        lan::{LanHops, LanPort, Snapshot},
-        netlink::Netlink,
-        watch::Watch,
-    },
+use crate::control::config::{Config, LanTransmit};
+use sig_core::dataplane::lan::LanTable;
+use sig_linux::{
+    lan::{LanHops, LanPort, Snapshot},
+    netlink::Netlink,
+    watch::Watch,
 };
 
 /// How packets from remotes reach the hosts, as far as it is known.

@@ -9,7 +9,7 @@ use std::{
 use ipnet::IpNet;
 use sig_common::maps::{LanRoute, MAX_PREFIXES};
 
-use crate::kernel::networks::Networks;
+use sig_linux::networks::Networks;
 
 /// Destinations of packets from the LAN.
 pub(super) type LanRoutes = BTreeMap<IpNet, LanRoute>;

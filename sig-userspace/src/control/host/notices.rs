@@ -6,12 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    control::plan::Plan,
-    kernel::{
-        link::underlay_headers,
-        neighbours::{Reason, Resolution, Snapshot},
-    },
+use crate::control::plan::Plan;
+use sig_linux::{
+    link::underlay_headers,
+    neighbours::{Reason, Resolution, Snapshot},
 };
 
 /// How long a new next hop may take to answer before that is worth a warning.
@@ -94,11 +92,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        control::plan::{Session, SessionKey, SessionPath},
-        kernel::neighbours::Resolved,
-        scion,
-    };
+    use crate::control::plan::{Session, SessionKey, SessionPath};
+    use sig_core::scion;
+    use sig_linux::neighbours::Resolved;
 
     fn hop(n: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, n])

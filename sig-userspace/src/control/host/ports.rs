@@ -12,15 +12,18 @@ use std::{
 use sig_common::maps::{INNER_PORT, Sockets};
 
 use super::{Error, interfaces::Interfaces};
-use crate::{
-    control::config::{Config, Wish},
+use crate::control::config::{Config, Wish};
+use sig_core::{
     engine::WorkerPorts,
-    kernel::{inner_pair::InnerPair, link::Link},
     port::{
         Monitor, Role,
         umem::{Area, Pool},
-        xdp::{BusyPoll, HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
     },
+};
+use sig_linux::{
+    af_xdp::{BusyPoll, HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
+    inner_pair::InnerPair,
+    link::Link,
 };
 
 /// Busy polling as the kernel's documentation of AF_XDP shows it.

@@ -10,13 +10,11 @@ use std::{
 use ipnet::IpNet;
 
 use super::{Error, Shared, lock};
-use crate::{
-    control::{
-        config::UnderlaySources,
-        log_limit::{LogLimit, Say},
-    },
-    kernel::bpf::Programs,
+use crate::control::{
+    config::UnderlaySources,
+    log_limit::{LogLimit, Say},
 };
+use sig_linux::bpf::Programs;
 
 /// How often refused addresses are looked at.
 const LOOK: Duration = Duration::from_secs(1);

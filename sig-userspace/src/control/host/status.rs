@@ -10,20 +10,20 @@ use ipnet::IpNet;
 use sig_common::reason::DropReason;
 
 use super::{Shared, lock, ports::PortFacts};
-use crate::{
-    control::{
-        Gateway, PlannedPath,
-        plan::{Action, Plan, SessionKey, SessionPath, Site},
-    },
+use crate::control::{
+    Gateway, PlannedPath,
+    plan::{Action, Plan, SessionKey, SessionPath, Site},
+};
+use sig_core::{
     counter::Counter,
     dataplane::counters::WorkerCounters,
-    kernel::neighbours::{Resolution, Snapshot},
-    observe::status::{
+    port::{Monitor, Statistics},
+    status::{
         Control, Counters, Drop, DropPlace, Lan, Path, Port, Probing, Queue, Remote, Status,
         Underlay, Verdict, Worker, XdpAttachment,
     },
-    port::{Monitor, Statistics},
 };
+use sig_linux::neighbours::{Resolution, Snapshot};
 
 /// What the control plane contributes to the status.
 #[derive(Clone, Debug, Default)]

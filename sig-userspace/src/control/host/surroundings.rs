@@ -14,13 +14,11 @@ use tokio::{
 };
 
 use super::{Shared, interfaces::Interfaces, lock, notices::Notices};
-use crate::{
-    control::{Neighbour, Surroundings, config::Config},
-    dataplane::icmp::Sources,
-    kernel::{
-        neighbours::{Resolution, Snapshot},
-        networks::Networks,
-    },
+use crate::control::{Neighbour, Surroundings, config::Config};
+use sig_core::dataplane::icmp::Sources;
+use sig_linux::{
+    neighbours::{Resolution, Snapshot},
+    networks::Networks,
 };
 
 /// How often flows are spread anew.

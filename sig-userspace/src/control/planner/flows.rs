@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::{
+use sig_core::{
     dataplane::{BUCKETS, Spread, Used},
     paths::flows::Buckets,
 };

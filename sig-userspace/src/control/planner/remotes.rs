@@ -10,10 +10,8 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::per_worker;
-use crate::{
-    control::plan,
-    dataplane::{RemoteCounters, lpm::Lpm},
-};
+use crate::control::plan;
+use sig_core::dataplane::{RemoteCounters, lpm::Lpm};
 
 /// A remote gateway of the plan.
 #[derive(Clone, Debug)]

@@ -3,12 +3,8 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use super::{flows::Flows, per_worker};
-use crate::{
-    control::plan::{self, SessionKey},
-    dataplane::PathCounters,
-    observe::status::Traffic,
-    scion::Fingerprint,
-};
+use crate::control::plan::{self, SessionKey};
+use sig_core::{dataplane::PathCounters, scion::Fingerprint, status::Traffic};
 
 /// A session of the plan and its state.
 #[derive(Debug)]

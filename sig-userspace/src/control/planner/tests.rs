@@ -111,7 +111,7 @@ fn refreshed_hop_fields_change_the_headers_but_not_the_streams() {
         assert!(Arc::ptr_eq(&before.counters, &after.counters));
         let header = |path: &Path| {
             let mut frame = vec![0; path.template.len() + 100];
-            let fields = crate::scion::FrameFields {
+            let fields = sig_core::scion::FrameFields {
                 traffic_class: 0,
                 flow_hash: 0,
                 stream: 0,
@@ -183,7 +183,7 @@ fn other_sessions_and_gateways_are_not_touched_by_one_that_comes_or_goes() {
     for (before, after) in before.paths.iter().zip(&after.paths[2..]) {
         assert_eq!((before.id, &before.streams), (after.id, &after.streams));
     }
-    let frames = |remote: &crate::dataplane::Remote| remote.counters[0].received.frames.get();
+    let frames = |remote: &sig_core::dataplane::Remote| remote.counters[0].received.frames.get();
     assert_eq!((after.remotes[1].id, frames(&after.remotes[1])), (0, 7));
     assert_eq!((after.remotes[0].id, frames(&after.remotes[0])), (1, 0));
 

@@ -38,13 +38,13 @@ use super::{
     log_limit::LogLimit,
     plan::{Plan, SessionKey},
 };
-use crate::{
+use remote_as::RemoteAs;
+use sig_core::{
     paths::{Failure, Revocations},
     peer::{Announced, GatewayAddresses, PeerLimits},
     policy::{routing::RoutingPolicy, traffic::TrafficPolicy},
     scion::{Interface, Path},
 };
-use remote_as::RemoteAs;
 pub use status::Told;
 use vet::Own;
 
@@ -94,7 +94,7 @@ pub struct Settings {
     /// Whether default routes are learned.
     pub default_route: DefaultRoute,
     /// How paths are probed.
-    pub paths: crate::paths::Settings,
+    pub paths: sig_core::paths::Settings,
     /// How often the daemon is asked for paths.
     pub path_interval: Duration,
     /// How long a better path or gateway must have been better before it takes over.

@@ -11,10 +11,8 @@ use super::{
     remote_as::{RemoteAs, Session},
     sites::{self, Group},
 };
-use crate::{
-    control::plan::{self, Plan, SessionKey},
-    policy::{class::Condition, traffic::Fallback},
-};
+use crate::control::plan::{self, Plan, SessionKey};
+use sig_core::policy::{class::Condition, traffic::Fallback};
 
 /// Which session carries a traffic class to a group of prefixes, and how often that has changed: by AS,
 /// control addresses of the gateways in question, and policy.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::scion::Fingerprint;
+use sig_core::scion::Fingerprint;
 
 /// A path has to be good enough for this long at least before it is used again.
 const LEAST_HOLD: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ impl Excluded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scion::{Interface, Path};
+    use sig_core::scion::{Interface, Path};
 
     fn path() -> Fingerprint {
         let interface = Interface {

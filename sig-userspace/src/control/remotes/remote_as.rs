@@ -16,8 +16,8 @@ use super::{
     quality::Excluded,
     vet::{Own, Refusal},
 };
-use crate::{
-    control::plan::SessionKey,
+use crate::control::plan::SessionKey;
+use sig_core::{
     paths::{Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through},
     peer::{Announced, GatewayAddresses, PeerLimits},
     policy::{

@@ -10,13 +10,13 @@ use super::{
     plan::ChainKey,
     remote_as::{Gateway, RemoteAs, Session},
 };
-use crate::{
-    control::plan::SessionKey,
-    observe::status::{
+use crate::control::plan::SessionKey;
+use sig_core::{
+    paths::{PathState, Revocations},
+    status::{
         Contested, DiscoveredGateway, Probing, Refused, RemoteAs as RemoteStatus, SessionPolicy,
         Site, SiteClass, WatchedPath,
     },
-    paths::{PathState, Revocations},
 };
 
 /// The remotes' part of the status.

@@ -5,7 +5,8 @@ mod prefixes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
-use crate::{control::plan::Session as PlanSession, policy, scion::Fingerprint};
+use crate::control::plan::Session as PlanSession;
+use sig_core::{policy, scion::Fingerprint};
 
 const LOCAL: &str = "1-ff00:0:110";
 const REMOTE: &str = "1-ff00:0:111";
@@ -88,7 +89,7 @@ impl Net {
             control_addrs: vec!["10.77.0.1".parse().expect("an address")],
             served: vec![net("192.168.10.0/24")],
             default_route: DefaultRoute::Accept,
-            paths: crate::paths::Settings::default(),
+            paths: sig_core::paths::Settings::default(),
             path_interval: Duration::from_secs(10),
             switch_delay: Duration::from_secs(5),
             limits: PeerLimits {

@@ -5,10 +5,8 @@
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
-use crate::{
-    control::{config::DefaultRoute, log_limit::Say},
-    dataplane::none_may_cross,
-};
+use crate::control::{config::DefaultRoute, log_limit::Say};
+use sig_core::dataplane::none_may_cross;
 
 /// Prefixes shorter than this count as default routes: halves of everything, or 2000::/3, do what a default
 /// route does.

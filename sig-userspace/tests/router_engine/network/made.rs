@@ -1,7 +1,7 @@
 //! Paths as the library makes them for a network of which it knows all keys.
 
-use sig::scion::network::{As, End, Link, Network, Validity};
 use sig_common::wire::scion::path::ScionPath;
+use sig_core::scion::network::{As, End, Link, Network, Validity};
 
 use super::*;
 

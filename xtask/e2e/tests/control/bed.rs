@@ -12,7 +12,7 @@ use std::{
 };
 
 use scion_net::{Link, SimNetwork, SimOptions};
-use sig::observe::status::{RemoteAs, Status};
+use sig_core::status::{RemoteAs, Status};
 use testbed::{Family, Site, TimeLimit, wait_until};
 
 /// Far longer than anything here takes.

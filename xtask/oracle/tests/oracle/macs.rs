@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sciparse::dataplane_path::standard::mac::algo::calculate_hop_mac;
-use sig::scion::{HopKey, MacInput};
+use sig_core::scion::{HopKey, MacInput};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]

@@ -3,22 +3,20 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
-use sig::{
-    router::{
-        AsModel, Bfd, Interface, Owner,
-        forward::{AllUp, Ingress, Outcome, Reason, Router, Verdict},
-        model::LinkType,
-    },
-    scion::{
-        HopKey,
-        network::{As, End, Link, Network, NetworkPath, Validity},
-        packet::{self, Addresses},
-        reverse,
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::path::{META_LEN, Path, SCION, ScionPath},
+};
+use sig_core::scion::{
+    HopKey,
+    network::{As, End, Link, Network, NetworkPath, Validity},
+    packet::{self, Addresses},
+    reverse,
+};
+use sig_router::{
+    AsModel, Bfd, Interface, Owner,
+    forward::{AllUp, Ingress, Outcome, Reason, Router, Verdict},
+    model::LinkType,
 };
 
 use super::{

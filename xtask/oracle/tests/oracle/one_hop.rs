@@ -8,17 +8,15 @@ use sciparse::{
         standard::mac::algo::{calculate_hop_mac, mac_beta_step},
     },
 };
-use sig::{
-    router::forward::{Ingress, Verdict},
-    scion::{
-        packet::{self, Addresses},
-        reverse,
-    },
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::scion::path::{HopField, InfoField, ONE_HOP, ONE_HOP_LEN, Path, SCION},
 };
+use sig_core::scion::{
+    packet::{self, Addresses},
+    reverse,
+};
+use sig_router::forward::{Ingress, Verdict};
 
 use super::{
     peer,

@@ -9,15 +9,13 @@ use sciparse::{
     packet::view::ScionRawPacketView,
     payload::scmp::view::ScmpMessageView,
 };
-use sig::{
-    router::{
-        AsModel, Owner,
-        forward::{Ingress, Outcome, Reason, Router, Verdict},
-    },
-    scion::{
-        packet::{self, Content},
-        scmp::{Problem, Scmp},
-    },
+use sig_core::scion::{
+    packet::{self, Content},
+    scmp::{Problem, Scmp},
+};
+use sig_router::{
+    AsModel, Owner,
+    forward::{Ingress, Outcome, Reason, Router, Verdict},
 };
 
 use super::{

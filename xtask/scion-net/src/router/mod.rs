@@ -13,8 +13,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sig::router::forward::{self, Ingress, Links, Verdict};
 use sig_common::{addr::IsdAs, wire::scion::ENDHOST_PORT};
+use sig_router::forward::{self, Ingress, Links, Verdict};
 use testbed::Netns;
 use tokio::{
     net::UdpSocket,

@@ -2,16 +2,16 @@
 
 use std::net::IpAddr;
 
-use sig::router::forward::Reason;
-use sig::scion::{
-    packet::{self, Addresses, Content, Packet},
-    reverse,
-    scmp::{Echo, Problem, Scmp},
-};
 use sig_common::{
     addr::HostAddr,
     wire::scion::path::{SCION, ScionPath},
 };
+use sig_core::scion::{
+    packet::{self, Addresses, Content, Packet},
+    reverse,
+    scmp::{Echo, Problem, Scmp},
+};
+use sig_router::forward::Reason;
 
 use super::*;
 use crate::{
@@ -383,7 +383,7 @@ fn errors_are_not_answered() {
     world.0.links()[0].cut(Cut::Announced);
     let message = Scmp::Error {
         problem: Problem::PacketTooBig { mtu: 1300 },
-        quote: sig::scion::scmp::Quote::new(&[0; 40]),
+        quote: sig_core::scion::scmp::Quote::new(&[0; 40]),
     };
     let host = (B, world.host(B, 2).ip().into());
     let end = world.send(A, &mut world.scmp(A, host, &path.raw, &message));

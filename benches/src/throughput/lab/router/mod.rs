@@ -17,10 +17,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sig::{
-    router::{AsModel, config},
-    scion::MacInput,
-};
 use sig_common::{
     addr::{HostAddr, IsdAs},
     wire::{
@@ -29,6 +25,8 @@ use sig_common::{
         udp,
     },
 };
+use sig_core::scion::MacInput;
+use sig_router::{AsModel, config};
 
 use super::network::{Link, Network};
 use crate::throughput::{

@@ -6,11 +6,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sig::{
-    kernel::bpf::{Attachment, RouterOptions, RouterPrograms, XdpMode},
-    router::fast::{Arrival, Port, Slots, Spread, Underlay, Way, tables},
-};
 use sig_common::router::Reason;
+use sig_linux::bpf::{Attachment, RouterOptions, RouterPrograms, XdpMode};
+use sig_router::fast::{Arrival, Port, Slots, Spread, Underlay, Way, tables};
 
 use crate::throughput::{
     experiment::{Case, Family},

@@ -7,13 +7,13 @@ use rtnetlink::packet_route::route::RouteType;
 
 use super::Finding;
 use crate::control::config::{Config, LanTransmit, Wish, XdpMode};
-use crate::kernel::ethtool::Offload;
-use crate::kernel::facts::{Facts, Interface};
-use crate::kernel::inner_pair::ALIAS;
-use crate::kernel::link::{MAX_XDP_MTU, lower_mtu};
-use crate::kernel::neighbours::{Reason, RouteLookup};
-use crate::kernel::netdev::XdpFeatures;
-use crate::kernel::suited::{self, VlanTags};
+use sig_linux::ethtool::Offload;
+use sig_linux::facts::{Facts, Interface};
+use sig_linux::inner_pair::ALIAS;
+use sig_linux::link::{MAX_XDP_MTU, lower_mtu};
+use sig_linux::neighbours::{Reason, RouteLookup};
+use sig_linux::netdev::XdpFeatures;
+use sig_linux::suited::{self, VlanTags};
 
 pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interface) {
     let area = format!("interface {}", interface.link.name);

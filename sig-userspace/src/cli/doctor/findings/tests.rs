@@ -7,12 +7,12 @@ use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 
 use super::*;
 use crate::control::config::{SAMPLE, check};
-use crate::kernel::ethtool::Offload;
-use crate::kernel::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings};
-use crate::kernel::link::Link;
-use crate::kernel::neighbours::{Reason, RouteLookup};
-use crate::kernel::netdev::XdpFeatures;
-use crate::kernel::suited::VlanTags;
+use sig_linux::ethtool::Offload;
+use sig_linux::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings};
+use sig_linux::link::Link;
+use sig_linux::neighbours::{Reason, RouteLookup};
+use sig_linux::netdev::XdpFeatures;
+use sig_linux::suited::VlanTags;
 
 fn link(name: &str, ifindex: u32) -> Link {
     Link {

@@ -6,7 +6,7 @@ use etherparse::PacketBuilder;
 use sig_common::reason::DropReason;
 
 use super::*;
-use crate::{
+use sig_core::{
     dataplane::{Input, Output, Worker, WorkerConfig},
     framing::Limits,
     policy::class::Condition,
@@ -89,7 +89,8 @@ impl Bench {
         let mut output = Output::with_capacity(4, 0);
         self.worker
             .process(self.now, &self.tables, &mut input, &mut output);
-        let bytes = |frame: &crate::port::umem::Frame| frame.bytes(&self.area)[SIG_AT..].to_vec();
+        let bytes =
+            |frame: &sig_core::port::umem::Frame| frame.bytes(&self.area)[SIG_AT..].to_vec();
         let sent = output.underlay.first().map(bytes);
         let (_, free) = self.worker.memory();
         let frames = output.underlay.drain(..).chain(output.inner.drain(..));
@@ -183,7 +184,7 @@ fn a_flow_moves_only_when_its_path_goes() {
     bench.apply(|plan| {
         let mut third = plan.sessions[0].paths[1].clone();
         third.path =
-            crate::scion::Path::configured(&third.path.raw.clone(), third.path.next_hop, 1300);
+            sig_core::scion::Path::configured(&third.path.raw.clone(), third.path.next_hop, 1300);
         third.source_port = 40000;
         third.name = "third".into();
         plan.sessions[0].paths.push(third);

@@ -1,0 +1,182 @@
+//! The worker: a batch of frames in, a batch of frames out.
+
+use std::sync::Arc;
+
+use super::{
+    context::Context,
+    counters::WorkerCounters,
+    decap::Decap,
+    encap::{Encap, Origin},
+    tables::Tables,
+};
+use crate::{
+    framing::{Limits, LimitsError},
+    port::BATCH,
+    port::umem::{Area, Frame, FreeList},
+};
+
+/// What a worker is made with; the same for all workers of a gateway.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// Reassembly memory of one worker.
+    pub limits: Limits,
+    /// Whether frames with a wrong UDP/SCION checksum are dropped. A zero checksum says that the
+    /// sender computed none.
+    pub verify_checksums: bool,
+    /// Whether hosts on the LAN may leave transport checksums to their network card, as virtual
+    /// Ethernet devices do; the worker then finishes them.
+    pub partial_checksums: bool,
+}
+
+/// Received Ethernet frames, by the side they came from.
+#[derive(Default)]
+pub struct Input {
+    /// From LAN ports.
+    pub lan: Vec<Frame>,
+    /// From the tunnel device.
+    pub inner: Vec<Frame>,
+    /// From the underlay.
+    pub underlay: Vec<Frame>,
+}
+
+impl Input {
+    /// Room for so many frames of each side.
+    pub fn with_capacity(frames: usize) -> Self {
+        let [lan, inner, underlay] = [(); 3].map(|()| Vec::with_capacity(frames));
+        Input {
+            lan,
+            inner,
+            underlay,
+        }
+    }
+}
+
+/// Ethernet frames to be transmitted, by the side they go to.
+#[derive(Default)]
+pub struct Output {
+    /// SIG frames, to the next hops of their paths.
+    pub underlay: Vec<Frame>,
+    /// Inner packets, to the tunnel device.
+    pub inner: Vec<Frame>,
+    /// Inner packets, straight to their next hop on each LAN port. Packets for ports that are not here
+    /// go to the tunnel device.
+    pub lan: Vec<Vec<Frame>>,
+}
+
+impl Output {
+    /// Room for so many frames of the underlay, of the tunnel device, and of each of `lan` ports.
+    pub fn with_capacity(frames: usize, lan: usize) -> Self {
+        let side = || Vec::with_capacity(frames);
+        Output {
+            underlay: side(),
+            inner: side(),
+            lan: (0..lan).map(|_| side()).collect(),
+        }
+    }
+}
+
+/// One worker's state: its streams, its reassembly memory, its free chunks.
+pub struct Worker {
+    number: usize,
+    area: Arc<Area>,
+    free: FreeList,
+    encap: Encap,
+    decap: Decap,
+    origin: Origin,
+    counters: Arc<WorkerCounters>,
+}
+
+impl Worker {
+    /// Worker `number`, counting from 0, of a gateway.
+    ///
+    /// # Errors
+    ///
+    /// If a reassembly limit is outside its range.
+    pub fn new(
+        number: usize,
+        config: &WorkerConfig,
+        area: Arc<Area>,
+        free: FreeList,
+    ) -> Result<Self, LimitsError> {
+        Ok(Worker {
+            number,
+            area,
+            free,
+            encap: Encap::new(),
+            decap: Decap::new(config.limits, config.verify_checksums)?,
+            origin: Origin::Lan {
+                partial: config.partial_checksums,
+            },
+            counters: Arc::default(),
+        })
+    }
+
+    /// What this worker has counted so far, and goes on counting.
+    pub fn counters(&self) -> Arc<WorkerCounters> {
+        self.counters.clone()
+    }
+
+    /// The memory and the free chunks, for the ports.
+    pub fn memory(&mut self) -> (&Area, &mut FreeList) {
+        (&self.area, &mut self.free)
+    }
+
+    /// When [`Worker::process`] must be called next even if nothing is received, in nanoseconds.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.decap.next_deadline()
+    }
+
+    /// Handles all frames of `input`, at the monotonic time `now` in nanoseconds, and appends what is
+    /// to be transmitted to `output`. Every chunk ends up in `output` or is free again.
+    pub fn process(&mut self, now: u64, tables: &Tables, input: &mut Input, output: &mut Output) {
+        self.encap.follow(tables, self.number);
+        let mut context = Context {
+            now,
+            worker: self.number,
+            tables,
+            area: &self.area,
+            free: &mut self.free,
+            counters: &self.counters,
+            to_underlay: &mut output.underlay,
+            to_inner: &mut output.inner,
+            to_lan: &mut output.lan,
+        };
+        self.decap.follow(&context);
+        // A full batch: more waits, and what is not taken in time is lost, whoever sent it.
+        self.decap.begin_batch(input.underlay.len() >= BATCH);
+        let mut frames = input.underlay.drain(..);
+        while let Some(frame) = next(&mut frames, &self.area) {
+            self.decap.frame(&mut context, frame);
+        }
+        if self
+            .decap
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
+            self.decap.poll(&mut context);
+        }
+        let mut frames = input.lan.drain(..);
+        while let Some(frame) = next(&mut frames, &self.area) {
+            self.encap.packet(&mut context, frame, self.origin);
+        }
+        let mut frames = input.inner.drain(..);
+        while let Some(frame) = next(&mut frames, &self.area) {
+            self.encap.packet(&mut context, frame, Origin::Inner);
+        }
+        self.encap.flush(&mut context);
+    }
+}
+
+/// How many frames ahead memory is asked for. More would not help: packets start at the same place of
+/// their chunks, so that few of them are in the first cache at a time.
+const AHEAD: usize = 3;
+
+/// The next frame of a batch.
+#[inline]
+fn next(frames: &mut std::vec::Drain<'_, Frame>, area: &Area) -> Option<Frame> {
+    let frame = frames.next()?;
+    if let Some(ahead) = frames.as_slice().get(AHEAD - 1) {
+        ahead.prefetch(area);
+    }
+    Some(frame)
+}

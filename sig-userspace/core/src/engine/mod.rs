@@ -1,0 +1,268 @@
+//! The engine: one thread per worker that moves frames between its ports and its
+//! [`Worker`], wakes the kernel, and sleeps when there is nothing to do.
+
+mod idle;
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Instant,
+};
+
+use arc_swap::ArcSwap;
+use sig_common::reason::DropReason;
+
+use crate::{
+    dataplane::{Input, Output, Tables, Worker, WorkerConfig, counters::WorkerCounters},
+    port::BATCH,
+    port::Port,
+    port::umem::{Area, Frame, FreeList, Pool},
+};
+use idle::Idle;
+
+/// Free chunks that a worker keeps for itself before it gives some back to the shared pool.
+const FREE_LIMIT: usize = 512;
+
+/// A worker stops receiving while this many finished frames wait for the transmit ring: what it
+/// does not take stays in the receive ring, and the loss, if there is one, happens there.
+const BACKLOG: usize = 4 * BATCH;
+
+/// The ports of one worker. Frames leave through the first port of a side, or of a LAN interface.
+#[derive(Default)]
+pub struct WorkerPorts {
+    /// Towards the SCION network. At least one.
+    pub underlay: Vec<Box<dyn Port>>,
+    /// Towards the hosts: the ports on each LAN interface, in the order in which the tables number the
+    /// interfaces. May be empty.
+    pub lan: Vec<Vec<Box<dyn Port>>>,
+    /// The peer of the tunnel device. At least one.
+    pub inner: Vec<Box<dyn Port>>,
+}
+
+/// How the threads behave.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// What each worker is made with.
+    pub worker: WorkerConfig,
+    /// Never sleep: lowest latency for one core per worker.
+    pub busy_poll: bool,
+    /// CPUs for the workers, in their order; empty leaves the choice to the scheduler.
+    pub cpus: Vec<usize>,
+}
+
+/// A port side without a port.
+#[derive(Debug, thiserror::Error)]
+#[error("worker {worker} has no {side} port")]
+pub struct MissingPort {
+    worker: usize,
+    side: &'static str,
+}
+
+/// The CPUs that this process may use, in ascending order; none if the kernel does not tell.
+pub fn allowed_cpus() -> Vec<usize> {
+    idle::allowed_cpus()
+}
+
+/// The running workers. Dropping it stops them.
+pub struct Engine {
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    counters: Vec<Arc<WorkerCounters>>,
+}
+
+impl Engine {
+    /// Starts one worker per element of `ports`, over the memory that these ports were made with.
+    /// All look up in `tables`, whatever it holds at the time.
+    ///
+    /// # Errors
+    ///
+    /// If a worker lacks a port or a thread cannot be started.
+    pub fn start(
+        config: &EngineConfig,
+        area: &Arc<Area>,
+        pool: &Arc<Pool>,
+        ports: Vec<WorkerPorts>,
+        tables: &Arc<ArcSwap<Tables>>,
+    ) -> io::Result<Engine> {
+        let mut engine = Engine {
+            threads: Vec::with_capacity(ports.len()),
+            stop: Arc::default(),
+            counters: Vec::with_capacity(ports.len()),
+        };
+        for (number, ports) in ports.into_iter().enumerate() {
+            for (side, missing) in [
+                ("underlay", ports.underlay.is_empty()),
+                ("inner", ports.inner.is_empty()),
+            ] {
+                if missing {
+                    return Err(io::Error::other(MissingPort {
+                        worker: number,
+                        side,
+                    }));
+                }
+            }
+            let lan = ports.lan.len();
+            if ports.lan.iter().any(Vec::is_empty) {
+                return Err(io::Error::other(MissingPort {
+                    worker: number,
+                    side: "LAN",
+                }));
+            }
+            let free = FreeList::new(pool.clone(), FREE_LIMIT);
+            let worker = Worker::new(number, &config.worker, area.clone(), free)
+                .map_err(io::Error::other)?;
+            engine.counters.push(worker.counters());
+            let mut thread = WorkerThread {
+                worker,
+                ports,
+                input: Input::with_capacity(BATCH * 8),
+                output: Output::with_capacity(4096, lan),
+                tables: arc_swap::Cache::new(tables.clone()),
+                idle: Idle::new(config.busy_poll),
+                start: Instant::now(),
+            };
+            let (stop, cpu) = (engine.stop.clone(), config.cpus.get(number).copied());
+            engine.threads.push(
+                std::thread::Builder::new()
+                    .name(format!("sig-worker-{number}"))
+                    .spawn(move || {
+                        idle::take_precedence();
+                        if let Some(cpu) = cpu {
+                            idle::pin_to(cpu);
+                        }
+                        thread.run(&stop);
+                    })?,
+            );
+        }
+        Ok(engine)
+    }
+
+    /// Counters of each worker.
+    pub fn counters(&self) -> &[Arc<WorkerCounters>] {
+        &self.counters
+    }
+
+    /// Whether all workers are running.
+    pub fn is_healthy(&self) -> bool {
+        self.threads.iter().all(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has been reported by the panic itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct WorkerThread {
+    worker: Worker,
+    ports: WorkerPorts,
+    input: Input,
+    output: Output,
+    tables: arc_swap::Cache<Arc<ArcSwap<Tables>>, Arc<Tables>>,
+    idle: Idle,
+    start: Instant,
+}
+
+impl WorkerThread {
+    fn run(&mut self, stop: &AtomicBool) {
+        let counters = self.worker.counters();
+        // The receive sides get their first chunks.
+        self.service(&counters);
+        while !stop.load(Ordering::Relaxed) {
+            if self.round(&counters) {
+                self.idle.reset();
+                continue;
+            }
+            let timeout = self
+                .worker
+                .next_deadline()
+                .map(|at| at.saturating_sub(self.now()));
+            if self.idle.wait(&self.ports, timeout) {
+                counters.sleeps.add(1);
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// One batch through the worker; whether there was anything to do.
+    fn round(&mut self, counters: &WorkerCounters) -> bool {
+        let now = self.now();
+        let has_room = |waiting: &Vec<Frame>| waiting.len() < BACKLOG;
+        if has_room(&self.output.underlay) {
+            for port in self.ports.lan.iter_mut().flatten() {
+                port.receive(&mut self.input.lan);
+            }
+            for port in &mut self.ports.inner {
+                port.receive(&mut self.input.inner);
+            }
+        }
+        if has_room(&self.output.inner) && self.output.lan.iter().all(has_room) {
+            for port in &mut self.ports.underlay {
+                port.receive(&mut self.input.underlay);
+            }
+        }
+        let received = self.input.lan.len() + self.input.inner.len() + self.input.underlay.len();
+        let due = self
+            .worker
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now);
+        if received > 0 || due {
+            self.worker
+                .process(now, self.tables.load(), &mut self.input, &mut self.output);
+        }
+        let mut waiting = false;
+        for (ports, frames) in sides(&mut self.ports, &mut self.output) {
+            if let (Some(port), false) = (ports.first_mut(), frames.is_empty()) {
+                waiting = true;
+                port.transmit(frames);
+            }
+        }
+        let busy = self.service(counters);
+        received > 0 || waiting || busy
+    }
+
+    /// Serves all rings; whether frames still wait for transmission.
+    fn service(&mut self, counters: &WorkerCounters) -> bool {
+        let (area, free) = self.worker.memory();
+        let mut busy = false;
+        for (ports, waiting) in sides(&mut self.ports, &mut self.output) {
+            for port in ports {
+                match port.service(area, free) {
+                    Ok(()) => busy |= port.is_transmitting(),
+                    Err(_) => {
+                        counters.port_errors.add(1);
+                        // The link is down: what waits for it is lost, the rest goes on.
+                        for frame in waiting.drain(..) {
+                            counters.drop(DropReason::LinkDown);
+                            free.put(frame);
+                        }
+                    }
+                }
+            }
+            busy |= !waiting.is_empty();
+        }
+        busy
+    }
+}
+
+/// The ports that frames leave through, and what waits for them.
+fn sides<'a>(
+    ports: &'a mut WorkerPorts,
+    output: &'a mut Output,
+) -> impl Iterator<Item = (&'a mut Vec<Box<dyn Port>>, &'a mut Vec<Frame>)> {
+    std::iter::once((&mut ports.underlay, &mut output.underlay))
+        .chain(ports.lan.iter_mut().zip(&mut output.lan))
+        .chain(std::iter::once((&mut ports.inner, &mut output.inner)))
+}

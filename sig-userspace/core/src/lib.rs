@@ -1,0 +1,21 @@
+//! The heart of sig, free of any I/O: wire formats, framing, tables, decisions about paths and policies.
+//!
+//! Nothing here opens a socket or a device, reads a clock, or logs per packet. Packets enter and leave through
+//! [`port::Port`], which other crates implement; time is an argument.
+
+pub mod counter;
+pub mod dataplane;
+pub mod document;
+pub mod engine;
+pub mod framing;
+pub mod network;
+pub mod notation;
+pub mod paths;
+pub mod peer;
+pub mod policy;
+pub mod port;
+pub mod problem;
+pub mod scion;
+pub mod status;
+#[cfg(feature = "tokio")]
+pub mod task;

@@ -1,0 +1,125 @@
+//! Packet I/O behind one small trait.
+//!
+//! A [`Port`] is one pair of receive and transmit rings on one queue of one interface, used by one
+//! worker. [`memory`] holds ports for tests and embedding, the crate `sig-linux` those over AF_XDP.
+
+pub mod memory;
+pub mod umem;
+
+use std::{io, os::fd::RawFd};
+
+use serde::{Deserialize, Serialize};
+
+use crate::counter::{Counter, counters};
+use umem::{Area, Frame, FreeList};
+
+/// How many frames a worker takes from a port at once.
+pub const BATCH: usize = 64;
+
+/// What a port is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The SCION side.
+    Underlay,
+    /// A network card towards the IP hosts.
+    Lan,
+    /// The peer of the gateway's own device.
+    Inner,
+}
+
+impl Role {
+    /// Returns the word of the status document.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Underlay => "underlay",
+            Self::Lan => "lan",
+            Self::Inner => "inner",
+        }
+    }
+}
+
+/// A receive and a transmit ring, used by one worker.
+///
+/// A frame is an Ethernet frame without its check sequence. Whatever is handed over belongs to the
+/// other side: received frames to the worker, transmitted ones to the port, which returns their
+/// chunks through [`Port::service`].
+pub trait Port: Send {
+    /// Appends up to [`BATCH`] received frames to `into` and returns how many.
+    fn receive(&mut self, into: &mut Vec<Frame>) -> usize;
+
+    /// Queues frames for transmission, from the front of `frames`, in order, and removes those it
+    /// took. What does not fit the ring stays, to be offered again.
+    fn transmit(&mut self, frames: &mut Vec<Frame>);
+
+    /// Takes the chunks of completed transmissions back to `free`, gives the receive side new ones,
+    /// and wakes the kernel where it asks for that.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses to transmit, for instance because the interface is down. Queued
+    /// frames stay queued.
+    fn service(&mut self, area: &Area, free: &mut FreeList) -> io::Result<()>;
+
+    /// Readable when frames can be received; `None` if there is nothing to wait on.
+    fn fd(&self) -> Option<RawFd>;
+
+    /// Whether frames wait in the transmit ring or on their way, so that [`Port::service`] must be
+    /// called again soon.
+    fn is_transmitting(&self) -> bool;
+}
+
+/// Reads what was counted at a port, from any thread, while a worker has the port.
+pub trait Monitor: Send + Sync {
+    /// What the port counts itself.
+    fn counters(&self) -> &Counters;
+
+    /// What is counted below the port.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    fn statistics(&self) -> io::Result<Statistics>;
+}
+
+counters! {
+    /// What a port counts itself.
+    pub struct Counters: Counter {}
+    /// What ports counted.
+    pub struct Counts;
+
+    // Handed to the worker.
+    rx_packets "gateway_queue_packets_total" [interface, queue, worker, ring = "rx"]
+        "Packets that passed a ring of an AF_XDP socket.";
+    // Handed to the kernel.
+    tx_packets "gateway_queue_packets_total" [interface, queue, worker, ring = "tx"]
+        "Packets that passed a ring of an AF_XDP socket.";
+    wakeups "gateway_queue_wakeups_total" [interface, queue, worker]
+        "System calls made to wake the kernel for an AF_XDP socket.";
+    // They lie in several chunks, which no port asks for.
+    rx_multi_buffer "gateway_queue_drops_total" [interface, queue, worker, reason = "multi_buffer"]
+        "Received packets that an AF_XDP socket dropped.";
+    tx_too_short "gateway_queue_too_short_total" [interface, queue, worker]
+        "Frames that were not sent because they are shorter than an Ethernet header.";
+    // A bug of kernel or driver.
+    bad_descriptors "gateway_queue_bad_descriptors_total" [interface, queue, worker]
+        "Entries of a ring of an AF_XDP socket that name no packet buffer.";
+}
+
+/// What the kernel, or whatever else is below a port, counts since the port was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets dropped for other reasons than those below, such as their length.
+    pub rx_dropped: u64,
+    /// Fill-ring entries the kernel refused.
+    pub rx_invalid_descriptors: u64,
+    /// Transmit-ring entries the kernel refused.
+    pub tx_invalid_descriptors: u64,
+    /// Packets dropped because the worker did not keep up.
+    pub rx_ring_full: u64,
+    /// Packets dropped because there was no chunk to receive into.
+    pub fill_ring_empty: u64,
+    /// How often the kernel looked for packets to transmit and found none.
+    pub tx_ring_empty: u64,
+}

@@ -1,0 +1,19 @@
+//! SCION itself: paths, packets, SCMP, and the header template from which every frame on a path gets its
+//! outer headers.
+
+mod authorship;
+mod counters;
+mod mac;
+pub mod network;
+pub mod packet;
+mod path;
+pub mod reverse;
+pub mod scmp;
+mod template;
+
+pub use authorship::segment_ids;
+pub use counters::{SocketCounters, SocketCounts};
+pub use mac::{HopKey, MacInput};
+pub use path::expires_at;
+pub use path::{Fingerprint, Interface, Path};
+pub use template::{Endpoints, FrameFields, NextHop, Template, TemplateError};

@@ -1,0 +1,15 @@
+//! Builds the BPF programs and puts the object where `bpf` embeds it from.
+
+// The same code as in `cargo xtask build-ebpf`, not a crate of its own: a build dependency would
+// have to be built before anything could be said about what is missing.
+#[path = "../../xtask/src/bpf_build.rs"]
+#[allow(dead_code, reason = "xtask uses the rest of it")]
+mod bpf_build;
+#[path = "../../xtask/src/bpf_embed.rs"]
+mod bpf_embed;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // The variable is for packagers, who build the object on another machine.
+    bpf_embed::embed("sig-ebpf", "SIG_BPF_OBJECT", |objects| objects.gateway);
+}

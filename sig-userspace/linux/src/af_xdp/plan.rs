@@ -1,0 +1,423 @@
+use std::{
+    os::fd::{AsRawFd, BorrowedFd},
+    sync::Arc,
+};
+
+use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
+
+use super::{
+    BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy, netns,
+    queue::QueueRings,
+    socket::{Socket, Target},
+    sys,
+    umem::Umem,
+};
+use sig_core::{
+    port::BATCH,
+    port::Role,
+    port::umem::{Area, Pool},
+};
+
+/// Chunks per worker for what it holds itself, when the plan names no number.
+const CHUNKS_PER_WORKER: u64 = 1024;
+
+/// Chunks beyond which full rings are not provided for, when the plan names no number: 1 GiB.
+const CHUNKS_FOR_RINGS: u64 = 1 << 18;
+
+/// How many chunks a UMEM should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketBuffers {
+    /// Fewer do not work: full fill rings, and batches in hand.
+    pub least: u64,
+    /// Enough for full rings, but not more than a GiB for that unless the least is more; and what workers hold.
+    pub default: u64,
+}
+
+impl PacketBuffers {
+    /// For this number of workers, receive queues of all interfaces, and sockets on them.
+    #[must_use]
+    pub fn of(workers: u64, rings: &RingSizes, queues: u64, sockets: u64) -> Self {
+        let fill = queues * u64::from(rings.fill);
+        let in_hand = workers * CHUNKS_PER_WORKER;
+        let least = fill + sockets * 2 * BATCH as u64;
+        let full = fill + sockets * u64::from(rings.receive + rings.transmit);
+        PacketBuffers {
+            least,
+            default: in_hand + full.min(least.max(CHUNKS_FOR_RINGS)),
+        }
+    }
+}
+
+/// The sockets wanted on one interface.
+#[derive(Clone, Debug)]
+pub struct PortSpec<'a> {
+    /// What the port is for.
+    pub role: Role,
+    /// Name of the interface, in its namespace.
+    pub interface: String,
+    /// Network namespace of the interface; `None` is that of the calling thread.
+    pub namespace: Option<BorrowedFd<'a>>,
+    /// Receive queues of the interface that carry traffic: 0 up to this number.
+    pub queues: u32,
+    /// Gives every worker a socket on every queue, for traffic that the card puts on one queue.
+    ///
+    /// Without it, queue *q* belongs to worker *q* modulo the number of workers; if there are fewer
+    /// queues than workers, worker *w* has its socket on queue *w* modulo the number of queues.
+    pub spread: bool,
+    /// Copy mode or zero copy.
+    pub zero_copy: ZeroCopy,
+}
+
+/// All AF_XDP sockets of a gateway.
+#[derive(Clone, Debug)]
+pub struct Plan<'a> {
+    /// Number of workers.
+    pub workers: u32,
+    /// The interfaces, each once.
+    pub ports: Vec<PortSpec<'a>>,
+    /// Sizes of all rings.
+    pub rings: RingSizes,
+    /// Number of chunks of the UMEM; `None` is enough for full rings.
+    pub chunks: Option<u32>,
+    /// Where the UMEM lies.
+    pub huge_pages: HugePages,
+    /// Busy polling on every socket.
+    pub busy_poll: Option<BusyPoll>,
+}
+
+/// One socket of a worker.
+pub struct WorkerPort {
+    /// What it is for.
+    pub role: Role,
+    /// Place of its interface in [`Plan::ports`].
+    pub spec: usize,
+    /// Number of the interface in its namespace.
+    pub ifindex: u32,
+    /// Queue number, from 0.
+    pub queue: u32,
+    /// Where its socket belongs in the XSKMAP, for [`Steering`] to hold.
+    pub slot: u32,
+    /// The socket.
+    pub port: XdpPort,
+}
+
+/// Which sockets receive from a queue: slot `first` and the `count - 1` behind it, in the order of
+/// their workers. If `count` is the number of workers, worker *w* has slot `first + w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// Place of the interface in [`Plan::ports`].
+    pub spec: usize,
+    /// Number of the interface, which is unique in its own namespace only.
+    pub ifindex: u32,
+    /// Queue number, from 0.
+    pub queue: u32,
+    /// First slot in the XSKMAP.
+    pub first: u32,
+    /// Number of slots.
+    pub count: u32,
+}
+
+/// What [`Plan::open`] makes. Interfaces are free again when area and ports are dropped.
+pub struct Opened {
+    /// The memory of all ports.
+    pub area: Arc<Area>,
+    /// Its chunks.
+    pub pool: Arc<Pool>,
+    /// Whether it lies in huge pages.
+    pub huge_pages: bool,
+    /// The ports of each worker, in the order of the plan, then of the queues.
+    pub workers: Vec<Vec<WorkerPort>>,
+    /// What the XDP programs need to know, one entry per queue.
+    pub steering: Vec<Steering>,
+}
+
+impl Plan<'_> {
+    /// Makes the UMEM and all sockets.
+    ///
+    /// Blocks up to about five seconds per queue that another process is just leaving.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is impossible, with what to change; nothing stays open then.
+    pub fn open(&self) -> Result<Opened, Error> {
+        self.check()?;
+        let umem = Umem::new(self.chunks()?, self.rings, self.huge_pages)?;
+        let mut opened = Opened {
+            area: umem.area().clone(),
+            pool: umem.pool().clone(),
+            huge_pages: umem.huge_pages(),
+            workers: (0..self.workers).map(|_| Vec::new()).collect(),
+            steering: Vec::new(),
+        };
+        let mut slot = 0;
+        for (index, spec) in self.ports.iter().enumerate() {
+            let sockets = netns::within(spec.namespace, || self.open_port(&umem, index, slot))?;
+            for (worker, port) in sockets {
+                slot += 1;
+                match opened.steering.last_mut() {
+                    Some(last) if (last.spec, last.queue) == (index, port.queue) => last.count += 1,
+                    _ => opened.steering.push(Steering {
+                        spec: index,
+                        ifindex: port.ifindex,
+                        queue: port.queue,
+                        first: port.slot,
+                        count: 1,
+                    }),
+                }
+                opened.workers[worker as usize].push(port);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Opens the sockets of one interface, queue by queue, with the workers they are for.
+    fn open_port(
+        &self,
+        umem: &Umem,
+        index: usize,
+        first_slot: u32,
+    ) -> Result<Vec<(u32, WorkerPort)>, Error> {
+        let spec = &self.ports[index];
+        let interface = spec.interface.as_str();
+        let ifindex = sys::interface_index(interface).map_err(|_| Error::NoInterface {
+            interface: interface.to_owned(),
+        })?;
+        let mut ports = Vec::new();
+        let mut zero_copy = spec.zero_copy;
+        for queue in 0..spec.queues {
+            let target = Target {
+                interface,
+                ifindex,
+                queue,
+            };
+            let (first, own, rings) =
+                Socket::first(umem, &target, zero_copy, spec.namespace.is_none())?;
+            if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
+                // The other queues are no better, and trying is slow: it locks the memory again.
+                zero_copy = ZeroCopy::Never;
+            }
+            let shared = Arc::new(QueueRings::new(rings));
+            let workers = self.workers_on(spec, queue);
+            let mut sockets = Vec::with_capacity(workers.len());
+            for _ in 1..workers.len() {
+                sockets.push(Socket::further(&first, &target, &self.rings)?);
+            }
+            sockets.insert(0, (first, own));
+            for (worker, (socket, own)) in workers.into_iter().zip(sockets) {
+                let port = XdpPort::new(
+                    socket,
+                    own,
+                    shared.clone(),
+                    umem.area().clone(),
+                    &self.rings,
+                    self.busy_poll,
+                )?;
+                let slot = first_slot + ports.len() as u32;
+                let role = spec.role;
+                ports.push((
+                    worker,
+                    WorkerPort {
+                        role,
+                        spec: index,
+                        ifindex,
+                        queue,
+                        slot,
+                        port,
+                    },
+                ));
+            }
+        }
+        Ok(ports)
+    }
+
+    /// The workers with a socket on a queue, in rising order; at least one.
+    fn workers_on(&self, spec: &PortSpec<'_>, queue: u32) -> Vec<u32> {
+        let all = 0..self.workers;
+        if spec.spread {
+            all.collect()
+        } else if spec.queues >= self.workers {
+            vec![queue % self.workers]
+        } else {
+            all.filter(|worker| worker % spec.queues == queue).collect()
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.rings.check()?;
+        if self.workers == 0 || self.ports.is_empty() {
+            return Err(Error::Plan(
+                "a gateway needs at least one worker and one interface".to_owned(),
+            ));
+        }
+        let place = |spec: &PortSpec<'_>| {
+            let namespace = spec.namespace.map(|namespace| namespace.as_raw_fd());
+            (spec.interface.clone(), namespace)
+        };
+        for (index, spec) in self.ports.iter().enumerate() {
+            if self.ports[..index]
+                .iter()
+                .any(|other| place(other) == place(spec))
+            {
+                return Err(Error::Plan(format!(
+                    "interface `{}` is listed twice: a queue has one set of sockets, so each role needs \
+                     an interface of its own, on a second card",
+                    spec.interface
+                )));
+            }
+            if spec.queues == 0 {
+                return Err(Error::Plan(format!(
+                    "interface `{}` needs at least one queue",
+                    spec.interface
+                )));
+            }
+        }
+        let (queues, sockets) = (self.queues(), self.sockets());
+        if queues > u64::from(MAX_QUEUES) || sockets > u64::from(MAX_SOCKETS) {
+            return Err(Error::TooManySockets { queues, sockets });
+        }
+        Ok(())
+    }
+
+    /// Receive queues of all interfaces.
+    fn queues(&self) -> u64 {
+        self.ports.iter().map(|spec| u64::from(spec.queues)).sum()
+    }
+
+    /// Sockets on all of them.
+    fn sockets(&self) -> u64 {
+        let workers = u64::from(self.workers);
+        let on_port = |spec: &PortSpec<'_>| match u64::from(spec.queues) {
+            queues if spec.spread => queues * workers,
+            queues => queues.max(workers),
+        };
+        self.ports.iter().map(on_port).sum()
+    }
+
+    /// The number of chunks, checked or computed.
+    fn chunks(&self) -> Result<u32, Error> {
+        let workers = u64::from(self.workers);
+        let buffers = PacketBuffers::of(workers, &self.rings, self.queues(), self.sockets());
+        let limit = |chunks: u64| u32::try_from(chunks).unwrap_or(u32::MAX);
+        let chunks = self.chunks.unwrap_or(limit(buffers.default));
+        if u64::from(chunks) < buffers.least {
+            let needed = limit(buffers.least);
+            return Err(Error::TooFewChunks { chunks, needed });
+        }
+        Ok(chunks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(workers: u32, queues: u32, spread: bool) -> Plan<'static> {
+        Plan {
+            workers,
+            ports: vec![PortSpec {
+                role: Role::Underlay,
+                interface: "none".to_owned(),
+                namespace: None,
+                queues,
+                spread,
+                zero_copy: ZeroCopy::Auto,
+            }],
+            rings: RingSizes::default(),
+            chunks: None,
+            huge_pages: HugePages::Auto,
+            busy_poll: None,
+        }
+    }
+
+    fn workers(plan: &Plan<'_>) -> Vec<Vec<u32>> {
+        let spec = &plan.ports[0];
+        (0..spec.queues)
+            .map(|queue| plan.workers_on(spec, queue))
+            .collect()
+    }
+
+    #[test]
+    fn a_queue_belongs_to_one_worker_if_there_are_enough_queues() {
+        assert_eq!(
+            workers(&plan(2, 5, false)),
+            [vec![0], vec![1], vec![0], vec![1], vec![0]]
+        );
+    }
+
+    #[test]
+    fn every_worker_has_one_socket_if_there_are_fewer_queues() {
+        assert_eq!(workers(&plan(2, 1, false)), [vec![0, 1]]);
+        assert_eq!(workers(&plan(3, 2, false)), [vec![0, 2], vec![1]]);
+    }
+
+    #[test]
+    fn spreading_gives_every_worker_a_socket_on_every_queue() {
+        assert_eq!(workers(&plan(2, 2, true)), [vec![0, 1], vec![0, 1]]);
+    }
+
+    #[test]
+    fn too_few_chunks_for_the_fill_rings_are_refused_with_the_least_number() {
+        let mut plan = plan(2, 2, false);
+        plan.chunks = Some(4096);
+        assert!(matches!(
+            plan.open(),
+            Err(Error::TooFewChunks {
+                chunks: 4096,
+                needed: 4352
+            })
+        ));
+    }
+
+    #[test]
+    fn sockets_are_counted_as_they_are_opened() {
+        for (number, queues, spread) in [(2, 5, false), (2, 1, false), (3, 2, false), (2, 2, true)]
+        {
+            let plan = plan(number, queues, spread);
+            let opened: usize = workers(&plan).iter().map(Vec::len).sum();
+            assert_eq!(plan.sockets(), opened as u64, "{number} {queues} {spread}");
+        }
+    }
+
+    #[test]
+    fn many_queues_and_workers_take_bounded_memory() {
+        let gibibytes = |workers, queues| {
+            let plan = plan(workers, queues, true);
+            f64::from(plan.chunks().expect("enough")) * 4096.0 / f64::from(1 << 30)
+        };
+        assert!(gibibytes(8, 64) < 1.1, "{}", gibibytes(8, 64));
+        assert!(gibibytes(1, 128) < 1.1, "{}", gibibytes(1, 128));
+        // Rings of an ordinary gateway fit in full.
+        let rings = RingSizes::default();
+        let full = 2 * (rings.fill + 2 * rings.receive) + 1024;
+        assert_eq!(plan(1, 2, true).chunks().ok(), Some(full));
+    }
+
+    #[test]
+    fn more_sockets_than_the_programs_know_are_refused_with_the_remedy() {
+        let error = plan(64, 32, true).open().err().expect("refused");
+        let text = error.to_string();
+        assert!(text.contains("2048 AF_XDP sockets"), "{text}");
+        assert!(text.contains("ethtool -L"), "{text}");
+    }
+
+    #[test]
+    fn an_interface_listed_twice_is_refused() {
+        let mut plan = plan(1, 1, false);
+        plan.ports.push(plan.ports[0].clone());
+        let error = plan.open().err().expect("refused");
+        assert!(error.to_string().contains("listed twice"), "{error}");
+    }
+
+    #[test]
+    fn a_ring_size_that_is_no_power_of_two_is_refused() {
+        let mut plan = plan(1, 1, false);
+        plan.rings.fill = 1000;
+        assert!(matches!(
+            plan.open(),
+            Err(Error::RingSize {
+                ring: "fill",
+                size: 1000
+            })
+        ));
+    }
+}

@@ -1,0 +1,68 @@
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use super::ring::{Consumer, Producer};
+use sig_core::port::umem::{Area, FreeList};
+
+/// Fewer missing chunks are not worth a write to the shared ring.
+const FILL_BATCH: u32 = 32;
+
+/// Fill and completion ring of one queue, shared by all sockets on it.
+///
+/// A lock that another worker holds is left alone: that worker is doing the same work for the same
+/// ring right now.
+pub(super) struct QueueRings {
+    fill: Mutex<Producer<u64>>,
+    completion: Mutex<Consumer<u64>>,
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl QueueRings {
+    pub(super) fn new((fill, completion): (Producer<u64>, Consumer<u64>)) -> Self {
+        QueueRings {
+            fill: Mutex::new(fill),
+            completion: Mutex::new(completion),
+        }
+    }
+
+    /// Takes the chunks of transmitted packets to `free`. Returns how many were not chunks of this
+    /// area, which only a broken kernel would name.
+    pub(super) fn collect(&self, area: &Area, free: &mut FreeList) -> u64 {
+        let Some(mut completion) = try_lock(&self.completion) else {
+            return 0;
+        };
+        let mut strange = 0;
+        while let Some(address) = completion.read() {
+            // SAFETY: the kernel names each chunk that was transmitted (and given away) once.
+            match unsafe { area.frame_at(address, 0) } {
+                Some(frame) => free.put(frame),
+                None => strange += 1,
+            }
+        }
+        completion.release();
+        strange
+    }
+
+    /// Gives chunks to receive into. Returns whether the kernel wants to be told.
+    pub(super) fn refill(&self, area: &Area, free: &mut FreeList) -> bool {
+        let Some(mut fill) = try_lock(&self.fill) else {
+            return false;
+        };
+        let room = fill.room(u32::MAX);
+        if room >= FILL_BATCH {
+            for _ in 0..room {
+                let Some(frame) = free.take() else { break };
+                assert!(area.owns(&frame), "the frame belongs to another area");
+                fill.write(frame.into_address());
+            }
+            fill.publish();
+        }
+        fill.needs_wakeup()
+    }
+}

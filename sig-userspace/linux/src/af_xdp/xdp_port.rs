@@ -1,0 +1,321 @@
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    sync::Arc,
+};
+
+use super::{
+    BusyPoll, Error, RingSizes,
+    queue::QueueRings,
+    ring::{Consumer, Descriptor, Producer},
+    socket::{OwnRings, Socket},
+    sys,
+};
+use sig_core::{
+    port::BATCH,
+    port::Counters,
+    port::Monitor,
+    port::Port,
+    port::Statistics,
+    port::umem::{Area, Frame, FreeList},
+};
+
+/// The shortest frame handed to the kernel: an Ethernet header.
+const MIN_FRAME: usize = 14;
+
+/// See [`XdpPort::monitor`].
+struct SocketMonitor {
+    counters: Arc<Counters>,
+    socket: OwnedFd,
+}
+
+impl Monitor for SocketMonitor {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn statistics(&self) -> io::Result<Statistics> {
+        sys::statistics(self.socket.as_fd())
+    }
+}
+
+/// One AF_XDP socket on one queue of one interface.
+pub struct XdpPort {
+    // Rings before the socket: what is mapped goes before what it belongs to.
+    rx: Consumer<Descriptor>,
+    tx: Producer<Descriptor>,
+    queue: Arc<QueueRings>,
+    socket: Socket,
+    area: Arc<Area>,
+    /// Chunks of packets that were dropped here, until the next service.
+    dropped: Vec<Frame>,
+    /// Within a packet of several chunks, which is dropped to its end.
+    in_multi_buffer: bool,
+    zero_copy: bool,
+    /// Every wake-up drives the card, so there is one whenever there is nothing else to do.
+    busy_poll: bool,
+    /// The last look at the receive ring found less than a batch.
+    idle: bool,
+    counters: Arc<Counters>,
+}
+
+impl XdpPort {
+    pub(super) fn new(
+        socket: Socket,
+        (rx, tx): OwnRings,
+        queue: Arc<QueueRings>,
+        area: Arc<Area>,
+        rings: &RingSizes,
+        busy_poll: Option<BusyPoll>,
+    ) -> Result<Self, Error> {
+        let fd = socket.as_fd();
+        if let Some(poll) = busy_poll {
+            sys::busy_poll(fd, poll).map_err(|error| {
+                Error::system("set up busy polling (it needs Linux 5.11)", error)
+            })?;
+        }
+        sys::widen_transmit(fd, rings.transmit);
+        let zero_copy = socket.is_zero_copy()?;
+        Ok(XdpPort {
+            rx,
+            tx,
+            queue,
+            socket,
+            area,
+            dropped: Vec::with_capacity(BATCH),
+            in_multi_buffer: false,
+            zero_copy,
+            busy_poll: busy_poll.is_some(),
+            idle: true,
+            counters: Arc::default(),
+        })
+    }
+
+    /// Whether the driver reads and writes the UMEM itself.
+    pub fn is_zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// What this port counts itself.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the kernel counts for the socket.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    pub fn statistics(&self) -> io::Result<Statistics> {
+        sys::statistics(self.socket.as_fd())
+    }
+
+    /// Returns what reads the counters while a worker has the port. The interface stays in use until it is
+    /// dropped too.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many open files.
+    pub fn monitor(&self) -> io::Result<Box<dyn Monitor>> {
+        Ok(Box::new(SocketMonitor {
+            counters: self.counters.clone(),
+            socket: self.socket.as_fd().try_clone_to_owned()?,
+        }))
+    }
+
+    /// Wakes the kernel until it has taken all frames or makes no progress: in copy mode one call
+    /// sends a limited number.
+    fn wake_transmit(&mut self) -> io::Result<()> {
+        let mut pending = self.tx.pending();
+        while pending > 0 && (self.busy_poll || self.tx.needs_wakeup()) {
+            self.counters.wakeups.add(1);
+            match sys::wake_transmit(self.socket.as_fd()) {
+                Ok(()) => {}
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let left = self.tx.pending();
+            if left == pending {
+                break;
+            }
+            pending = left;
+        }
+        Ok(())
+    }
+}
+
+/// The kernel is short of something that completions free again.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)
+    )
+}
+
+impl AsFd for XdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Port for XdpPort {
+    fn receive(&mut self, into: &mut Vec<Frame>) -> usize {
+        let before = into.len();
+        for _ in 0..BATCH {
+            if self.dropped.len() == BATCH {
+                break;
+            }
+            let Some(descriptor) = self.rx.read() else {
+                break;
+            };
+            // SAFETY: the chunk was given away through the fill ring, and the kernel names it once.
+            let frame = unsafe { self.area.frame_at(descriptor.addr, descriptor.len) };
+            let Some(frame) = frame else {
+                self.counters.bad_descriptors.add(1);
+                continue;
+            };
+            let continues = descriptor.options & libc::XDP_PKT_CONTD != 0;
+            if continues || self.in_multi_buffer {
+                self.counters
+                    .rx_multi_buffer
+                    .add(u64::from(!self.in_multi_buffer));
+                self.in_multi_buffer = continues;
+                self.dropped.push(frame);
+                continue;
+            }
+            into.push(frame);
+        }
+        self.rx.release();
+        let received = into.len() - before;
+        self.idle = received < BATCH;
+        self.counters.rx_packets.add(received as u64);
+        received
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Frame>) {
+        if frames.is_empty() {
+            return;
+        }
+        let wanted = u32::try_from(frames.len()).unwrap_or(u32::MAX);
+        let room = self.tx.room(wanted).min(wanted) as usize;
+        self.counters.tx_packets.add(room as u64);
+        for frame in frames.drain(..room) {
+            assert!(self.area.owns(&frame), "the frame belongs to another area");
+            if frame.len() < MIN_FRAME {
+                self.counters.tx_too_short.add(1);
+                self.dropped.push(frame);
+                continue;
+            }
+            let len = frame.len() as u32;
+            self.tx.write(Descriptor {
+                addr: frame.into_address(),
+                len,
+                options: 0,
+            });
+        }
+        self.tx.publish();
+    }
+
+    fn service(&mut self, _area: &Area, free: &mut FreeList) -> io::Result<()> {
+        for frame in self.dropped.drain(..) {
+            free.put(frame);
+        }
+        self.counters
+            .bad_descriptors
+            .add(self.queue.collect(&self.area, free));
+        let wanted = self.queue.refill(&self.area, free);
+        if wanted || (self.busy_poll && self.idle) {
+            self.counters.wakeups.add(1);
+            sys::wake_receive(self.socket.as_fd());
+        }
+        self.wake_transmit()
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.socket.as_fd().as_raw_fd())
+    }
+
+    fn is_transmitting(&self) -> bool {
+        self.tx.pending() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::OwnedFd};
+
+    use super::{super::ring::tests::Fake, *};
+
+    fn descriptor(frame: Frame, len: u32, options: u32) -> Descriptor {
+        Descriptor {
+            addr: frame.into_address(),
+            len,
+            options,
+        }
+    }
+
+    /// A port whose kernel is the test, at the other end of the receive ring.
+    fn fake(area: Arc<Area>) -> (XdpPort, Producer<Descriptor>) {
+        let [rx, tx, fill, completion] = [0; 4].map(Fake::new);
+        let nothing = File::open("/dev/null").expect("a file");
+        let port = XdpPort {
+            rx: rx.consumer(),
+            tx: tx.producer(),
+            queue: Arc::new(QueueRings::new((fill.producer(), completion.consumer()))),
+            socket: Socket::Raw(OwnedFd::from(nothing)),
+            area,
+            dropped: Vec::new(),
+            in_multi_buffer: false,
+            zero_copy: false,
+            busy_poll: false,
+            idle: true,
+            counters: Arc::default(),
+        };
+        (port, rx.producer())
+    }
+
+    #[test]
+    fn packets_in_several_chunks_and_strange_descriptors_are_dropped_and_counted() {
+        let (area, pool) = Area::on_heap(8);
+        let (mut port, mut kernel) = fake(area.clone());
+        let mut free = FreeList::new(pool.clone(), 128);
+        let continued = libc::XDP_PKT_CONTD;
+        for (len, options) in [
+            (60, 0),
+            (3000, continued),
+            (3000, continued),
+            (10, 0),
+            (61, 0),
+        ] {
+            let frame = free.take().expect("a chunk is free");
+            kernel.write(descriptor(frame, len, options));
+        }
+        kernel.write(Descriptor {
+            addr: 8 * 4096,
+            len: 60,
+            options: 0,
+        });
+        kernel.publish();
+
+        let mut received = Vec::new();
+        assert_eq!(port.receive(&mut received), 2);
+        let lengths: Vec<usize> = received.iter().map(Frame::len).collect();
+        assert_eq!(lengths, [60, 61]);
+        assert_eq!(port.counters.rx_multi_buffer.get(), 1);
+        assert_eq!(port.counters.bad_descriptors.get(), 1);
+        received.into_iter().for_each(|frame| free.put(frame));
+        port.service(&area, &mut free).expect("nothing to send");
+        drop(free);
+        assert_eq!(pool.len(), 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "another area")]
+    fn a_frame_of_another_area_is_not_transmitted() {
+        let (area, _pool) = Area::on_heap(1);
+        let (_other, pool) = Area::on_heap(1);
+        let (mut port, _kernel) = fake(area);
+        let frame = FreeList::new(pool, 128).take().expect("a chunk is free");
+        port.transmit(&mut vec![frame]);
+    }
+}

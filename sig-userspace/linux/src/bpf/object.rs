@@ -1,0 +1,433 @@
+//! The BPF object: its programs in the kernel and on devices.
+
+use std::{ffi::CStr, fmt, io, time::Duration};
+
+use aya::{
+    Ebpf, EbpfLoader, TestRun as _, TestRunOptions,
+    maps::{Map, MapError},
+    programs::{
+        self, ProgramError, ProgramFd, SchedClassifier, TcAttachType, Xdp,
+        tc::{NlOptions, SchedClassifierLink, TcAttachOptions, qdisc_add_clsact},
+        xdp::XdpLink,
+    },
+};
+use aya_log::EbpfLogger;
+
+use sig_common::router::maps::{
+    BUCKETS, CPU_NUMBERS, CPUS, DEVICES, ENDPOINTS, INTERFACES, LIMITS, PORTS, REASONS, SENDERS,
+    SERVICES, SIBLINGS, TRAFFIC,
+};
+
+use super::{Logger, Logging, errors, names::Named};
+use crate::Error;
+
+/// Maps of the border router that hold much.
+const ROUTER_MAPS: [&str; 13] = [
+    BUCKETS,
+    CPU_NUMBERS,
+    CPUS,
+    DEVICES,
+    ENDPOINTS,
+    INTERFACES,
+    LIMITS,
+    PORTS,
+    REASONS,
+    SENDERS,
+    SERVICES,
+    SIBLINGS,
+    TRAFFIC,
+];
+
+/// The object with all programs, built by the build script.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sig-ebpf"));
+
+/// A program of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// XDP of underlay devices: takes SIG frames.
+    Underlay,
+    /// XDP of LAN devices: takes packets to prefixes of remotes.
+    Lan,
+    /// XDP of the inner port: takes packets the kernel routed into the tunnel.
+    Inner,
+    /// TC ingress of the `sig` device: forwards decapsulated packets.
+    Inject,
+    /// XDP of a border router's devices.
+    Router,
+    /// XDP of the CPU map that a border router spreads packets over.
+    RouterCpu,
+}
+
+impl Program {
+    /// Its name in the kernel.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Underlay => "sig_underlay",
+            Self::Lan => "sig_lan",
+            Self::Inner => "sig_inner",
+            Self::Inject => "sig_inject",
+            Self::Router => "sig_router",
+            Self::RouterCpu => "sig_router_cpu",
+        }
+    }
+}
+
+/// Who runs an XDP program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// The driver, before it makes a socket buffer.
+    Native,
+    /// The kernel's stack, for any device; slower.
+    Generic,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// An XDP program on a device. It leaves the device when this is dropped.
+#[derive(Debug)]
+#[must_use = "the program leaves the device when this is dropped"]
+pub struct Attachment {
+    mode: XdpMode,
+    no_native: Option<io::Error>,
+    _link: XdpLink,
+}
+
+impl Attachment {
+    /// The mode the program runs in.
+    #[must_use]
+    pub const fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// Why it does not run in native mode though that was tried.
+    #[must_use]
+    pub const fn no_native(&self) -> Option<&io::Error> {
+        self.no_native.as_ref()
+    }
+}
+
+/// A TC program on a device. It leaves the device when this is dropped.
+#[derive(Debug)]
+#[must_use = "the program leaves the device when this is dropped"]
+pub struct TcAttachment {
+    _link: SchedClassifierLink,
+}
+
+/// What a program made of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestOutcome {
+    /// The number it returned: an XDP or TC action.
+    pub action: u32,
+    /// The frame afterwards.
+    pub frame: Vec<u8>,
+}
+
+/// What the kernel tells of a program that it has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramFigures {
+    /// Its name.
+    pub name: &'static str,
+    /// Instructions that the verifier looked at, over all ways through the program; 0 before Linux 5.16.
+    pub verified: u32,
+    /// Instructions in the kernel, of eight bytes each.
+    pub instructions: u32,
+    /// Bytes of machine code.
+    pub machine_code: u32,
+    /// How often it ran while the kernel kept statistics (`kernel.bpf_stats_enabled`).
+    pub runs: u64,
+    /// For how long, altogether.
+    pub run_time: Duration,
+}
+
+/// What is decided when the object is loaded.
+#[derive(Debug, Default)]
+pub(super) struct Globals {
+    /// Messages.
+    pub(super) logging: Logging,
+    /// The border router does not verify hop fields.
+    pub(super) forged_hops_pass: bool,
+    /// Whose maps are needed.
+    pub(super) user: User,
+}
+
+/// Whose programs run. Maps of the other one are made with a single entry: they take no memory worth a word, and no kernel
+/// refuses them for their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum User {
+    #[default]
+    Gateway,
+    /// On a machine with CPU numbers below this.
+    Router { cpus: u32 },
+}
+
+/// The object, loaded.
+#[derive(Debug)]
+pub(super) struct Object {
+    ebpf: Ebpf,
+}
+
+impl Object {
+    /// Makes the maps; programs are not in the kernel yet.
+    pub(super) fn new(logging: Logging) -> Result<Self, Error> {
+        Self::with_globals(&Globals {
+            logging,
+            ..Globals::default()
+        })
+    }
+
+    /// As [`Self::new`], with everything there is to decide.
+    pub(super) fn with_globals(globals: &Globals) -> Result<Self, Error> {
+        let level: u8 = match globals.logging {
+            Logging::Off => 0,
+            Logging::Debug => aya_log::Level::Debug as u8,
+        };
+        let forged_hops_pass = u8::from(globals.forged_hops_pass);
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global(aya_log::LEVEL, &level, true)
+            .override_global("R_FORGED_HOPS_PASS_FOR_BENCHMARKS", &forged_hops_pass, true);
+        match globals.user {
+            User::Router { cpus } => {
+                loader.map_max_entries(CPUS, cpus);
+            }
+            User::Gateway => {
+                for map in ROUTER_MAPS {
+                    loader.map_max_entries(map, 1);
+                }
+            }
+        }
+        let ebpf = loader.load(OBJECT).map_err(|e| errors::of_object(&e))?;
+        Ok(Self { ebpf })
+    }
+
+    /// The reader of messages.
+    pub(super) fn logger(&mut self) -> Result<Logger, Error> {
+        EbpfLogger::init_with_logger(&mut self.ebpf, &Named as &dyn log::Log)
+            .map_err(|e| Error::Refused(format!("cannot read messages of the BPF programs: {e}")))
+    }
+
+    /// Puts programs into the kernel.
+    pub(super) fn load(&mut self, wanted: &[Program]) -> Result<(), Error> {
+        for program in wanted {
+            match program {
+                Program::Inject => self.tc(*program).and_then(SchedClassifier::load),
+                _ => self.xdp(*program).and_then(Xdp::load),
+            }
+            .map_err(|e| errors::of_program(program.name(), &e))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a map out, with the type it is declared with.
+    pub(super) fn map<M: TryFrom<Map, Error = MapError>>(
+        &mut self,
+        name: &str,
+    ) -> Result<M, Error> {
+        let map = self
+            .ebpf
+            .take_map(name)
+            .ok_or_else(|| Error::Refused(format!("the BPF object has no map {name}")))?;
+        M::try_from(map).map_err(|e| errors::of_map(format!("use the BPF map {name}"), e))
+    }
+
+    /// Attaches an XDP program.
+    pub(super) fn attach_xdp(
+        &mut self,
+        program: Program,
+        ifindex: u32,
+        mode: Option<XdpMode>,
+    ) -> Result<Attachment, Error> {
+        let failed = |e: ProgramError| errors::of_attaching(program.name(), ifindex, &e);
+        if let Some(mode) = mode {
+            let link = self.link_xdp(program, ifindex, mode).map_err(failed)?;
+            return Ok(Attachment {
+                mode,
+                no_native: None,
+                _link: link,
+            });
+        }
+        let error = match self.link_xdp(program, ifindex, XdpMode::Native) {
+            Ok(link) => {
+                return Ok(Attachment {
+                    mode: XdpMode::Native,
+                    no_native: None,
+                    _link: link,
+                });
+            }
+            Err(error) => error,
+        };
+        // Only when the driver cannot: nothing else would be cured by generic mode. Drivers also say so when they have
+        // too few queues or no memory for more.
+        let Some(number @ (libc::EOPNOTSUPP | libc::EINVAL | libc::ENOMEM | libc::ENOSPC)) =
+            errors::errno(&error)
+        else {
+            return Err(failed(error));
+        };
+        let link = self
+            .link_xdp(program, ifindex, XdpMode::Generic)
+            .map_err(failed)?;
+        Ok(Attachment {
+            mode: XdpMode::Generic,
+            no_native: Some(io::Error::from_raw_os_error(number)),
+            _link: link,
+        })
+    }
+
+    fn link_xdp(
+        &mut self,
+        program: Program,
+        ifindex: u32,
+        mode: XdpMode,
+    ) -> Result<XdpLink, ProgramError> {
+        let mode = match mode {
+            XdpMode::Native => programs::XdpMode::Driver,
+            XdpMode::Generic => programs::XdpMode::Skb,
+        };
+        let program = self.xdp(program)?;
+        let id = program.attach_to_if_index(ifindex, mode)?;
+        program.take_link(id)
+    }
+
+    /// Attaches a TC program to ingress.
+    pub(super) fn attach_tc(
+        &mut self,
+        program: Program,
+        ifindex: u32,
+    ) -> Result<TcAttachment, Error> {
+        let failed = |e: ProgramError| errors::of_attaching(program.name(), ifindex, &e);
+        let name = name_of(ifindex).map_err(|e| failed(ProgramError::IOError(e)))?;
+        let link = match self.link_tc(
+            program,
+            &name,
+            TcAttachOptions::TcxOrder(Default::default()),
+        ) {
+            // Before Linux 6.6 there is only the hook of a queueing discipline. It goes with the device.
+            Err(e) if errors::errno(&e) == Some(libc::EINVAL) => {
+                match qdisc_add_clsact(&name) {
+                    Err(e) if errors::tc_errno(&e) != Some(libc::EEXIST) => {
+                        return Err(failed(e.into()));
+                    }
+                    _ => {}
+                }
+                self.link_tc(
+                    program,
+                    &name,
+                    TcAttachOptions::Netlink(NlOptions::default()),
+                )
+            }
+            result => result,
+        };
+        Ok(TcAttachment {
+            _link: link.map_err(failed)?,
+        })
+    }
+
+    fn link_tc(
+        &mut self,
+        program: Program,
+        device: &str,
+        options: TcAttachOptions,
+    ) -> Result<SchedClassifierLink, ProgramError> {
+        let program = self.tc(program)?;
+        let id = program.attach_with_options(device, TcAttachType::Ingress, options)?;
+        program.take_link(id)
+    }
+
+    /// A descriptor of an XDP program, for maps that hold programs.
+    pub(super) fn program_fd(&mut self, program: Program) -> Result<ProgramFd, Error> {
+        self.xdp(program)
+            .and_then(|xdp| xdp.fd()?.try_clone().map_err(ProgramError::IOError))
+            .map_err(|e| errors::of_program(program.name(), &e))
+    }
+
+    /// What the kernel tells of a program.
+    pub(super) fn figures(&self, program: Program) -> Result<ProgramFigures, Error> {
+        let info = match self.ebpf.program(program.name()) {
+            Some(programs::Program::Xdp(program)) => program.info(),
+            Some(programs::Program::SchedClassifier(program)) => program.info(),
+            _ => Err(ProgramError::NotLoaded),
+        };
+        let info = info.map_err(|e| errors::of_program(program.name(), &e))?;
+        Ok(ProgramFigures {
+            name: program.name(),
+            verified: info.verified_instruction_count().unwrap_or(0),
+            instructions: info.size_translated().unwrap_or(0) / 8,
+            machine_code: info.size_jitted(),
+            runs: info.run_count(),
+            run_time: info.run_time(),
+        })
+    }
+
+    /// Runs a program over a frame.
+    pub(super) fn test_run(&self, program: Program, frame: &[u8]) -> Result<TestOutcome, Error> {
+        self.test_run_on(program, frame, None)
+    }
+
+    /// Runs an XDP program over a frame that came in through a device.
+    pub(super) fn test_run_on(
+        &self,
+        program: Program,
+        frame: &[u8],
+        ifindex: Option<u32>,
+    ) -> Result<TestOutcome, Error> {
+        let mut out = vec![0; frame.len() + 256];
+        // `struct xdp_md` of the kernel: start, end, metadata, interface, queue and outgoing interface.
+        let context = ifindex.map(|ifindex| {
+            let words = [0, frame.len() as u32, 0, ifindex, 0, 0];
+            words.map(u32::to_ne_bytes).concat()
+        });
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: context.as_deref(),
+            ..TestRunOptions::new()
+        };
+        let result = match self.ebpf.program(program.name()) {
+            Some(programs::Program::Xdp(program)) => program.test_run(options),
+            Some(programs::Program::SchedClassifier(program)) => program.test_run(options),
+            _ => Err(ProgramError::NotLoaded),
+        };
+        let result =
+            result.map_err(|e| Error::Refused(format!("cannot run {}: {e}", program.name())))?;
+        out.truncate(result.data_size_out as usize);
+        Ok(TestOutcome {
+            action: result.return_value,
+            frame: out,
+        })
+    }
+
+    fn xdp(&mut self, program: Program) -> Result<&mut Xdp, ProgramError> {
+        self.ebpf
+            .program_mut(program.name())
+            .ok_or(ProgramError::NotLoaded)?
+            .try_into()
+    }
+
+    fn tc(&mut self, program: Program) -> Result<&mut SchedClassifier, ProgramError> {
+        self.ebpf
+            .program_mut(program.name())
+            .ok_or(ProgramError::NotLoaded)?
+            .try_into()
+    }
+}
+
+/// The name of a device of the calling thread's network namespace.
+pub(super) fn name_of(ifindex: u32) -> io::Result<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: the buffer has the size the function asks for.
+    if unsafe { libc::if_indextoname(ifindex, name.as_mut_ptr()) }.is_null() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    // SAFETY: on success the function wrote a string with its end mark into the buffer.
+    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }
+        .to_string_lossy()
+        .into_owned())
+}

@@ -1,0 +1,201 @@
+//! The HTTP servers: status pages with metrics, and the management API.
+//!
+//! Both are for the operator, and there is no authentication. On the loopback interface they can be used by programs of
+//! this host and by its browsers, but not by pages of others in these browsers. On other interfaces they can be read,
+//! and used only where the configuration allows that.
+
+mod answer;
+mod api;
+mod connections;
+mod origin;
+mod status_pages;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::{StatusCode, header},
+    routing::get,
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use super::operator::Operator;
+use connections::accept;
+use origin::Access;
+use sig_core::document::common::Listen;
+
+/// Longest body of a request, in bytes: a routing policy.
+const MAX_BODY: usize = 1 << 20;
+
+/// Longest head of a request, in bytes.
+const MAX_HEAD: usize = 16 << 10;
+
+/// What clients can make a server keep.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Connections at the same time. A new one takes the place of the oldest that waits for its client.
+    connections: usize,
+    /// How long the head of a request may take.
+    head: Duration,
+    /// After this a connection is closed at the end of the request that it serves.
+    lifetime: Duration,
+    /// How long that may take.
+    grace: Duration,
+}
+
+const LIMITS: Limits = Limits {
+    connections: 64,
+    head: Duration::from_secs(5),
+    lifetime: Duration::from_secs(60),
+    grace: Duration::from_secs(10),
+};
+
+/// The address of a server cannot be bound.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{key}: cannot listen on {address}: {source}; write an address of this host with a TCP port that no \
+     other program uses"
+)]
+pub struct Error {
+    /// Section and key of the configuration.
+    pub key: &'static str,
+    /// The address.
+    pub address: SocketAddr,
+    /// Why not.
+    pub source: std::io::Error,
+}
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Metrics and status pages: `[metrics] prometheus`.
+    StatusPages,
+    /// Management API: `[api] addr`.
+    Api,
+}
+
+impl Service {
+    const fn key(self) -> &'static str {
+        match self {
+            Self::StatusPages => "[metrics] prometheus",
+            Self::Api => "[api] addr",
+        }
+    }
+
+    fn router(self, operator: Arc<dyn Operator>, access: Access) -> Router {
+        let routes = match self {
+            Self::StatusPages => status_pages::routes(),
+            Self::Api => api::routes(),
+        };
+        routes
+            .layer(DefaultBodyLimit::max(MAX_BODY))
+            .layer(axum::middleware::from_fn_with_state(access, answer::guard))
+            .with_state(operator)
+    }
+}
+
+/// A page of plain text.
+pub struct Text {
+    /// Where it is: `/metrics`.
+    pub path: &'static str,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Makes it; may block for a moment.
+    pub text: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+/// A listening server. Dropping it closes it and its connections.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound.
+    pub async fn listen(
+        service: Service,
+        listen: Listen,
+        operator: Arc<dyn Operator>,
+    ) -> Result<Self, Error> {
+        Self::start(service, listen, operator, LIMITS).await
+    }
+
+    /// Listens where `key` says, and shows these pages and a list of them.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound.
+    pub async fn texts(key: &'static str, listen: Listen, pages: Vec<Text>) -> Result<Self, Error> {
+        let list: String = pages
+            .iter()
+            .map(|page| format!("{}\n", page.path))
+            .collect();
+        let mut router = Router::new().fallback(get(move || async move { list }));
+        for Text {
+            path,
+            content_type,
+            text,
+        } in pages
+        {
+            let show = get(move || async move {
+                let text = tokio::task::spawn_blocking(move || text())
+                    .await
+                    .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+                Ok::<_, StatusCode>(([(header::CONTENT_TYPE, content_type)], text))
+            });
+            router = router.route(path, show);
+        }
+        let access = Access::of(listen);
+        let guard = axum::middleware::from_fn_with_state(access, answer::guard);
+        Self::serve(key, listen.address, router.layer(guard), LIMITS).await
+    }
+
+    async fn start(
+        service: Service,
+        listen: Listen,
+        operator: Arc<dyn Operator>,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let router = service.router(operator, Access::of(listen));
+        Self::serve(service.key(), listen.address, router, limits).await
+    }
+
+    async fn serve(
+        key: &'static str,
+        address: SocketAddr,
+        router: Router,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let fail = |source| Error {
+            key,
+            address,
+            source,
+        };
+        let listener = TcpListener::bind(address).await.map_err(fail)?;
+        Ok(Server {
+            address: listener.local_addr().map_err(fail)?,
+            task: tokio::spawn(accept(listener, router, limits)),
+        })
+    }
+
+    /// Where it listens: with the port that the kernel chose where the configured one is 0.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! The control socket: whoever connects gets the state of the gateway or router as one JSON document, or has it
+//! read its files again.
+//!
+//! A client may send one line first. `status`, an end of file or silence ask for the state; `reload` is
+//! answered with a line `ok` and what changed, or with a line `error` and what is wrong. Then the socket is
+//! closed.
+
+use std::{
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::Serialize;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+
+use super::log;
+
+/// A client that sends nothing for this long wants the status.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// A client that does not finish its line or does not read for this long is left alone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Clients that are served at the same time; more wait.
+const CLIENTS: usize = 16;
+
+/// Longest line of a client, in bytes.
+const LONGEST_LINE: usize = 64;
+
+/// The listening socket. Dropping it removes the socket's file.
+pub struct ControlSocket {
+    path: PathBuf,
+    task: JoinHandle<()>,
+}
+
+/// What clients ask for.
+struct Answers {
+    status: Box<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>,
+    reload: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
+}
+
+impl ControlSocket {
+    /// Listens at `path`, with access for the user and group of the process, and answers with what
+    /// `status` and `reload` tell, which may block. A status that is an error is answered like one of a reload. The socket's folder is created if it is not there; the file
+    /// of a predecessor that was killed is replaced. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If another process listens there, or the socket cannot be made.
+    pub fn listen<S: Serialize>(
+        path: &Path,
+        status: impl Fn() -> Result<S, String> + Send + Sync + 'static,
+        reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another process listens there; give this one an id of its own",
+            ));
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+        let answers = Answers {
+            status: Box::new(move || {
+                serde_json::to_vec(&status()?)
+                    .map_err(|error| format!("cannot tell the status: {error}"))
+            }),
+            reload: Box::new(reload),
+        };
+        Ok(ControlSocket {
+            path: path.to_owned(),
+            task: tokio::spawn(serve(listener, Arc::new(answers))),
+        })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.task.abort();
+        // It may be gone already.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn serve(listener: UnixListener, answers: Arc<Answers>) {
+    // They end with this task.
+    let mut clients = JoinSet::new();
+    loop {
+        while clients.try_join_next().is_some() {}
+        if clients.len() >= CLIENTS {
+            clients.join_next().await;
+            continue;
+        }
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                clients.spawn(client(stream, answers.clone()));
+            }
+            Err(error) => {
+                // Such as too many open files: it passes, and must not spin.
+                tracing::warn!("cannot answer on the control socket: {error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// A client that goes away is no concern of ours.
+async fn client(mut stream: UnixStream, answers: Arc<Answers>) {
+    let Ok(line) = line(&mut stream).await else {
+        return;
+    };
+    let by = match stream.peer_cred() {
+        Ok(peer) => format!("uid {}, pid {}", peer.uid(), peer.pid().unwrap_or_default()),
+        Err(_) => "control socket".to_owned(),
+    };
+    let Ok(answer) = tokio::task::spawn_blocking(move || answer(&line, &by, &answers)).await else {
+        return;
+    };
+    let _ = timeout(PATIENCE, stream.write_all(&answer)).await;
+}
+
+/// The line of a client; empty if it is silent.
+async fn line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut patience = SILENCE;
+    loop {
+        let mut bytes = [0; LONGEST_LINE];
+        match timeout(patience, stream.read(&mut bytes)).await {
+            Ok(count) => line.extend_from_slice(&bytes[..count?]),
+            Err(_) if line.is_empty() => return Ok(line),
+            Err(elapsed) => return Err(elapsed.into()),
+        }
+        let is_whole = line.contains(&b'\n') || line.len() >= LONGEST_LINE;
+        if is_whole || line.is_empty() {
+            return Ok(line);
+        }
+        patience = PATIENCE;
+    }
+}
+
+fn answer(line: &[u8], by: &str, answers: &Answers) -> Vec<u8> {
+    let result = match line.trim_ascii() {
+        b"" | b"status" => match (answers.status)() {
+            Ok(document) => return document,
+            Err(error) => Err(error),
+        },
+        b"reload" => {
+            let result = (answers.reload)();
+            log::reloaded(by, &result);
+            result
+        }
+        other => Err(format!(
+            "unknown command \"{}\"; known: status, reload",
+            other.escape_ascii()
+        )),
+    };
+    match result {
+        Ok(text) => format!("ok\n{text}").into_bytes(),
+        Err(text) => format!("error\n{text}").into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::example;
+    use sig_core::status::Status;
+
+    struct Running {
+        socket: ControlSocket,
+        reloads: Arc<AtomicU32>,
+    }
+
+    fn listen(name: &str) -> Running {
+        let folder = std::env::temp_dir().join(format!("sig-control-{}", std::process::id()));
+        let reloads = Arc::new(AtomicU32::new(0));
+        let counted = reloads.clone();
+        let reload = move || match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok("remote 1-ff00:0:112: new".to_owned()),
+            _ => Err("gateway.toml:3: wrong".to_owned()),
+        };
+        let path = folder.join(format!("{name}.sock"));
+        let socket = ControlSocket::listen(&path, || Ok(example::found()), reload).unwrap();
+        Running { socket, reloads }
+    }
+
+    /// Sends `line`, if any, and reads to the end without closing its own side.
+    async fn ask(running: &Running, line: Option<&str>) -> String {
+        let mut stream = UnixStream::connect(&running.socket.path).await.unwrap();
+        if let Some(line) = line {
+            stream.write_all(line.as_bytes()).await.unwrap();
+        }
+        let mut text = String::new();
+        let end = timeout(Duration::from_secs(60), stream.read_to_string(&mut text)).await;
+        end.expect("an end").unwrap();
+        text
+    }
+
+    fn status(text: &str) -> Status {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_silent_the_closing_and_the_asking_get_the_status() {
+        let running = listen("status");
+        assert_eq!(status(&ask(&running, None).await), example::found());
+        assert_eq!(
+            status(&ask(&running, Some("status\n")).await),
+            example::found()
+        );
+        let mut stream = UnixStream::connect(&running.socket.path).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert_eq!(status(&text), example::found());
+        assert_eq!(running.reloads.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_reload_is_answered_with_what_changed_or_with_what_is_wrong() {
+        let running = listen("reload");
+        let changed = ask(&running, Some("reload\n")).await;
+        assert_eq!(changed, "ok\nremote 1-ff00:0:112: new");
+        let wrong = ask(&running, Some("reload\r\n")).await;
+        assert_eq!(wrong, "error\ngateway.toml:3: wrong");
+        assert_eq!(running.reloads.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn who_has_no_status_yet_says_why() {
+        let path = std::env::temp_dir().join(format!("sig-early-{}.sock", std::process::id()));
+        let status = || Err::<Status, _>("the gateway waits".to_owned());
+        let socket = ControlSocket::listen(&path, status, || Ok(String::new())).unwrap();
+        let running = Running {
+            socket,
+            reloads: Arc::default(),
+        };
+        assert_eq!(
+            ask(&running, Some("status\n")).await,
+            "error\nthe gateway waits"
+        );
+    }
+
+    #[tokio::test]
+    async fn nonsense_is_refused_and_bounded() {
+        let running = listen("nonsense");
+        assert_eq!(
+            ask(&running, Some("re\x1bload\n")).await,
+            "error\nunknown command \"re\\x1bload\"; known: status, reload"
+        );
+        let long = "x".repeat(LONGEST_LINE);
+        let answer = ask(&running, Some(&long)).await;
+        assert!(
+            answer.starts_with("error\nunknown command \"xxx"),
+            "{answer}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_keeps_nobody_waiting() {
+        let running = listen("stuck");
+        let mut stuck = Vec::new();
+        for _ in 0..CLIENTS - 1 {
+            let mut stream = UnixStream::connect(&running.socket.path).await.unwrap();
+            stream.write_all(b"unfinished").await.unwrap();
+            stuck.push(stream);
+        }
+        assert_eq!(
+            status(&ask(&running, Some("status\n")).await),
+            example::found()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_second_gateway_does_not_take_the_socket() {
+        let running = listen("taken");
+        let second = ControlSocket::listen(
+            &running.socket.path,
+            || Ok(example::idle()),
+            || Ok(String::new()),
+        );
+        assert_eq!(
+            second.err().map(|e| e.kind()),
+            Some(io::ErrorKind::AddrInUse)
+        );
+    }
+}

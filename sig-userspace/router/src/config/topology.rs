@@ -1,0 +1,553 @@
+//! `topology.json`: the AS as all its services know it.
+//!
+//! As the reference does, names of keys are taken in any case, and unknown ones are ignored (with a warning).
+
+use std::{
+    collections::BTreeSet,
+    net::{SocketAddr, SocketAddrV6},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+use sig_common::{addr::IsdAs, router::maps::LinkType};
+
+use crate::Bfd;
+use sig_core::{
+    document::{
+        common::one_as,
+        json::{Fields, Node, Unknown},
+        values::socket_address,
+    },
+    notation::{duration, show_duration},
+    problem::{Report, excerpt},
+};
+
+const TOP: &[&str] = &[
+    "isd_as",
+    "mtu",
+    "dispatched_ports",
+    "attributes",
+    "border_routers",
+    "control_service",
+    "discovery_service",
+    // For other services.
+    "timestamp",
+    "timestamp_human",
+    "hidden_segment_lookup_service",
+    "hidden_segment_registration_service",
+    "sigs",
+];
+const INTERFACE: &[&str] = &[
+    "underlay",
+    "isd_as",
+    "link_to",
+    "mtu",
+    "bfd",
+    "remote_interface_id",
+];
+const BFD: &[&str] = &[
+    "disable",
+    "detect_mult",
+    "desired_min_tx_interval",
+    "required_min_rx_interval",
+];
+
+/// Services that other programs are asked for, and the members that say where they listen.
+const OTHER_SERVICES: [(&str, &[&str]); 3] = [
+    ("hidden_segment_lookup_service", &["addr"]),
+    ("hidden_segment_registration_service", &["addr"]),
+    ("sigs", &["ctrl_addr", "data_addr", "probe_addr"]),
+];
+
+/// An AS that cannot carry packets of this size is of no use.
+const SMALLEST_MTU: u16 = 576;
+
+/// A topology. Where something is wrong with an element, it is left out and reported.
+pub(super) struct Topology<'a> {
+    pub(super) isd_as: IsdAs,
+    pub(super) core: bool,
+    pub(super) mtu: u16,
+    pub(super) ports: Option<RangeInclusive<u16>>,
+    pub(super) routers: Vec<Router<'a>>,
+    pub(super) control_services: Vec<SocketAddr>,
+    pub(super) discovery_services: Vec<SocketAddr>,
+    /// All services, with where the address stands.
+    pub(super) services: Vec<(SocketAddr, Node<'a>)>,
+    /// The whole topology, if it does not say which ports are dispatched.
+    pub(super) without_ports: Option<Node<'a>>,
+}
+
+impl Topology<'_> {
+    /// Where all services listen.
+    pub(super) fn service_addresses(&self) -> BTreeSet<SocketAddr> {
+        self.services.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// Warns of hosts that would not get what they should: packets for ports that are not `dispatched` need a dispatcher.
+    pub(super) fn warn_of_ports(&self, dispatched: Option<&RangeInclusive<u16>>) {
+        let Some(ports) = dispatched else {
+            if let Some(node) = &self.without_ports {
+                node.warn(
+                    "dispatched_ports: missing: packets for hosts go to port 30041, where a dispatcher must hand them \
+                     on, and only the services of this topology get theirs directly; write for example \
+                     \"dispatched_ports\": \"31000-32767\"",
+                );
+            }
+            return;
+        };
+        let outside = self.services.iter();
+        let outside: Vec<_> = outside
+            .filter(|(address, _)| !ports.contains(&address.port()))
+            .collect();
+        if let Some((_, node)) = outside.first() {
+            let addresses: BTreeSet<String> = outside.iter().map(|s| s.0.to_string()).collect();
+            let addresses: Vec<String> = addresses.into_iter().collect();
+            node.warn(format!(
+                "{} {} not in dispatched_ports {}-{}: packets still go to that port, because the topology names it; \
+                 other programs of that host need a port of the range, or a dispatcher at port 30041",
+                addresses.join(", "),
+                if addresses.len() == 1 { "is" } else { "are" },
+                ports.start(),
+                ports.end()
+            ));
+        }
+    }
+}
+
+/// A border router.
+pub(super) struct Router<'a> {
+    pub(super) name: String,
+    pub(super) node: Node<'a>,
+    pub(super) internal: (SocketAddr, Node<'a>),
+    pub(super) interfaces: Vec<Interface<'a>>,
+}
+
+/// An interface of a border router.
+pub(super) struct Interface<'a> {
+    pub(super) number: u16,
+    pub(super) node: Node<'a>,
+    pub(super) neighbour: IsdAs,
+    pub(super) neighbour_interface: Option<u16>,
+    pub(super) link_type: LinkType,
+    pub(super) mtu: u16,
+    pub(super) bfd: OwnBfd,
+    /// Our end and the neighbour's; only read if the interface is of this router.
+    pub(super) underlay: Option<[(SocketAddr, Node<'a>); 2]>,
+}
+
+/// What a link has instead of the defaults of the router.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OwnBfd {
+    disabled: Option<bool>,
+    detect_mult: Option<u8>,
+    desired_min_tx: Option<Duration>,
+    required_min_rx: Option<Duration>,
+}
+
+impl OwnBfd {
+    pub(super) fn or(self, default: Bfd) -> Bfd {
+        Bfd {
+            disabled: self.disabled.unwrap_or(default.disabled),
+            detect_mult: self.detect_mult.unwrap_or(default.detect_mult),
+            desired_min_tx: self.desired_min_tx.unwrap_or(default.desired_min_tx),
+            required_min_rx: self.required_min_rx.unwrap_or(default.required_min_rx),
+        }
+    }
+}
+
+/// Reads the topology. `own` is the router whose ends of links are of interest.
+pub(super) fn read<'a>(
+    report: &'a Report<'a>,
+    text: &'a str,
+    own: Option<&str>,
+) -> Option<Topology<'a>> {
+    let document = Node::document(report, text)?;
+    let fields = document.fields(TOP, Unknown::Warn)?;
+    let isd_as = document
+        .require(
+            &fields,
+            "isd_as",
+            "the AS, for example \"isd_as\": \"1-ff00:0:110\"",
+        )
+        .and_then(|node| node.parse("\"1-ff00:0:110\"", one_as));
+    let mtu = document
+        .require(
+            &fields,
+            "mtu",
+            "the largest SCION packet within the AS in bytes, for example \"mtu\": 1472",
+        )
+        .and_then(|node| node.integer(SMALLEST_MTU..=u16::MAX));
+    let ports = match fields.get("dispatched_ports") {
+        Some(node) => node.parse("\"31000-32767\"", ports),
+        None => Some(None),
+    };
+    let core = fields.get("attributes").map_or(Some(false), attributes);
+    let context = Context {
+        isd_as,
+        core,
+        mtu,
+        own,
+    };
+    let routers = fields
+        .get("border_routers")
+        .map_or(Some(Vec::new()), |node| {
+            each(node, |name, node| router(name, node, &context))
+        });
+    let services = |key| {
+        fields
+            .get(key)
+            .map_or(Some(Vec::new()), |node| each(node, |_, node| service(node)))
+    };
+    let (control_services, discovery_services) =
+        (services("control_service"), services("discovery_service"));
+    let (control_services, discovery_services) = (control_services?, discovery_services?);
+    let plain = |services: &[(SocketAddr, Node<'a>)]| services.iter().map(|s| s.0).collect();
+    let (controls, discoveries) = (plain(&control_services), plain(&discovery_services));
+    let others = OTHER_SERVICES.iter().filter_map(|(key, members)| {
+        let node = fields.get(key)?;
+        Some(other_services(node, members))
+    });
+    let services = control_services.into_iter().chain(discovery_services);
+    let services = services.chain(others.flatten()).collect();
+    Some(Topology {
+        isd_as: isd_as?,
+        core: core?,
+        mtu: mtu?,
+        ports: ports?,
+        routers: routers?,
+        control_services: controls,
+        discovery_services: discoveries,
+        services,
+        without_ports: (!fields.contains_key("dispatched_ports")).then(|| document.clone()),
+    })
+}
+
+/// What interfaces are checked against, as far as it could be read.
+struct Context<'a> {
+    isd_as: Option<IsdAs>,
+    core: Option<bool>,
+    mtu: Option<u16>,
+    own: Option<&'a str>,
+}
+
+/// The members of an object, all of which are read also after a wrong one.
+fn each<'a, T>(node: &Node<'a>, read: impl Fn(String, &Node<'a>) -> Option<T>) -> Option<Vec<T>> {
+    let members = node.members("an object: {…}")?;
+    let mut seen = Vec::new();
+    let read = members.into_iter().map(|(name, node)| {
+        if seen.contains(&name) {
+            node.error("stands twice; remove one");
+            return None;
+        }
+        seen.push(name.clone());
+        read(name, &node)
+    });
+    let read: Vec<Option<T>> = read.collect();
+    read.into_iter().collect()
+}
+
+/// Ranges of ports as the reference writes them. No port: `None`.
+fn ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
+    let wrong = || {
+        format!(
+            "\"{}\" is not a range of ports; write for example \"31000-32767\", \"all\" or \"-\"",
+            excerpt(text)
+        )
+    };
+    match text {
+        "" | "-" => return Ok(None),
+        "all" | "ALL" => return Ok(Some(1..=u16::MAX)),
+        _ => {}
+    }
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let port = |text: &str| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u16>().ok().filter(|port| digits && *port != 0)
+    };
+    let (first, last) = port(first).zip(port(last)).ok_or_else(wrong)?;
+    if first > last {
+        return Err(format!("{first} is after {last}; write \"{last}-{first}\""));
+    }
+    Ok(Some(first..=last))
+}
+
+fn attributes(node: &Node<'_>) -> Option<bool> {
+    let mut core = false;
+    for element in node.elements("an array, for example [\"core\"]")? {
+        core |= element.parse("\"core\"", |word| match word {
+            "core" => Ok(true),
+            // Attributes of earlier times.
+            "" | "authoritative" | "issuing" | "voting" => Ok(false),
+            _ => Err(format!(
+                "\"{}\" is unknown; write \"core\" or nothing",
+                excerpt(word)
+            )),
+        })?;
+    }
+    Some(core)
+}
+
+fn router<'a>(name: String, node: &Node<'a>, context: &Context<'_>) -> Option<Router<'a>> {
+    let fields = node.fields(&["internal_addr", "interfaces"], Unknown::Warn)?;
+    let internal = node
+        .require(
+            &fields,
+            "internal_addr",
+            "where the router gets packets from hosts, for example \"10.10.0.1:30042\"",
+        )
+        .and_then(address);
+    let own = context.own == Some(name.as_str());
+    let interfaces = fields.get("interfaces").map_or(Some(Vec::new()), |node| {
+        each(node, |number, node| interface(&number, node, own, context))
+    });
+    Some(Router {
+        name,
+        node: node.clone(),
+        internal: internal?,
+        interfaces: interfaces?,
+    })
+}
+
+fn address(node: Node<'_>) -> Option<(SocketAddr, Node<'_>)> {
+    let address = node.parse("\"192.0.2.1:30042\"", socket_address)?;
+    Some((address, node))
+}
+
+/// One end of a link. What the reference takes and this router does not gets a message of its own.
+fn end(node: Node<'_>) -> Option<(SocketAddr, Node<'_>)> {
+    let address = node.parse("\"192.0.2.1:50000\"", |text| {
+        if text.starts_with(':') {
+            return Err(format!(
+                "\"{}\" has no IP address; write the one that this router has on the link",
+                excerpt(text)
+            ));
+        }
+        let is_link_local = text.parse::<SocketAddrV6>().is_ok_and(|a| a.ip().is_unicast_link_local());
+        if is_link_local || text.contains('%') {
+            return Err(format!(
+                "\"{}\" is a link-local address; give both ends of the link global or unique local ones",
+                excerpt(text)
+            ));
+        }
+        socket_address(text)
+    })?;
+    Some((address, node))
+}
+
+/// Addresses of services that are none of the router's business but for their ports: what cannot be read is left to whom
+/// it concerns.
+fn other_services<'a>(node: &Node<'a>, members: &[&str]) -> Vec<(SocketAddr, Node<'a>)> {
+    let quiet = Report::new("", "");
+    let members_of = |node: &Node<'a>| {
+        let readable = node.reporting_to(&quiet).members("").is_some();
+        readable
+            .then(|| node.members(""))
+            .flatten()
+            .unwrap_or_default()
+    };
+    let mut addresses = Vec::new();
+    for (_, service) in members_of(node) {
+        for (name, member) in members_of(&service) {
+            let known = members
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(&name));
+            let read = member.reporting_to(&quiet).parse("", socket_address);
+            if let Some(address) = read.filter(|_| known) {
+                addresses.push((address, member));
+            }
+        }
+    }
+    addresses
+}
+
+fn service<'a>(node: &Node<'a>) -> Option<(SocketAddr, Node<'a>)> {
+    let fields = node.fields(&["addr"], Unknown::Warn)?;
+    let node = node.require(
+        &fields,
+        "addr",
+        "the address of the service, for example \"10.10.0.1:30252\"",
+    )?;
+    address(node)
+}
+
+fn interface<'a>(
+    number: &str,
+    node: &Node<'a>,
+    own: bool,
+    context: &Context<'_>,
+) -> Option<Interface<'a>> {
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    let number = number.parse().ok().filter(|number| digits && *number != 0);
+    if number.is_none() {
+        node.error("an interface is a number from 1 to 65535");
+    }
+    let fields = node.fields(INTERFACE, Unknown::Warn)?;
+    let neighbour = node
+        .require(
+            &fields,
+            "isd_as",
+            "the AS at the other end, for example \"1-ff00:0:111\"",
+        )
+        .and_then(|node| {
+            node.parse("\"1-ff00:0:111\"", |text| match one_as(text)? {
+                isd_as if Some(isd_as) == context.isd_as => Err(format!(
+                    "{isd_as} is this AS itself; write the one at the other end"
+                )),
+                isd_as => Ok(isd_as),
+            })
+        });
+    let link_type = node
+        .require(
+            &fields,
+            "link_to",
+            "\"core\", \"parent\", \"child\" or \"peer\"",
+        )
+        .and_then(|node| node.parse("\"child\"", |text| link_type(text, context.core)));
+    let mtu = match fields.get("mtu") {
+        Some(node) => node.integer(SMALLEST_MTU..=u16::MAX),
+        None => context.mtu,
+    };
+    let neighbour_interface = match fields.get("remote_interface_id") {
+        Some(node) => node
+            .integer(0..=u16::MAX)
+            .map(|number| (number != 0).then_some(number)),
+        None => Some(None),
+    };
+    let bfd = fields.get("bfd").map_or(Some(OwnBfd::default()), bfd);
+    let underlay = if own {
+        let read = node
+            .require(
+                &fields,
+                "underlay",
+                "both ends of the link: {\"local\": \"…\", \"remote\": \"…\"}",
+            )
+            .and_then(|node| underlay(&node));
+        Some(read)
+    } else {
+        None
+    };
+    let underlay = match underlay {
+        Some(read) => Some(read?),
+        None => None,
+    };
+    Some(Interface {
+        number: number?,
+        node: node.clone(),
+        neighbour: neighbour?,
+        neighbour_interface: neighbour_interface?,
+        link_type: link_type?,
+        mtu: mtu?,
+        bfd: bfd?,
+        underlay,
+    })
+}
+
+fn link_type(text: &str, core: Option<bool>) -> Result<LinkType, String> {
+    let link_type = match text.to_ascii_lowercase().as_str() {
+        "core" => LinkType::Core,
+        "parent" => LinkType::Parent,
+        "child" => LinkType::Child,
+        "peer" => LinkType::Peer,
+        _ => {
+            return Err(format!(
+                "\"{}\" is unknown; write \"core\", \"parent\", \"child\" or \"peer\"",
+                excerpt(text)
+            ));
+        }
+    };
+    match (core, link_type) {
+        (Some(true), LinkType::Parent) => Err(
+            "a core AS has no parents; write \"core\", \"child\" or \"peer\", or remove \"core\" from the attributes"
+                .to_owned(),
+        ),
+        (Some(false), LinkType::Core) => Err(
+            "only core ASes have core links; write \"parent\", \"child\" or \"peer\", or \"attributes\": [\"core\"]"
+                .to_owned(),
+        ),
+        _ => Ok(link_type),
+    }
+}
+
+/// Both ends of a link: `local`, or `public` as it was called, and `remote`.
+fn underlay<'a>(node: &Node<'a>) -> Option<[(SocketAddr, Node<'a>); 2]> {
+    let fields = node.fields(&["provider", "local", "public", "remote"], Unknown::Warn)?;
+    let provider = fields.get("provider").map_or(Some(()), |node| {
+        node.parse("\"udpip\"", |text| match text {
+            "" | "udpip" => Ok(()),
+            _ => Err(format!("\"{}\" is unknown; write \"udpip\"", excerpt(text))),
+        })
+    });
+    let local = match (fields.get("local"), fields.get("public")) {
+        (Some(_), Some(public)) => {
+            public.error("\"local\" is there too; remove one of the two");
+            None
+        }
+        (None, Some(public)) => end(public.clone()),
+        _ => node
+            .require(
+                &fields,
+                "local",
+                "our address on the link, for example \"192.0.2.1:50000\"",
+            )
+            .and_then(end),
+    };
+    let remote = node
+        .require(
+            &fields,
+            "remote",
+            "the neighbour's address on the link, for example \"192.0.2.2:50000\"",
+        )
+        .and_then(end);
+    provider?;
+    let (local, remote) = (local?, remote?);
+    if local.0.is_ipv4() != remote.0.is_ipv4() {
+        remote.1.error(format!(
+            "{} and {} are of different families; write two addresses of one family",
+            local.0, remote.0
+        ));
+        return None;
+    }
+    if local.0 == remote.0 {
+        remote.1.error(format!(
+            "{} is our own end; write the neighbour's",
+            remote.0
+        ));
+        return None;
+    }
+    Some([local, remote])
+}
+
+/// `bfd` of a link; 0 stands for the default of the router.
+fn bfd(node: &Node<'_>) -> Option<OwnBfd> {
+    let fields: Fields<'_> = node.fields(BFD, Unknown::Warn)?;
+    let disabled = fields
+        .get("disable")
+        .map_or(Some(None), |node| node.boolean().map(Some));
+    let detect_mult = fields.get("detect_mult").map_or(Some(None), |node| {
+        let value = node.integer(0..=u8::MAX)?;
+        Some((value != 0).then_some(value))
+    });
+    let interval = |key| {
+        fields.get(key).map_or(Some(None), |node| {
+            let value = node.parse("\"200ms\"", |text| match duration(text)? {
+                value if value <= Bfd::LONGEST_INTERVAL => Ok(value),
+                _ => Err(format!(
+                    "\"{}\" is out of range; write up to \"{}\"",
+                    excerpt(text),
+                    show_duration(Bfd::LONGEST_INTERVAL)
+                )),
+            })?;
+            Some((!value.is_zero()).then_some(value))
+        })
+    };
+    let (desired_min_tx, required_min_rx) = (
+        interval("desired_min_tx_interval"),
+        interval("required_min_rx_interval"),
+    );
+    Some(OwnBfd {
+        disabled: disabled?,
+        detect_mult: detect_mult?,
+        desired_min_tx: desired_min_tx?,
+        required_min_rx: required_min_rx?,
+    })
+}

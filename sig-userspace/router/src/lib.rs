@@ -1,0 +1,29 @@
+//! The border router.
+//!
+//! XDP programs forward what is plain (the fast path, `sig-ebpf/src/router`); what they leave alone passes up the kernel's
+//! stack to the sockets of the slow path, which does everything. Both take their orders from an [`AsModel`].
+//!
+//! | step | where |
+//! |---|---|
+//! | topology, own configuration, keys | `config` |
+//! | what a packet becomes, in every case; pure | `forward` |
+//! | liveness of links; pure | `bfd` |
+//! | sockets, timers and rate limits of the slow path | `slow` |
+//! | the model in the maps of the XDP programs, next hops | `fast` |
+//! | everything running | `run` |
+
+pub mod bfd;
+pub mod config;
+#[cfg(feature = "linux")]
+pub mod fast;
+pub mod forward;
+#[cfg(feature = "linux")]
+pub mod metrics;
+pub mod model;
+#[cfg(feature = "linux")]
+pub mod run;
+#[cfg(feature = "linux")]
+pub mod slow;
+pub mod status;
+
+pub use model::{AsModel, Bfd, Interface, Owner, Sibling};

@@ -1,0 +1,275 @@
+//! A running router: slow and fast path, what operators ask of it, and how another configuration comes into force.
+
+mod report;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use super::{
+    AsModel,
+    config::{self, Settings},
+    fast::{self, FastPath, HostView},
+    metrics,
+    slow::{IsUp, Orders, SlowPath},
+    status::Status,
+};
+use sig_core::{document::common::Listen, problem::Problem};
+use sig_observe::{
+    http::{Server, Text},
+    log::LogControl,
+    metrics::CONTENT_TYPE,
+    process::Process,
+    socket::ControlSocket,
+};
+
+/// A running border router.
+pub struct Running {
+    file: PathBuf,
+    log: LogControl,
+    started: Instant,
+    reloads: AtomicU64,
+    reloads_refused: AtomicU64,
+    parts: Mutex<Parts>,
+}
+
+/// What a reload changes.
+struct Parts {
+    settings: Settings,
+    model: Arc<AsModel>,
+    slow: Option<SlowPath>,
+    fast: Option<FastPath>,
+}
+
+/// Everything by which operators look at a router. It closes when dropped.
+pub struct Doors {
+    _socket: ControlSocket,
+    _servers: Vec<Server>,
+}
+
+impl Running {
+    /// Starts a router whose configuration is in `file`. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// In one sentence, why it cannot run.
+    pub async fn start(
+        file: &Path,
+        settings: Settings,
+        log: LogControl,
+    ) -> Result<Arc<Self>, String> {
+        let model = Arc::new(settings.model.clone());
+        let host = HostView::default();
+        let mut slow = if settings.slow_path {
+            let (own, arrivals) = (host.clone(), host.clone());
+            // Without a program, or over the loopback interface, the slow path is the first to see a packet.
+            let seen_before = move |ip| {
+                let own = own.load();
+                own.as_ref().is_some_and(|own| !own.addresses.contains(&ip))
+            };
+            // Without a program, the host's own filters have seen everything.
+            let admits = move |local, ifindex| {
+                let host = arrivals.load();
+                host.as_ref()
+                    .is_none_or(|host| host.arrivals.admit(local, ifindex))
+            };
+            let orders = orders(&settings, &model);
+            let slow = SlowPath::start(orders, Arc::new(seen_before), Arc::new(admits));
+            Some(slow.map_err(|error| error.to_string())?)
+        } else {
+            None
+        };
+        let fast = match settings.xdp.mode {
+            Some(mode) => {
+                let is_up: IsUp = match &slow {
+                    Some(slow) => slow.is_up(),
+                    None => Arc::new(|_| true),
+                };
+                let changes = slow.as_ref().map(SlowPath::changes);
+                let orders = fast_orders(&settings, &model);
+                Some(FastPath::start(orders, mode, is_up, changes, host).await?)
+            }
+            None => None,
+        };
+        if let Some(slow) = &mut slow {
+            slow.listen();
+        }
+        Ok(Arc::new(Self {
+            file: file.to_owned(),
+            log,
+            started: Instant::now(),
+            reloads: AtomicU64::new(0),
+            reloads_refused: AtomicU64::new(0),
+            parts: Mutex::new(Parts {
+                settings,
+                model,
+                slow,
+                fast,
+            }),
+        }))
+    }
+
+    /// Waits until a part of it has ended that it cannot do without, and says which.
+    pub async fn failed(&self) -> String {
+        let failed = self.parts().fast.as_ref().map(FastPath::failed);
+        match failed {
+            Some(failed) => failed.await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Opens the status socket and the HTTP servers.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    pub async fn open(self: &Arc<Self>) -> Result<Doors, String> {
+        let (path, observe) = {
+            let parts = self.parts();
+            (parts.settings.status_socket.clone(), parts.settings.observe)
+        };
+        let (asked, reloaded) = (self.clone(), self.clone());
+        let socket =
+            ControlSocket::listen(&path, move || Ok(asked.status()), move || reloaded.reload());
+        let socket = socket.map_err(|error| {
+            let path = path.display();
+            format!("{path}: cannot listen for `sig router status`: {error}")
+        })?;
+        let mut servers = Vec::new();
+        let wanted = [
+            ("[metrics] prometheus", observe.prometheus),
+            ("[api] addr", observe.api),
+        ];
+        for (key, listen) in wanted {
+            if let Some(listen) = listen {
+                servers.push(self.serve(key, listen).await?);
+            }
+        }
+        Ok(Doors {
+            _socket: socket,
+            _servers: servers,
+        })
+    }
+
+    async fn serve(self: &Arc<Self>, key: &'static str, listen: Listen) -> Result<Server, String> {
+        let (measured, asked) = (self.clone(), self.clone());
+        let pages = vec![
+            Text {
+                path: "/metrics",
+                content_type: CONTENT_TYPE,
+                text: Arc::new(move || metrics::render(&measured.status(), &Process::read())),
+            },
+            Text {
+                path: "/status",
+                content_type: "application/json",
+                text: Arc::new(move || {
+                    // Nothing in a status can fail to be written.
+                    serde_json::to_string(&asked.status()).unwrap_or_default()
+                }),
+            },
+        ];
+        let server = Server::texts(key, listen, pages).await;
+        server.map_err(|error| error.to_string())
+    }
+
+    /// Reads the configuration again and puts it into force; tells what changed. May block.
+    ///
+    /// # Errors
+    /// What is wrong; nothing has changed then.
+    pub fn reload(&self) -> Result<String, String> {
+        // Locked before the file is read, so that of two reloads the newer text stays.
+        let mut parts = self.parts();
+        let result = config::load(&self.file)
+            .map_err(|errors| errors.to_string())
+            .and_then(|(settings, warnings)| self.apply(&mut parts, settings, &warnings));
+        let counter = match result {
+            Ok(_) => &self.reloads,
+            Err(_) => &self.reloads_refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    fn apply(
+        &self,
+        parts: &mut Parts,
+        settings: Settings,
+        warnings: &[Problem],
+    ) -> Result<String, String> {
+        let model = Arc::new(settings.model.clone());
+        // What can fail comes first: new sockets, then the maps.
+        let prepared = match &parts.slow {
+            Some(slow) => {
+                let prepared = slow.prepare(orders(&settings, &model));
+                Some(prepared.map_err(|error| error.to_string())?)
+            }
+            None => None,
+        };
+        if let Some(fast) = &parts.fast {
+            let reloaded = fast.reload(fast_orders(&settings, &model));
+            reloaded.map_err(|error| error.to_string())?;
+        }
+        if let (Some(slow), Some(prepared)) = (&mut parts.slow, prepared) {
+            slow.apply(prepared);
+        }
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        if let Err(error) = self.log.set(settings.log.level) {
+            tracing::warn!("{error}");
+        }
+        let told = report::changes(&parts.settings, &settings);
+        // What only a start changes stays as it is, to be compared with again.
+        parts.settings = Settings {
+            status_socket: parts.settings.status_socket.clone(),
+            observe: parts.settings.observe,
+            slow_path: parts.settings.slow_path,
+            xdp: config::Xdp {
+                mode: parts.settings.xdp.mode,
+                cpus: parts.settings.xdp.cpus.clone(),
+                ..settings.xdp.clone()
+            },
+            ..settings
+        };
+        parts.model = model;
+        Ok(told)
+    }
+
+    /// What it does now. May block for a moment.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        report::status(self, &self.parts())
+    }
+
+    /// Ends: neighbours are told, and nothing of it stays in the kernel.
+    pub fn stop(&self) {
+        let mut parts = self.parts();
+        // First the programs, so that packets that are under way find the sockets.
+        parts.fast = None;
+        if let Some(slow) = parts.slow.take() {
+            slow.stop();
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn orders(settings: &Settings, model: &Arc<AsModel>) -> Orders {
+    Orders {
+        model: model.clone(),
+        buffers: settings.buffers,
+        limits: settings.xdp.rate_limits.clone(),
+    }
+}
+
+fn fast_orders(settings: &Settings, model: &Arc<AsModel>) -> fast::Orders {
+    fast::Orders {
+        model: model.clone(),
+        xdp: settings.xdp.clone(),
+    }
+}
