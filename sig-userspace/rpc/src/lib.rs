@@ -5,6 +5,8 @@
 //! whose HTTP/2 connection lies in one stream of the QUIC connection (`SCION`). Certificates are made up at start and
 //! verified by nobody, as in the reference: a call is as trustworthy as the SCION network that carries it.
 
+#![forbid(unsafe_code)]
+
 use std::fmt;
 
 mod checked;
