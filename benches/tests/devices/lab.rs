@@ -1,0 +1,266 @@
+//! The subjects of the lab carry packets, on real devices: namespaces and veths of their own, root only.
+
+use std::time::Duration;
+
+use crate::support::root_or_skip;
+use anyhow::{Context as _, Result};
+use aya::sys::{Stats, enable_stats};
+use benches::throughput::{
+    binary,
+    experiment::{Case, Family, Layout, Mix, Size},
+    lab,
+    subject::{Refusal, Subject},
+    trial::{Rate, Trial, Validity},
+};
+
+/// Whether this test can run; says so if not.
+fn can_run() -> bool {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    if cpus < 2 {
+        eprintln!("left out: needs two CPUs");
+    }
+    root_or_skip() && cpus >= 2
+}
+
+fn case() -> Case {
+    Case {
+        flows: 4,
+        ..Case::of(100)
+    }
+}
+
+/// A counter of each subject's own that grows with the packets, and whether there is one for each packet.
+fn own_counter(subject: Subject) -> (&'static str, bool) {
+    match subject {
+        Subject::XdpDrop | Subject::XdpRedirect | Subject::TcRedirect => ("program seen", true),
+        Subject::AfXdpDrop => ("af_xdp received", true),
+        Subject::AfXdpForward => ("af_xdp sent", true),
+        Subject::Encapsulate => ("gateway packets_sent", true),
+        Subject::Decapsulate | Subject::DecapsulateHelper => ("gateway packets_received", true),
+        _ => ("", false),
+    }
+}
+
+/// One short trial at a rate that is low even for a busy machine; none if the gateway cannot do that yet.
+fn try_out(subject: Subject, case: &Case) -> Result<Option<Trial>> {
+    let mut device = match lab::open(subject, case) {
+        Ok(device) => device,
+        Err(Refusal::NotHere(reason)) if subject == Subject::Decapsulate => {
+            eprintln!("{subject} left out: {reason}");
+            return Ok(None);
+        }
+        Err(refusal) => return Err(refusal).with_context(|| format!("{subject}: set-up")),
+    };
+    let rate = Rate::PacketsPerSecond(20_000.0);
+    let trial = device
+        .trial(rate, Duration::from_millis(300))
+        .with_context(|| format!("{subject}: trial"))?;
+    println!("{subject} {case:?}\n  {trial:?}");
+    Ok(Some(trial))
+}
+
+/// What holds for every trial, however busy the machine is.
+fn examine(subject: Subject, case: &Case) -> Result<Option<Trial>> {
+    let Some(trial) = try_out(subject, case)? else {
+        return Ok(None);
+    };
+    assert!(trial.sent > 0, "{subject}: nothing was sent");
+    assert!(trial.received > 0, "{subject}: nothing arrived: {trial:?}");
+    assert_eq!(trial.duplicates, 0, "{subject}: {trial:?}");
+    let (counter, each) = own_counter(subject);
+    if each {
+        let count = trial.counters.get(counter).copied().unwrap_or_default();
+        assert!(
+            count >= trial.received,
+            "{subject}: {counter} is {count}: {trial:?}"
+        );
+    }
+    // The machine may be too busy for the generator; a device that did something else is another matter.
+    if let Validity::Invalid(reason) = &trial.validity {
+        assert!(!reason.contains("helper"), "{subject}: {reason}");
+    }
+    Ok(Some(trial))
+}
+
+#[test]
+fn every_subject_carries_packets_in_both_layouts() -> Result<()> {
+    use Subject::*;
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    binary::use_unoptimised()?;
+    for layout in [Layout::Split, Layout::SingleCore] {
+        for subject in [
+            XdpDrop,
+            XdpRedirect,
+            AfXdpDrop,
+            AfXdpForward,
+            TcRedirect,
+            KernelForward,
+            KernelVxlan,
+            Encapsulate,
+            Decapsulate,
+            DecapsulateHelper,
+        ] {
+            examine(subject, &Case { layout, ..case() })?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn routers_forward_what_they_should() -> Result<()> {
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    // With statistics, so that programs tell their run time.
+    let _statistics = enable_stats(Stats::RunTime)?;
+    for (family, size, workers) in [
+        (Family::Ipv4, 124, 1),
+        (Family::Ipv6, 1300, 1),
+        (Family::Ipv4, 1300, 2),
+    ] {
+        let case = Case {
+            size: Size::Fixed(size),
+            family,
+            workers,
+            ..case()
+        };
+        for subject in [
+            Subject::Router,
+            Subject::RouterUnverified,
+            Subject::RouterReference,
+        ] {
+            if workers > 1 && !subject.has_workers() {
+                continue;
+            }
+            if subject == Subject::RouterReference && std::env::var_os("REF_BIN").is_none() {
+                eprintln!("{subject} left out: REF_BIN is not set");
+                continue;
+            }
+            // The sink takes only packets whose path is as it should be behind the router.
+            let trial = examine(subject, &case)?.context("a trial")?;
+            if subject.is_program() {
+                assert!(trial.counters["program"] >= trial.received, "{trial:?}");
+                assert!(trial.cpu["program"] > 0.0, "{trial:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_mix_of_lengths_is_carried() -> Result<()> {
+    use Subject::*;
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    binary::use_unoptimised()?;
+    let mix = Case {
+        size: Size::Mix(Mix::Imix),
+        ..case()
+    };
+    for subject in [
+        XdpRedirect,
+        AfXdpForward,
+        KernelForward,
+        KernelVxlan,
+        Encapsulate,
+        Decapsulate,
+        DecapsulateHelper,
+    ] {
+        let Some(trial) = examine(subject, &mix)? else {
+            continue;
+        };
+        // Each twelfth packet has 1500 bytes: without these, no more than eleven of twelve arrive.
+        assert!(
+            trial.received * 24 > trial.sent * 23,
+            "{subject}: {trial:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn ipv6_and_several_packets_per_frame_are_carried() -> Result<()> {
+    use Subject::*;
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    binary::use_unoptimised()?;
+    let ipv6 = Case {
+        family: Family::Ipv6,
+        packed: true,
+        ..case()
+    };
+    for subject in [
+        KernelForward,
+        KernelVxlan,
+        Encapsulate,
+        Decapsulate,
+        DecapsulateHelper,
+    ] {
+        let Some(trial) = examine(subject, &ipv6)? else {
+            continue;
+        };
+        let count = |name: &str| trial.counters.get(name).copied().unwrap_or_default();
+        if matches!(subject, Decapsulate | DecapsulateHelper) {
+            let (packets, frames) = (
+                count("gateway packets_received"),
+                count("gateway frames_received"),
+            );
+            assert!(packets >= 2 * frames, "{subject}: {trial:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_reason() {
+    if !can_run() {
+        return;
+    }
+    let short = Case {
+        size: Size::Fixed(60),
+        family: Family::Ipv6,
+        ..case()
+    };
+    for (subject, case) in [(Subject::XdpDrop, short), (Subject::ChainSig, case())] {
+        match lab::open(subject, &case) {
+            Err(Refusal::NotHere(reason)) => assert!(!reason.is_empty()),
+            Err(Refusal::Failed(error)) => panic!("{subject}: {error:#}"),
+            Ok(_) => panic!("{subject} is set up"),
+        }
+    }
+}
+#[test]
+fn two_workers_share_the_load_of_two_queues() -> Result<()> {
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    binary::use_unoptimised()?;
+    let two = Case {
+        workers: 2,
+        ..case()
+    };
+    for subject in [
+        Subject::Encapsulate,
+        Subject::DecapsulateHelper,
+        Subject::AfXdpForward,
+    ] {
+        let trial = examine(subject, &two)?.context("a trial")?;
+        assert!(trial.cpu["workers"] > 0.0, "{trial:?}");
+        if subject != Subject::AfXdpForward {
+            for worker in [0, 1] {
+                let name = format!("gateway worker {worker} rx_packets");
+                assert!(trial.counters.contains_key(&name), "{name}: {trial:?}");
+            }
+        }
+    }
+    Ok(())
+}

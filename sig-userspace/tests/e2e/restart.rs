@@ -1,0 +1,175 @@
+//! Gateways that end, in order or not: what comes back, and what is left behind.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bed::Bed;
+use testbed::{Family, Network, Options, Site, wait_until};
+
+/// Longest time from the start of the process until packets cross again.
+const BACK_WITHIN: Duration = Duration::from_secs(2);
+
+/// A client that asks and asks, and another that answers for as long as this lives.
+struct Traffic {
+    asking: UdpSocket,
+    stop: Arc<AtomicBool>,
+}
+
+impl Traffic {
+    fn start(network: &Network) -> Self {
+        let socket = |site: &Site| {
+            let address = (site.client_ip(Family::V4), 7002);
+            let socket = site
+                .client
+                .run(|| UdpSocket::bind(address))
+                .unwrap()
+                .unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_millis(5)))
+                .unwrap();
+            socket
+        };
+        let (asking, answering) = (socket(&network.a), socket(&network.b));
+        asking
+            .connect((network.b.client_ip(Family::V4), 7002))
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        thread::spawn(move || {
+            let mut bytes = [0; 8];
+            while !stopped.load(Ordering::Relaxed) {
+                if let Ok((_, from)) = answering.recv_from(&mut bytes) {
+                    let _ = answering.send_to(&bytes, from);
+                }
+            }
+        });
+        Self { asking, stop }
+    }
+
+    /// Asks every five milliseconds until an answer comes to a question asked by this call, and tells how long that
+    /// took. Each call has another `number`.
+    fn wait_for_answer(&self, number: u64, patience: Duration) -> Option<Duration> {
+        let start = Instant::now();
+        let mut bytes = [0; 8];
+        while start.elapsed() < patience {
+            // While the gateway is away, the kernel may tell that there is no way to the host.
+            let _ = self.asking.send(&number.to_be_bytes());
+            while self.asking.recv(&mut bytes).is_ok() {
+                if bytes == number.to_be_bytes() {
+                    return Some(start.elapsed());
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn after_kill_and_restart_the_tunnel_is_back_within_two_seconds() {
+    let mut bed = Bed::running(&Options::default());
+    let traffic = Traffic::start(&bed.network);
+    assert!(
+        traffic.wait_for_answer(0, BACK_WITHIN).is_some(),
+        "no tunnel to begin with"
+    );
+    for number in 1..=4 {
+        let site = if number % 2 == 0 {
+            &mut bed.network.a
+        } else {
+            &mut bed.network.b
+        };
+        site.kill_gateway().unwrap();
+        let missing = traffic.wait_for_answer(100 + number, Duration::from_millis(300));
+        assert_eq!(missing, None, "somebody else carries the packets");
+        site.spawn_gateway().unwrap();
+        let back = traffic.wait_for_answer(number, BACK_WITHIN);
+        assert!(
+            back.is_some(),
+            "not back:\n{}",
+            site.process().unwrap().log()
+        );
+        println!("back after {back:?}");
+    }
+}
+
+/// What a gateway could leave on its host: interfaces with their settings and programs, routes, rules.
+fn traces(site: &Site) -> Vec<String> {
+    let mut traces = site.gateway.interfaces().unwrap();
+    for command in [
+        "ip -4 route show table all",
+        "ip -6 route show table all",
+        "ip rule",
+        "ip -6 rule",
+        "tc qdisc show",
+        "ip -o link show dev lan",
+        "ip -o link show dev underlay",
+    ] {
+        traces.push(site.gateway.exec(command).unwrap());
+    }
+    // Other networks on this machine come and go meanwhile.
+    let namespaces = site.gateway.exec("ip netns list").unwrap();
+    let own = format!("-{}-", std::process::id());
+    let of_others = |name: &&str| name.starts_with("sig") && !name.contains(&own);
+    let namespaces = namespaces.lines().filter(|name| !of_others(name));
+    traces.extend(namespaces.map(str::to_owned));
+    traces
+}
+
+fn nothing_is_left(end: impl Fn(&mut Site)) {
+    let mut bed = Bed::new(&Options::default());
+    // Neighbours are looked up before, so that their entries make no difference.
+    let before = traces(&bed.network.a);
+    bed.network.start_gateways().unwrap();
+    crate::bed::assert_pings(&bed.network, Family::V4, 5, 64);
+    let a = &mut bed.network.a;
+    assert_ne!(
+        traces(a),
+        before,
+        "a running gateway leaves traces, else this test sees nothing"
+    );
+    end(a);
+    let gone = wait_until(
+        "the host's network as before",
+        Duration::from_secs(5),
+        || Ok(traces(a) == before),
+    );
+    if gone.is_err() {
+        assert_eq!(traces(a), before);
+    }
+}
+
+#[test]
+fn nothing_is_left_after_sigterm() {
+    nothing_is_left(|site| site.stop_gateway().unwrap());
+}
+
+#[test]
+fn nothing_is_left_after_sigkill() {
+    nothing_is_left(|site| site.kill_gateway().unwrap());
+}
+
+#[test]
+fn a_lan_mtu_beyond_the_limit_is_refused_with_what_to_do() {
+    let mut bed = Bed::new(&Options {
+        lan_mtu: 9000,
+        ..Options::default()
+    });
+    let a = &mut bed.network.a;
+    a.spawn_gateway().unwrap();
+    let process = a.process().unwrap();
+    let status = process.wait(Duration::from_secs(10)).unwrap();
+    let log = process.log();
+    assert!(!status.success(), "{log}");
+    for word in ["lan", "9000", "MTU", "ip link set"] {
+        assert!(log.contains(word), "{word:?} is not in: {log}");
+    }
+}

@@ -1,0 +1,14 @@
+//! What the gateway asks of Linux: netlink, ethtool, the inner pair, AF_XDP. Needs root.
+
+#[path = "../support/mod.rs"]
+mod support;
+mod xsk;
+
+mod doctor;
+mod lan;
+mod networks;
+mod next_hops;
+mod pair;
+mod routes;
+mod xsk_leak;
+mod xsk_port;

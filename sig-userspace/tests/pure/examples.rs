@@ -1,0 +1,18 @@
+//! The examples do what they say.
+
+#[allow(dead_code)]
+#[path = "../../examples/embedded.rs"]
+mod embedded;
+#[allow(dead_code)]
+#[path = "../../examples/framing.rs"]
+mod framing;
+
+#[test]
+fn packets_go_through_the_framing_alone() {
+    framing::main().expect("the example succeeds");
+}
+
+#[test]
+fn two_gateways_in_one_process_carry_a_packet() {
+    embedded::main().expect("the example succeeds");
+}

@@ -1,0 +1,12 @@
+//! What needs no privileges: files, captures, the command line, and the engine over ports in memory.
+
+#[cfg(feature = "xdp")]
+mod cli;
+#[cfg(feature = "xdp")]
+mod cli_run;
+mod corpora;
+mod engine_backend;
+mod engine_lan;
+mod examples;
+mod policies_doc;
+mod scion_captures;
