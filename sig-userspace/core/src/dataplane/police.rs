@@ -32,7 +32,7 @@ pub(super) fn may_cross(address: IpAddr) -> bool {
 }
 
 /// Whether no address of the prefix may cross the gateway. A prefix that only contains such addresses beside
-/// others is not meant: [`may_cross`] refuses their packets one by one.
+/// others is not meant: `may_cross` refuses their packets one by one.
 pub fn none_may_cross(prefix: &IpNet) -> bool {
     const V4: [Ipv4Net; 4] = [
         Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8),
