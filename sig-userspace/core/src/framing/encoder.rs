@@ -27,7 +27,7 @@ pub enum PacketError {
 /// Encodes the packets of one stream into frames.
 ///
 /// ```
-/// use crate::framing::Encoder;
+/// use sig_core::framing::Encoder;
 ///
 /// let mut frames = Vec::new();
 /// let mut encoder = Encoder::new(1, 2, 1364)?;
