@@ -47,19 +47,19 @@ reasons! {
 
     // Headers of a packet to the underlay data port.
     BadIp, "bad_ip",
-        "The outer IP header of a packet to the data port contradicts the packet's size.";
+        "The outer IP length of a packet to the data port does not match its size.";
     BadUdp, "bad_udp",
-        "The outer UDP length of a packet to the data port contradicts the IP header.";
+        "The outer UDP length of a packet to the data port does not match the IP header.";
     BadScionVersion, "bad_scion_version",
         "A packet to the data port is not SCION version 0.";
     BadScionHeaderLen, "bad_scion_header_len",
-        "The SCION header length contradicts the addresses or the size of the datagram.";
+        "The SCION header length does not match the addresses or the datagram size.";
     BadAddressType, "bad_address_type",
-        "A SCION host address has a type or length that cannot send or receive frames.";
+        "A SCION host address has a type or length that is not supported for frames.";
     BadPath, "bad_path",
         "The SCION path has inconsistent segment lengths, pointers or size.";
     UnknownPathType, "unknown_path_type",
-        "The SCION path type is none of empty, SCION, one-hop and EPIC.";
+        "The SCION path type is not empty, SCION, one-hop or EPIC.";
     BadExtension, "bad_extension",
         "The SCION extension headers are truncated, repeated or out of order.";
     BadScionPayloadLen, "bad_scion_payload_len",
@@ -73,43 +73,43 @@ reasons! {
     BadFrameVersion, "bad_frame_version",
         "A SIG frame has a version other than 0.";
     BadChecksum, "bad_checksum",
-        "The UDP/SCION checksum of a frame is wrong: it was damaged on the way.";
+        "The UDP/SCION checksum of a frame is wrong: it was corrupted in transit.";
 
     // Admission.
     UnknownRemote, "unknown_remote",
         "A SIG frame came from a gateway that is not configured as a remote.";
     UnderlaySource, "underlay_source",
-        "A SIG frame of a remote was sent by a host that is no border router of this AS.";
+        "A SIG frame from a remote was forwarded by a host that is not a border router of this AS.";
 
     // Frames and reassembly.
     IndexOutOfRange, "index_out_of_range",
         "The index of a SIG frame points outside its payload.";
     IndexMismatch, "index_mismatch",
-        "The index of a SIG frame is not where the pending packet ends.";
+        "The index of a SIG frame does not match the end of the pending packet.";
     FrameOld, "frame_old",
-        "A SIG frame came later than the reorder window allows, or its stream had moved on.";
+        "A SIG frame arrived too late for the reorder window, or its stream had moved on.";
     FrameDuplicate, "frame_duplicate",
         "A SIG frame was received twice.";
     FrameGap, "frame_gap",
-        "The rest of a packet was discarded because frames before it were lost.";
+        "The rest of a packet was discarded because earlier frames were lost.";
     FrameEvicted, "frame_evicted",
-        "Buffered frames were given up because a later frame ended the wait for a lost one.";
+        "Buffered frames were discarded because a later frame ended the wait for a missing one.";
     FrameExpired, "frame_expired",
-        "Buffered frames were given up because their missing part did not come in time.";
+        "Buffered frames were discarded because the missing part did not arrive in time.";
     FrameInvalidPacket, "frame_invalid_packet",
-        "A SIG frame holds bytes that are not an IPv4 or IPv6 packet where one must start.";
+        "A SIG frame does not contain an IPv4 or IPv6 packet where one must start.";
     FrameTooManyParts, "frame_too_many_parts",
-        "A packet is spread over more SIG frames than are kept.";
+        "A packet spans more SIG frames than the limit.";
     StreamLimit, "stream_limit",
         "A remote has more streams open than its limit.";
     NewStreamLimit, "new_stream_limit",
-        "A frame would have begun a stream in place of another while the worker had more to do than it can.";
+        "A frame would have evicted a stream while the worker was overloaded.";
     BufferLimit, "buffer_limit",
-        "The reassembly memory of a stream, a remote or the gateway is used up.";
+        "The reassembly memory of a stream, a remote or the gateway is exhausted.";
 
     // Policing of inner packets.
     InvalidPacket, "invalid_packet",
-        "A packet to be carried or delivered is not valid IPv4 or IPv6.";
+        "An inner packet is not valid IPv4 or IPv6.";
     InnerSource, "inner_source",
         "The inner source address lies outside the prefixes accepted from the remote.";
     InnerDestination, "inner_destination",
@@ -117,21 +117,21 @@ reasons! {
     AddressScope, "address_scope",
         "An inner address is multicast, loopback, link-local or unspecified.";
     TtlExpired, "ttl_expired",
-        "The inner TTL or hop limit ran out at this gateway.";
+        "The inner TTL or hop limit expired at this gateway.";
     EcnDrop, "ecn_drop",
-        "Congestion was marked on the way, but the inner packet does not support ECN (RFC 6040).";
+        "The outer packet was marked with congestion experienced, but the inner packet does not support ECN (RFC 6040).";
 
     // Forwarding.
     NoRoute, "no_route",
         "No remote announces the destination of the packet.";
     NoSession, "no_session",
-        "No session of the remote takes this class of traffic.";
+        "No session of the remote matches this traffic class.";
     NoPath, "no_path",
-        "The remote has no usable path at the moment.";
+        "The remote currently has no usable path.";
     NextHopUnresolved, "next_hop_unresolved",
         "The link-layer address of the next hop is not known yet.";
     RoutingLoop, "routing_loop",
-        "The route of a packet from a remote leads back to that remote.";
+        "A packet from a remote would be routed back to that remote.";
     PacketTooBig, "packet_too_big",
         "The packet is larger than the outgoing link allows.";
     LinkDown, "link_down",
@@ -145,7 +145,7 @@ reasons! {
     TxRingFull, "tx_ring_full",
         "The transmit ring of the outgoing port is full.";
     NoSocket, "no_socket",
-        "No worker listens on the receive queue the packet came through.";
+        "No worker serves the receive queue of the packet.";
     RedirectFailed, "redirect_failed",
         "The kernel could not hand the packet to the worker or the outgoing device.";
 }

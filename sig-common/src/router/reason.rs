@@ -38,17 +38,17 @@ macro_rules! disposed {
 disposed! {
     // What the fast path leaves to the slow path because it is rare or needs more than forwarding.
     Bfd, "bfd", Slow,
-        "A BFD packet of a neighbour or sibling.";
+        "A BFD packet from a neighbour or sibling.";
     OneHop, "one_hop", Slow,
-        "A one-hop path, as beacons between neighbouring ASes have.";
+        "A one-hop path, as used by beacons between neighbouring ASes.";
     EmptyPath, "empty_path", Slow,
         "An empty path: traffic within the AS.";
     Epic, "epic", Slow,
         "An EPIC path.";
     IngressAlert, "ingress_alert", Slow,
-        "The router alert flag is set for the interface by which the packet came in.";
+        "The router alert flag is set for the ingress interface.";
     EgressAlert, "egress_alert", Slow,
-        "The router alert flag is set for the interface by which the packet is to leave.";
+        "The router alert flag is set for the egress interface.";
     Service, "service", Slow,
         "The destination is a service of the AS.";
     Local, "local", Slow,
@@ -56,53 +56,53 @@ disposed! {
     NoNeighbour, "no_neighbour", Slow,
         "The link-layer address of the next hop or host is not known yet.";
     NoFastWay, "no_fast_way", Slow,
-        "The kernel does not let the packet leave directly: another local address, no forwarding, or a device of others.";
+        "The kernel does not allow direct transmission: another local address, forwarding disabled, or a device of another owner.";
     FamilyChange, "family_change", Slow,
-        "The packet changes between IPv4 and IPv6 in a way that needs a new checksum.";
+        "The underlay changes between IPv4 and IPv6 in a way that needs a new checksum.";
     OpenChecksum, "open_checksum", Slow,
-        "The sender left the UDP checksum to a device that did not fill it in (CHECKSUM_PARTIAL).";
+        "The sender left the UDP checksum to an offload that did not fill it in (CHECKSUM_PARTIAL).";
     TooBig, "too_big", Slow,
-        "The packet is larger than the MTU of the link that it is to leave by: it leaves in IP fragments, or is answered.";
+        "The packet exceeds the MTU of the egress link: it is fragmented or answered.";
     Stun, "stun", Slow,
-        "A STUN request of a host to the internal address.";
+        "A STUN request from a host to the internal address.";
 
     // What is answered with an SCMP error.
     Version, "version", Slow,
         "The packet is not SCION version 0.";
     HeaderLength, "header_length", Slow,
-        "The SCION header length contradicts the addresses or the size of the datagram.";
+        "The SCION header length does not match the addresses or the datagram size.";
     AddressType, "address_type", Slow,
         "A host address has an unknown type or length.";
     PathType, "path_type", Slow,
         "The path type is unknown.";
     PayloadLength, "payload_length", Slow,
-        "The SCION payload length contradicts the size of the datagram.";
+        "The SCION payload length does not match the datagram size.";
     Expired, "expired", Slow,
         "The hop field has expired.";
     IngressInterface, "ingress_interface", Slow,
-        "The hop field is not for the interface by which the packet came in.";
+        "The hop field does not match the ingress interface.";
     SourceAddress, "source_address", Slow,
-        "The source ISD-AS or host cannot be where the packet came from.";
+        "The source ISD-AS or host does not match where the packet came from.";
     DestinationAddress, "destination_address", Slow,
-        "The destination ISD-AS or host cannot be where the path leads.";
+        "The destination ISD-AS or host does not match where the path ends.";
     InvalidMac, "invalid_mac", Slow,
         "The hop field was not made by this AS.";
     EgressInterface, "egress_interface", Slow,
-        "The hop field names an interface that this router does not send through.";
+        "The hop field names an egress interface that this router does not have.";
     PathForbidden, "path_forbidden", Slow,
-        "Traffic may not go from this kind of link to that kind within a segment.";
+        "Traffic may not cross between these link types within a segment.";
     SegmentChange, "segment_change", Slow,
-        "Segments may not be joined at links of these kinds.";
+        "Segments may not be joined at links of these types.";
     LinkDown, "link_down", Slow,
-        "The link by which the packet is to leave is down.";
+        "The egress link is down.";
     NoService, "no_service", Slow,
         "The AS has no such service.";
 
     // What is thrown away.
     WrongPeer, "wrong_peer", Drop,
-        "The packet came to the address of a link, but not from its other end.";
+        "The packet was sent to the address of a link, but not from its remote end.";
     WrongDevice, "wrong_device", Drop,
-        "The packet came to an address of the router by a device or VLAN that the address is not on.";
+        "The packet was sent to an address of the router, but arrived on a device or VLAN without that address.";
     NoChecksum, "no_checksum", Drop,
         "A UDP datagram over IPv6 without a checksum.";
     MalformedPath, "malformed_path", Drop,
@@ -110,21 +110,21 @@ disposed! {
     OneHopSegment, "one_hop_segment", Drop,
         "A segment has a single hop field and no peering link.";
     MalformedPeering, "malformed_peering", Drop,
-        "The peering flag is set on a path that is not of two segments.";
+        "The peering flag is set on a path that does not have two segments.";
     TransitSource, "transit_source", Drop,
-        "A packet in transit came from inside, but not from the router that it entered the AS by.";
+        "A transit packet came from inside the AS, but not from the router where it entered.";
     PathEnds, "path_ends", Drop,
-        "The path ends although the packet has not arrived.";
+        "The path ends before the destination.";
     NoHost, "no_host", Drop,
-        "The kernel has no route to the host, or a route that forbids.";
+        "The kernel has no route to the host, or a prohibiting one.";
     DeepExtensions, "deep_extensions", Drop,
         "There are more extension headers than one hop-by-hop and one end-to-end, or they are in the wrong order.";
     NoPort, "no_port", Drop,
-        "An SCMP message that no port of a host can be found for.";
+        "No host port could be found for an SCMP message.";
     RateLimited, "rate_limited", Drop,
-        "More packets need the slow path than it takes for their reason.";
+        "Rate limit of the slow path for this reason exceeded.";
     AnswersError, "answers_error", Drop,
-        "An answer would be due, but the packet is itself an SCMP error or cannot be answered.";
+        "An answer was due, but the packet is itself an SCMP error or cannot be answered.";
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ fn key(section: &Section<'_>, read_file: ReadFile<'_>) -> Option<HopKey> {
     if let Some(key) = section.get("master_key") {
         if let Some(file) = file {
             file.place
-                .error("master_key is there too; remove one of the two");
+                .error("master_key is also set; remove one of the two");
             return None;
         }
         return key.parse("\"c2VjcmV0…\"", |text| {
@@ -325,7 +325,7 @@ type = "child"
             (
                 "111#41",
                 "112#41",
-                "net.toml:11: link[0]: 1-ff00:0:112 is no AS of this network; add it",
+                "net.toml:11: link[0]: 1-ff00:0:112 is not an AS of this network; add it",
             ),
             (
                 "\"b.key\"",
@@ -340,7 +340,7 @@ type = "child"
             (
                 "mtu = 1400",
                 "master_key = \"\"",
-                "net.toml:10: as[1].master_key_file: master_key is there too; remove one of the two",
+                "net.toml:10: as[1].master_key_file: master_key is also set; remove one of the two",
             ),
             (
                 "master_key_file = \"b.key\"",

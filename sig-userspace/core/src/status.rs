@@ -554,7 +554,7 @@ pub struct SiteClass {
     pub state_changes: u64,
 }
 
-/// Refused input of peers.
+/// Rejected input from peers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// The AS it came from, as text.

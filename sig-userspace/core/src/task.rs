@@ -30,7 +30,7 @@ impl Task {
         let (what, mut alive) = (self.what, self.alive.clone());
         async move {
             while alive.changed().await.is_ok() {}
-            format!("{what} has ended unexpectedly; the log may say why")
+            format!("{what} ended unexpectedly; see the log")
         }
     }
 

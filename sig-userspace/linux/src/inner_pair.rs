@@ -169,7 +169,7 @@ fn check(config: &InnerPairConfig) -> Result<(), Error> {
     }
     if !(1..=1024).contains(&config.queues) {
         return Err(Error::Refused(format!(
-            "{} queues for {name} make no sense; choose 1 to 1024",
+            "{} is not a valid number of queues for {name}; choose 1 to 1024",
             config.queues
         )));
     }
@@ -228,7 +228,7 @@ async fn add_when_free(
             let ours = link.kind.as_deref() == Some("veth") && link.peer_elsewhere;
             if !ours {
                 return Err(Error::Refused(format!(
-                    "interface {name} exists and is not a gateway's ({}); delete it with `ip link del {name}` or choose \
+                    "interface {name} exists and does not belong to a gateway ({}); delete it with `ip link del {name}` or choose \
                      another `name` in [tunnel]",
                     link.kind
                         .or(link.driver)
@@ -240,9 +240,9 @@ async fn add_when_free(
                 return Err(Error::Refused(format!(
                     "interface {name} belongs to another running gateway ({}); stop it or choose another `name` in \
                      [tunnel]",
-                    by.unwrap_or_else(
-                        || "it has no alias, so it may be somebody else's veth pair".into()
-                    ),
+                    by.unwrap_or_else(|| {
+                        "it has no alias, so it may be another program's veth pair".into()
+                    }),
                 )));
             }
         }
@@ -284,7 +284,7 @@ async fn prepare_host(netlink: &Netlink, host: &End) -> Result<(), Error> {
     switch_offloads_off(&ethtool, &host.name)?;
     if let Err(error) = add_queue(netlink, host).await {
         tracing::warn!(
-            "no packet queue on {}: {error}; bursts the kernel sends into the tunnel may be dropped early",
+            "no packet queue on {}: {error}; bursts from the kernel into the tunnel may be dropped",
             host.name
         );
     }

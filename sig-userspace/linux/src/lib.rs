@@ -64,7 +64,7 @@ impl Error {
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "; run as root or give the process CAP_NET_ADMIN and CAP_SYS_ADMIN (`sig doctor` tells which one is missing)"
+            "; run as root or give the process CAP_NET_ADMIN and CAP_SYS_ADMIN (`sig doctor` shows which one is missing)"
         }
         Some(libc::EMFILE) => {
             "; raise the limit of open files (`ulimit -n`, `LimitNOFILE=` in a systemd unit)"

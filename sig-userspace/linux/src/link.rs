@@ -90,7 +90,7 @@ pub async fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, Error> 
 pub async fn by_name(netlink: &Netlink, name: &str) -> Result<Link, Error> {
     find(netlink, name).await?.ok_or_else(|| {
         Error::Refused(format!(
-            "there is no interface {name} here; `ip -br link` lists those there are"
+            "there is no interface {name} here; `ip -br link` lists the existing ones"
         ))
     })
 }
@@ -317,7 +317,7 @@ pub fn check_mtu(link: &Link) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "interface {name} has MTU {mtu}, but a packet must fit one buffer: at most {MAX_XDP_MTU} bytes work with XDP; \
+        "interface {name} has MTU {mtu}, but a packet must fit in one buffer: at most {MAX_XDP_MTU} bytes work with XDP; \
          {}",
         lower_mtu(&link.name),
         name = link.name,

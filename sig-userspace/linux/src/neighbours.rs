@@ -95,7 +95,7 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resolving => f.write_str("no answer yet; is the router up and on the underlay?"),
+            Self::Resolving => f.write_str("no answer yet; is the router up and on the underlay network?"),
             Self::NoAnswer(neighbour) => write!(
                 f,
                 "{neighbour} does not answer: check that the router is up and on the underlay, \
@@ -189,7 +189,7 @@ impl NextHops {
         Self {
             targets,
             snapshots,
-            task: Task::spawn("the resolver of next hops", run),
+            task: Task::spawn("the next-hop resolver", run),
         }
     }
 
@@ -364,7 +364,7 @@ impl Resolver {
             // ENOENT: the entry vanished since we looked; the next look resolves it.
             if error.raw_os_error() != Some(libc::ENOENT) {
                 tracing::warn!(
-                    "cannot ask for the hardware address of {}: {error}",
+                    "cannot resolve the MAC address of {}: {error}",
                     way.neighbour
                 );
             }

@@ -115,7 +115,7 @@ impl Netlink {
             }
             if attempt == DUMP_ATTEMPTS {
                 return Err(io::Error::other(
-                    "the kernel's tables change too fast to be read as a whole",
+                    "the kernel's tables change too fast to read a consistent dump",
                 ));
             }
             attempt += 1;
@@ -139,17 +139,15 @@ impl Netlink {
     ) -> io::Result<impl Stream<Item = NetlinkMessage<RouteNetlinkMessage>> + Unpin + use<>> {
         let mut request = NetlinkMessage::from(message);
         request.header.flags = flags;
-        self.handle.clone().request(request).map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::BrokenPipe,
-                "the netlink connection has ended",
-            )
-        })
+        self.handle
+            .clone()
+            .request(request)
+            .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the netlink connection closed"))
     }
 }
 
 fn lost() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the answer of the kernel is lost")
+    io::Error::new(io::ErrorKind::TimedOut, "the kernel's answer was lost")
 }
 
 #[derive(Debug, Default)]
@@ -172,7 +170,7 @@ async fn receive(
         let message = message.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "the answer of the kernel is not complete",
+                "the kernel's answer is incomplete",
             )
         })?;
         *deadline = Instant::now() + PATIENCE;

@@ -109,7 +109,7 @@ pub async fn follow(
     let networks = networks.map_err(Error::doing("read addresses and routes"))?;
     let (publish, receiver) = watch::channel(Arc::new(networks));
     let run = reader.run(changes, publish);
-    let task = Task::spawn("the reader of this host's networks", run);
+    let task = Task::spawn("the network reader", run);
     Ok((receiver, Following { task }))
 }
 
@@ -167,7 +167,7 @@ impl Reader {
                             None
                         }
                         Err(error) => {
-                            tracing::warn!("cannot read addresses and routes, trying again: {error}");
+                            tracing::warn!("cannot read addresses and routes, retrying: {error}");
                             Some(Instant::now() + RETRY)
                         }
                     };

@@ -81,7 +81,7 @@ impl Routes {
         let run = keeper.run(receiver, watch.subscribe());
         Self {
             commands,
-            task: Task::spawn("the keeper of the tunnel's routes", run),
+            task: Task::spawn("the route manager", run),
         }
     }
 
@@ -129,7 +129,7 @@ impl Routes {
         command: impl FnOnce(oneshot::Sender<Result<(), Error>>) -> Command,
     ) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
-        let closed = || Error::Closed("the keeper of the tunnel's routes");
+        let closed = || Error::Closed("the route manager");
         self.commands
             .send(command(answer))
             .await
@@ -223,11 +223,9 @@ impl Keeper {
             let problem = result.as_ref().err().map(Error::to_string);
             match (&problem, &wanted.problem) {
                 (Some(now), before) if Some(now) != before.as_ref() => {
-                    tracing::warn!(
-                        "the route to {prefix} is missing and will be tried again: {now}"
-                    );
+                    tracing::warn!("the route to {prefix} is missing, retrying: {now}");
                 }
-                (None, Some(_)) => tracing::info!("the route to {prefix} is there now"),
+                (None, Some(_)) => tracing::info!("the route to {prefix} has been restored"),
                 _ => {}
             }
             wanted.problem = problem;

@@ -75,11 +75,11 @@ pub fn check_aggregate(link: &Link, all: &[Link], is_generic: bool) -> Result<()
     if is_aggregate(link) && !is_generic {
         return Err(Unsuited {
             text: format!(
-                "is a {}: native XDP programs run on its ports, and AF_XDP sockets get nothing",
+                "is a {}: native XDP programs run on its ports, so AF_XDP sockets receive nothing",
                 link.kind.as_deref().unwrap_or_default()
             ),
             remedy:
-                "set `mode = \"generic\"` in [dataplane] (slower), or use an interface that is none"
+                "set `mode = \"generic\"` in [dataplane] (slower), or use another type of interface"
                     .into(),
         });
     }
@@ -88,7 +88,10 @@ pub fn check_aggregate(link: &Link, all: &[Link], is_generic: bool) -> Result<()
         .find(|other| Some(other.ifindex) == link.controller);
     match controller {
         Some(controller) if is_aggregate(controller) => Err(Unsuited {
-            text: format!("is a port of {}, which gets its packets", controller.name),
+            text: format!(
+                "is a port of {}, which receives its packets",
+                controller.name
+            ),
             remedy: format!(
                 "use {} with `mode = \"generic\"` in [dataplane], or take the interface out of it \
                  (`ip link set dev {} nomaster`)",
@@ -99,7 +102,7 @@ pub fn check_aggregate(link: &Link, all: &[Link], is_generic: bool) -> Result<()
     }
 }
 
-/// Refuses trunks whose VLAN tags are hidden from XDP: packets of the VLANs would be taken for untagged ones.
+/// Refuses trunks whose VLAN tags are hidden from XDP: tagged packets would be treated as untagged.
 ///
 /// # Errors
 /// Why the interface cannot be used; for [`VlanTags::Unknown`] it perhaps can.
@@ -111,25 +114,25 @@ pub fn check_vlans(link: &Link, all: &[Link], tags: VlanTags) -> Result<(), Unsu
     let (how, remedy) = match tags {
         VlanTags::Seen => return Ok(()),
         VlanTags::TakenOut => (
-            "its card takes the tags out before XDP sees them (`rxvlan`)",
+            "the NIC strips the tags before XDP sees them (`rxvlan`)",
             format!("`ethtool -K {name} rxvlan off`, also at boot"),
         ),
         VlanTags::Above => (
-            "the kernel takes the tags out before XDP sees them here",
+            "the kernel strips the tags before XDP sees them",
             format!("use an interface below {name}, or one without VLANs on it"),
         ),
         VlanTags::LeftOut => (
-            "the other end of the pair leaves the tags out of the packets (`txvlan`)",
+            "the other end of the pair offloads the tags (`txvlan`)",
             "`ethtool -K PEER txvlan off` for the other end of the pair".into(),
         ),
         VlanTags::Unknown => (
-            "the other end of the pair, in another network namespace, may leave the tags out of the packets (`txvlan`)",
-            "make sure of `ethtool -K PEER txvlan off` at the other end".into(),
+            "the other end of the pair, in another network namespace, may offload the tags (`txvlan`)",
+            "run `ethtool -K PEER txvlan off` at the other end".into(),
         ),
     };
     Err(Unsuited {
         text: format!(
-            "carries VLANs ({user}), but {how}: packets of the VLANs would be taken for untagged ones"
+            "carries VLANs ({user}), but {how}: tagged packets would be treated as untagged"
         ),
         remedy,
     })

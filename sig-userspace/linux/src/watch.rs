@@ -102,26 +102,23 @@ impl Watch {
             MulticastGroup::Ipv6Rule,
         ];
         let (connection, _, mut messages) = rtnetlink::new_multicast_connection(&GROUPS)
-            .map_err(Error::doing("subscribe to network announcements"))?;
+            .map_err(Error::doing("subscribe to netlink notifications"))?;
         let (changes, _) = broadcast::channel(BACKLOG);
         let sender = changes.clone();
-        let task = Task::spawn(
-            "the listener for the kernel's network announcements",
-            async move {
-                let _connection = Task::spawn("its connection", connection);
-                while let Some((message, _)) = messages.next().await {
-                    let change = match message.payload {
-                        NetlinkPayload::InnerMessage(message) => change(&message),
-                        NetlinkPayload::Overrun(_) => Some(Change::Resync),
-                        _ => None,
-                    };
-                    if let Some(change) = change {
-                        // No listener at the moment is fine.
-                        let _ = sender.send(change);
-                    }
+        let task = Task::spawn("the netlink listener", async move {
+            let _connection = Task::spawn("its connection", connection);
+            while let Some((message, _)) = messages.next().await {
+                let change = match message.payload {
+                    NetlinkPayload::InnerMessage(message) => change(&message),
+                    NetlinkPayload::Overrun(_) => Some(Change::Resync),
+                    _ => None,
+                };
+                if let Some(change) = change {
+                    // No listener at the moment is fine.
+                    let _ = sender.send(change);
                 }
-            },
-        );
+            }
+        });
         Ok(Self { changes, task })
     }
 

@@ -180,12 +180,8 @@ fn write(
 }
 
 fn notice(format: LogFormat, count: u64) -> String {
-    let lines = if count == 1 {
-        "line of the log is"
-    } else {
-        "lines of the log are"
-    };
-    let message = format!("{count} {lines} lost: the standard error output was full or slow");
+    let lines = if count == 1 { "log line" } else { "log lines" };
+    let message = format!("{count} {lines} lost because standard error was blocked");
     match format {
         LogFormat::Human => format!("WARN {message}\n"),
         LogFormat::Json => {
@@ -325,7 +321,7 @@ mod tests {
         let kept = text.lines().filter(|line| line.starts_with("line "));
         let kept = kept.count();
         assert!((4..=5).contains(&kept), "{text}");
-        let notice = format!("WARN {} lines of the log are lost", 100 - kept);
+        let notice = format!("WARN {} log lines lost", 100 - kept);
         assert!(text.contains(&notice), "{text}");
     }
 
@@ -355,7 +351,7 @@ mod tests {
         lines.write_all(b"the last\n").unwrap();
         drop(flush);
         let text = bad.written.text();
-        assert!(text.starts_with("WARN 1 line of the log is lost"), "{text}");
+        assert!(text.starts_with("WARN 1 log line lost"), "{text}");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl ControlSocket {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
-                "another process listens there; give this one an id of its own",
+                "another process is listening there; give this one a different id",
             ));
         }
         match std::fs::remove_file(path) {
@@ -78,7 +78,7 @@ impl ControlSocket {
         let answers = Answers {
             status: Box::new(move || {
                 serde_json::to_vec(&status()?)
-                    .map_err(|error| format!("cannot tell the status: {error}"))
+                    .map_err(|error| format!("cannot report the status: {error}"))
             }),
             reload: Box::new(reload),
         };

@@ -27,11 +27,11 @@ metrics! {
     Counter OUTPUT_BYTES "router_output_bytes_total"
         "Bytes of packets sent, by kind of traffic.";
     Counter PROCESSED "router_processed_pkts_total"
-        "Packets that the router has decided about.";
+        "Packets processed by the router, by outcome.";
     Counter DROPPED "router_dropped_pkts_total"
-        "Packets dropped: invalid ones, and those that were too many for the slow path.";
+        "Packets dropped because they were invalid or exceeded the capacity of the slow path.";
     Gauge INTERFACE_UP "router_interface_up"
-        "Whether packets may leave by the interface.";
+        "Whether the interface may send packets.";
     Counter BFD_CHANGES "router_bfd_state_changes_total"
         "State changes of the BFD session with the neighbour.";
     Counter BFD_SENT "router_bfd_sent_packets_total"
@@ -39,7 +39,7 @@ metrics! {
     Counter BFD_RECEIVED "router_bfd_received_packets_total"
         "BFD packets received from the neighbour.";
     Gauge SIBLING_REACHABLE "router_sibling_reachable"
-        "Whether the other router of the AS is within reach.";
+        "Whether the other router of the AS is reachable.";
     Counter SIBLING_BFD_CHANGES "router_bfd_sibling_state_changes_total"
         "State changes of the BFD session with the other router of the AS.";
     Counter SIBLING_BFD_SENT "router_bfd_sent_sibling_packets_total"
@@ -51,19 +51,19 @@ metrics! {
 
     // Without a counterpart in the reference.
     Counter BY_REASON "router_reason_pkts_total"
-        "Packets that were more than plainly forwarded, by reason and by who saw them: fast or slow path.";
+        "Packets that needed more than plain forwarding, by reason and by path (fast or slow).";
     Counter DROPS_BY_REASON "router_reason_drops_total"
-        "Packets that went nowhere and were not answered, by reason.";
+        "Packets that were neither forwarded nor answered, by reason.";
     Gauge DEVICE_ATTACHED "router_xdp_device"
-        "Devices with the XDP program; 0 where packets leave by the kernel's sockets only.";
+        "Whether the XDP program is attached to the device; 0 if packets use kernel sockets only.";
     Counter NOT_SENT "router_xdp_device_not_sent_pkts_total"
-        "Packets that the device could not send, as far as its driver counts them.";
+        "Packets that the device could not send, if its driver counts them.";
     Counter NOT_TAKEN "router_xdp_cpus_not_taken_pkts_total"
-        "Packets lost on the way to the CPUs that they are spread over, and those on that way.";
+        "Packets lost or in flight on the way to the CPUs they are spread over.";
     Gauge NEXT_HOP_KNOWN "router_next_hop_known"
         "Whether the fast path knows the link-layer address of the other end.";
     Counter RELOADS "router_reloads_total"
-        "Configurations read anew, by result.";
+        "Configuration reloads, by result.";
 }
 
 /// The metrics of a router, in the text format of Prometheus, version 0.0.4.

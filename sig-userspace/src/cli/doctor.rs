@@ -68,7 +68,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if ok {
         Ok(())
     } else {
-        Err(Failure::Failed("the gateway cannot run like this".into()))
+        Err(Failure::Failed(
+            "the gateway cannot run on this host as configured".into(),
+        ))
     }
 }
 

@@ -31,7 +31,7 @@ use sig_observe::log::last_words;
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration.",
+    after_help = "Exit codes: 0 success, 1 runtime failure, 2 usage or configuration error.",
     args_conflicts_with_subcommands = true
 )]
 struct Cli {

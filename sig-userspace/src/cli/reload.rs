@@ -64,7 +64,7 @@ fn reload(socket: &Path, kind: Kind) -> Result<String, String> {
     }
     let shown = socket.display();
     Err(format!(
-        "{shown}: the gateway does not understand \"reload\": it is of an older version, restart it"
+        "{shown}: the gateway does not support \"reload\": it is an older version, restart it"
     ))
 }
 

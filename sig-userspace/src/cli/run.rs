@@ -184,7 +184,7 @@ async fn gateway(file: &Path, files: Files, log: LogControl) -> Result<(), Strin
         return Ok(());
     };
     let config = files.config;
-    door.set_stage("its interfaces and programs are being set up");
+    door.set_stage("setting up interfaces and programs");
     let mut reload_later = false;
     let gateway = {
         let found = found.zip(files.policies);
@@ -236,7 +236,7 @@ async fn find(
             return Some((files, None));
         };
         let waiting = Found::wait(control, |error| {
-            door.set_stage(&format!("it waits for the SCION daemon: {error}"));
+            door.set_stage(&format!("waiting for the SCION daemon: {error}"));
         });
         let reload = tokio::select! {
             found = waiting => return Some((files, Some(found))),
@@ -251,7 +251,7 @@ async fn find(
                 read.log_warnings();
                 files = read;
                 log.set(files.config.log.level)
-                    .map(|()| "all files are read again, and the daemon is asked anew\n".to_owned())
+                    .map(|()| "re-reading all files and querying the daemon again\n".to_owned())
             }
             Err(problems) => Err(problems),
         };
@@ -285,7 +285,7 @@ impl Door {
         let (reloads, asked) = mpsc::channel(1);
         let door = Door {
             running: OnceLock::new(),
-            stage: Mutex::new("it reads its files".to_owned()),
+            stage: Mutex::new("reading its files".to_owned()),
             reloads,
         };
         (door, asked)

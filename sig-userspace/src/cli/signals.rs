@@ -46,6 +46,6 @@ impl Signals {
 pub(super) async fn reload(reload: impl FnOnce() -> Result<String, String> + Send + 'static) {
     match tokio::task::spawn_blocking(reload).await {
         Ok(result) => log::reloaded("SIGHUP", &result),
-        Err(error) => tracing::error!("the reload did not end: {error}"),
+        Err(error) => tracing::error!("the reload did not complete: {error}"),
     }
 }

@@ -115,10 +115,7 @@ pub(super) fn in_spite_of(
         .ok_or_else(refused)?;
     let mut warning = format!("{errors}\n");
     let (file, shown) = (file.display(), socket.display());
-    let _ = writeln!(
-        warning,
-        "warning: {file} has mistakes; asking at {shown} nevertheless"
-    );
+    let _ = writeln!(warning, "warning: {file} has errors; asking {shown} anyway");
     let _ = io::stderr().write_all(warning.as_bytes());
     Ok(socket)
 }
@@ -155,7 +152,7 @@ pub(super) fn only_socket(folder: &Path, wanted: Kind) -> Result<PathBuf, String
         several => {
             let names: Vec<_> = several.iter().map(|s| s.display().to_string()).collect();
             Err(format!(
-                "several {name}s are here; choose one with --socket: {}",
+                "several {name}s are running; choose one with --socket: {}",
                 names.join(", ")
             ))
         }
@@ -197,7 +194,7 @@ pub(super) fn ask(
         })
         .map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
-                "{shown}: the {name} did not answer within {} s; look into its log",
+                "{shown}: the {name} did not answer within {} s; see its log",
                 patience.as_secs()
             ),
             _ => format!("{shown}: {error}"),
@@ -318,7 +315,7 @@ pub(super) mod tests {
         assert_eq!(
             only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(
-                "several gateways are here; choose one with --socket: {shown}/a.sock, \
+                "several gateways are running; choose one with --socket: {shown}/a.sock, \
                  {shown}/b.sock"
             )
         );
@@ -367,7 +364,7 @@ pub(super) mod tests {
         assert_eq!(
             only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(
-                "several gateways are here; choose one with --socket: {shown}/old.sock, {shown}/sig.sock"
+                "several gateways are running; choose one with --socket: {shown}/old.sock, {shown}/sig.sock"
             )
         );
         assert_eq!(

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let strange = |error: serde_json::Error| {
         let socket = socket.display();
         Failure::Failed(format!(
-            "{socket}: the answer is not the status of a gateway of this version: {error}"
+            "{socket}: not a status that this version understands: {error}"
         ))
     };
     match args.notation.format() {
@@ -72,7 +72,7 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     } else if status.control.is_none() {
         writeln!(
             out,
-            "serves no prefixes: set prefixes in [gateway], or everything received is refused"
+            "serves no prefixes: set prefixes in [gateway], or all received packets are dropped"
         )?;
     }
     write_ports(&status.ports, out)?;
@@ -135,17 +135,14 @@ fn write_ports(ports: &[Port], out: &mut dyn Write) -> io::Result<()> {
 fn write_workers(workers: &[Worker], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nWorkers")?;
     if workers.is_empty() {
-        return writeln!(
-            out,
-            "  none: the data plane does not run, look into the log"
-        );
+        return writeln!(out, "  none: the data plane is not running, see the log");
     }
     let mut table = Table::new(&[
         ">worker",
         ">CPU",
         ">received",
         ">sent",
-        ">straight to the LAN",
+        ">directly to the LAN",
         ">via helper",
         ">sleeps",
     ]);
@@ -171,12 +168,15 @@ fn write_underlay(underlay: &Underlay, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "\nFrom the underlay")?;
     if let Some(why) = &underlay.unchecked {
-        writeln!(out, "  frames of remotes are taken from any address: {why}")?;
+        writeln!(
+            out,
+            "  frames from remotes are accepted from any address: {why}"
+        )?;
     }
     for address in &underlay.refused {
         writeln!(
             out,
-            "  frames from {address} were refused: if it is a border router of this AS, add it to underlay_sources in [dataplane]"
+            "  frames from {address} were dropped: if it is a border router of this AS, add it to underlay_sources in [dataplane]"
         )?;
     }
     Ok(())
@@ -260,7 +260,7 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         for path in &remote.paths {
             if path.expired {
                 problems.push(format!(
-                    "{} path {} has expired: write a newer one and run \"sig reload\"",
+                    "{} path {} has expired: replace it and run \"sig reload\"",
                     remote.isd_as, path.name
                 ));
             } else if let (Some(problem), Some(_)) = (&path.problem, &path.next_hop_mac) {
@@ -370,7 +370,7 @@ fn write_counters(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     if c.counts.frames_held > 0 || c.counts.gaps > 0 {
         writeln!(
             out,
-            "  reordering: {} frames waited for an earlier one, {} gaps were given up, {} frames came late",
+            "  reordering: {} frames waited for an earlier one, {} gaps abandoned, {} frames late",
             c.counts.frames_held, c.counts.gaps, c.counts.frames_late
         )?;
     }

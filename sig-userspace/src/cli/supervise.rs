@@ -60,7 +60,7 @@ fn describe(info: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("unnamed");
     let mut text = format!(
-        "a defect of this program: thread \"{name}\" panicked{place}: {what}; please report it, with the log before it"
+        "bug in sig: thread \"{name}\" panicked{place}: {what}; please report it with the preceding log"
     );
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {

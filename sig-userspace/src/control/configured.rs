@@ -70,16 +70,16 @@ pub struct Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = rfc3339(self.expires_at);
-        let remedy = "write a newer one and run \"sig reload\"";
+        let remedy = "replace it and run \"sig reload\"";
         match (self.validity, self.was_last) {
             (Validity::Expired, false) => write!(f, "the path expired at {at}: {remedy}"),
             (Validity::Expired, true) => write!(
                 f,
-                "the path expired at {at} and no other is left: the routes to the remote are \
-                 withdrawn; {remedy}"
+                "the path expired at {at} and no other path is left: routes to \
+                 the remote withdrawn; {remedy}"
             ),
             (Validity::ExpiresSoon, _) => write!(f, "the path expires soon, at {at}: {remedy}"),
-            (Validity::Valid, _) => write!(f, "the path was made anew, it is valid until {at}"),
+            (Validity::Valid, _) => write!(f, "the path was renewed and is valid until {at}"),
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn open(
                 if wish == config::EndhostPort::Auto
                     && error.kind() == io::ErrorKind::AddrInUse =>
             {
-                tracing::info!(%ip, "another program owns the end host port; it has to relay what is ours");
+                tracing::info!(%ip, "the end host port is in use; relying on its owner to relay our packets");
             }
             Err(error) => return Err((ip, error)),
         }

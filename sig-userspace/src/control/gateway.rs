@@ -26,7 +26,7 @@ pub enum StartError {
     #[error("[dataplane.limits]: {0}")]
     Limits(#[from] LimitsError),
     /// Workers lack ports, or threads cannot be started.
-    #[error("the workers do not start: {0}")]
+    #[error("cannot start the workers: {0}")]
     Engine(#[from] io::Error),
 }
 

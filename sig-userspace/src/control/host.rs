@@ -209,7 +209,7 @@ impl Host {
         let messages = programs.forward_logs().map(|forward| {
             Task::spawn("the log of the BPF programs", async move {
                 if let Err(error) = forward.await {
-                    tracing::warn!("messages of the BPF programs are no longer shown: {error}");
+                    tracing::warn!("no longer reading the log of the BPF programs: {error}");
                 }
             })
         });
@@ -242,18 +242,18 @@ impl Host {
         handle.settle().await;
         let (fail, failed) = watch::channel(None);
         let follow = handle.follow_networks(networks.clone());
-        let mut tasks = vec![Task::spawn("the follower of this host's networks", follow)];
+        let mut tasks = vec![Task::spawn("the network monitor", follow)];
         let follow = surroundings::follow(shared.clone(), place, surroundings, networks);
-        tasks.push(Task::spawn("the follower of neighbours", follow));
+        tasks.push(Task::spawn("the neighbour monitor", follow));
         for link in interfaces.all() {
             let state = watch.interface(&netlink, link.ifindex).await?;
             let follow = interfaces::follow(link.clone(), state, shared.clone(), fail.clone());
-            tasks.push(Task::spawn("the follower of an interface", follow));
+            tasks.push(Task::spawn("the interface monitor", follow));
         }
         let watch_refused = sources::watch_refused(shared.clone());
-        tasks.push(Task::spawn("the watch for refused sources", watch_refused));
+        tasks.push(Task::spawn("the refused source monitor", watch_refused));
         let watch_workers = watch_workers(shared.clone(), fail);
-        tasks.push(Task::spawn("the watch for the workers", watch_workers));
+        tasks.push(Task::spawn("the worker monitor", watch_workers));
         Ok(Host {
             shared,
             tasks,
@@ -367,8 +367,8 @@ async fn daemon_addresses(config: &Config) -> Vec<IpAddr> {
         Ok(addresses) => addresses.map(|address| address.ip()).collect(),
         Err(error) => {
             tracing::warn!(
-                "the address of the SCION daemon {} is not kept out of the tunnel, since it cannot be \
-                 looked up: {error}",
+                "the address of the SCION daemon {} cannot be resolved, so it is not \
+                 excluded from the tunnel: {error}",
                 control.daemon
             );
             Vec::new()
@@ -410,8 +410,8 @@ fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
             tracing::warn!(
                 queue,
                 interface = facts.map(|facts| &facts.interface),
-                "one worker takes all packets of the queue: with several, this kernel may use a packet buffer twice in \
-                 generic mode (CVE-2025-37920); Linux 6.12.28, 6.14.6, 6.15 or newer lets them share"
+                "a single worker serves the queue: with more, this kernel may reuse a packet buffer in \
+                 generic mode (CVE-2025-37920); upgrade to Linux 6.12.28, 6.14.6, 6.15 or newer to share queues"
             );
         }
         programs.set_steering(*port, *queue, steered)?;
@@ -444,7 +444,7 @@ fn attach(
         if let Some(reason) = attachment.no_native() {
             tracing::warn!(
                 interface = facts.interface,
-                "the driver has no native XDP ({reason}): generic mode, which is slower"
+                "the driver does not support native XDP ({reason}); using the slower generic mode"
             );
         }
         facts.native = attachment.mode() == sig_linux::bpf::XdpMode::Native;

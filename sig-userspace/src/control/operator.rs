@@ -117,8 +117,8 @@ impl Operator for Running {
             }
             (Remotes::Found(_), None) | (Remotes::Configured(_), Some(_)) => {
                 return Err(format!(
-                    "{}: [[remote]] sections take the place of the SCION daemon, or the other way round, only \
-                     with a restart",
+                    "{}: [[remote]] sections can replace the SCION daemon, or vice \
+                     versa, only with a restart",
                     self.file.display()
                 ));
             }
@@ -139,7 +139,7 @@ impl Operator for Running {
         }
         match incomplete {
             Some(error) => Err(format!(
-                "{told}not everything took effect, and is tried again: {error}"
+                "{told}some changes did not take effect, retrying: {error}"
             )),
             None if told.is_empty() => Ok("nothing has changed\n".to_owned()),
             None => Ok(told),

@@ -294,7 +294,7 @@ impl Planner {
         let next_hop = path.path.next_hop;
         let neighbour = neighbour.ok_or_else(|| {
             format!(
-                "the next hop {} has no known link-layer address",
+                "the next hop {} has no resolved link-layer address",
                 next_hop.ip()
             )
         })?;
@@ -349,7 +349,7 @@ impl Planner {
                     streams
                         .into_iter()
                         .for_each(|stream| self.streams.release(now, stream));
-                    return Err("all stream ids are in use".into());
+                    return Err("all stream IDs are in use".into());
                 }
             }
         }

@@ -155,7 +155,7 @@ fn a_foreign_device_of_the_same_name_is_left_alone_and_named_in_the_error() {
     host.ip("link add sig type veth peer name other");
     let error = host.block_on(async || InnerPair::create(&config()).await.unwrap_err().to_string());
     assert!(
-        error.contains("interface sig exists and is not a gateway's (veth)"),
+        error.contains("interface sig exists and does not belong to a gateway (veth)"),
         "{error}"
     );
     assert_eq!(host.interfaces().len(), 2);

@@ -211,7 +211,7 @@ fn warnings_do_not_change_the_exit_code() {
     assert_eq!(check.status.code(), Some(0));
     assert!(text(&check.stdout).contains(": ok, 0 remote ASes, 0 routing rules, "));
     let warning = format!(
-        "warning: {}:2: features.experimental_scmp_authentication: ignored: the gateway has no such feature\n",
+        "warning: {}:2: features.experimental_scmp_authentication: ignored: this gateway does not have this feature\n",
         file.0
     );
     assert!(
@@ -368,7 +368,7 @@ fn a_router_is_checked_with_topology_and_key_and_shows_what_it_will_do() {
         format!(
             "{folder}/keys/master0.key:1: the key is empty; write the master key of the AS in base64\n\
              {folder}/topology.json:11: border_routers.br-1.interfaces.1.underlay.remote: \
-             \"router:50000\" is a host name, which is not resolved; write its IP address\n"
+             \"router:50000\" is a host name, which is not supported; write its IP address\n"
         )
     );
 }
@@ -528,7 +528,7 @@ fn where_there_is_no_path_nothing_is_made() {
         (
             "1-ff00:0:113",
             2,
-            format!("{}: 1-ff00:0:113 is no AS of this network\n", network.0),
+            format!("{}: 1-ff00:0:113 is not an AS of this network\n", network.0),
         ),
         (
             "1-ff00:0:111",

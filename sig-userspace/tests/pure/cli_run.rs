@@ -178,8 +178,8 @@ fn a_gateway_that_waits_for_the_daemon_says_so_and_reads_its_files_again() {
     for line in [
         "waiting for the SCION daemon",
         "reload failed: ",
-        "reload: all files are read again, and the daemon is asked anew by=\"SIGHUP\"",
-        "reload: all files are read again, and the daemon is asked anew by=\"uid ",
+        "reload: re-reading all files and querying the daemon again by=\"SIGHUP\"",
+        "reload: re-reading all files and querying the daemon again by=\"uid ",
     ] {
         assert!(log.contains(line), "{line}: {log}");
     }

@@ -33,21 +33,21 @@ counters! {
     pub struct WorkerCounts;
 
     packets_straight "gateway_ippkts_local_sent_by_way_total" [way = "straight"]
-        "IP packets delivered to the local network, straight or by way of the kernel.";
+        "IP packets delivered to the local network, directly or through the kernel.";
     packets_via_helper "gateway_ippkts_local_sent_by_way_total" [way = "kernel"]
-        "IP packets delivered to the local network, straight or by way of the kernel.";
+        "IP packets delivered to the local network, directly or through the kernel.";
     icmp_sent "gateway_icmp_sent_total" []
         "ICMP errors sent to hosts of the local network.";
     frames_held "gateway_frames_held_total" []
-        "SIG frames held back for an earlier one.";
+        "SIG frames buffered while waiting for an earlier one.";
     gaps "gateway_frame_gaps_total" []
-        "Gaps in streams that were given up: frames were lost or late on the way.";
+        "Stream gaps abandoned because frames were lost or late.";
     frames_late "gateway_frames_late_total" []
-        "SIG frames that came after their gap was given up, delivered out of order.";
+        "SIG frames that arrived after their gap was abandoned, delivered out of order.";
     sleeps "gateway_worker_sleeps_total" [worker]
-        "Times that a worker slept because there was nothing to do.";
+        "Times a worker slept while idle.";
     port_errors "gateway_port_errors_total" []
-        "Times that the kernel refused to transmit, for instance because an interface was down.";
+        "Times the kernel refused to transmit, for example because an interface was down.";
 }
 
 impl WorkerCounters {

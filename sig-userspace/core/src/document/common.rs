@@ -37,7 +37,7 @@ section! {
             }
             if !text.eq_ignore_ascii_case("human") {
                 let text = excerpt(text);
-                item.place.warn(format!("\"{text}\" is unknown and means \"human\""));
+                item.place.warn(format!("\"{text}\" is unknown and treated as \"human\""));
             }
             Some(LogFormat::Human)
         },
@@ -225,8 +225,8 @@ pub fn observe(root: &Section<'_>) -> Option<Observe> {
             && !address.ip().is_loopback()
         {
             item.place.warn(format!(
-                "{address} can be read from other machines, and there is no authentication; write \
-                 \"127.0.0.1:{}\", or allow_remote = true if that is meant, which allows changes too",
+                "{address} is reachable from other machines without authentication; write \
+                 \"127.0.0.1:{}\", or set allow_remote = true if you want this, which also allows changes",
                 address.port()
             ));
         }
@@ -270,7 +270,7 @@ fn listen_address(text: &str) -> Result<Option<SocketAddr>, String> {
             .parse()
             .map_err(|_| {
                 format!(
-                    "\"{}\" is a host name, which is not resolved; write an IP address of this host",
+                    "\"{}\" is a host name, which is not supported; write an IP address of this host",
                     excerpt(host)
                 )
             })?,

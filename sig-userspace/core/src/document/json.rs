@@ -171,7 +171,7 @@ impl<'a> Node<'a> {
         let value: Option<f64> = serde_json::from_str(self.value.get()).ok();
         let value = value.filter(|value| (0.0..=100.0).contains(value));
         if value.is_none() {
-            self.wrong_type("a number of percent from 0 to 100, for example 0.5");
+            self.wrong_type("a percentage from 0 to 100, for example 0.5");
         }
         value.map(|value| (value * 10_000.0).round() as u32)
     }
@@ -237,7 +237,7 @@ impl<'a> Node<'a> {
             match field {
                 Some(field) => {
                     if let Some(earlier) = fields.insert(*field, node) {
-                        earlier.warn("stands twice; the last one counts");
+                        earlier.warn("is set twice; the last one wins");
                     }
                 }
                 None if unknown == Unknown::Warn => {

@@ -144,11 +144,7 @@ impl<'a> Section<'a> {
                 Some(known) => {
                     let same = |other: &&&Spanned<_>| is_same_key(other, word);
                     if keys.iter().filter(same).count() > 1 {
-                        report.error(
-                            at,
-                            &path,
-                            format!("\"{known}\" is written twice; remove one"),
-                        );
+                        report.error(at, &path, format!("\"{known}\" is set twice; remove one"));
                     } else if known != word {
                         report.warn(
                             at,

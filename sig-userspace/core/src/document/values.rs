@@ -56,7 +56,7 @@ pub fn address(text: &str, default_port: u16) -> Result<(Option<IpAddr>, u16), S
     match host.parse() {
         Ok(ip) => Ok((Some(ip), port)),
         Err(_) if is_host_name(host) => Err(format!(
-            "\"{}\" is a host name, which is not resolved; write its IP address",
+            "\"{}\" is a host name, which is not supported; write its IP address",
             excerpt(host)
         )),
         Err(_) => Err(wrong()),
@@ -86,7 +86,7 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
                 .is_some_and(|(host, _)| is_host_name(host)) =>
         {
             Err(format!(
-                "\"{}\" is a host name, which is not resolved; write its IP address",
+                "\"{}\" is a host name, which is not supported; write its IP address",
                 excerpt(text)
             ))
         }
@@ -177,7 +177,7 @@ fn net_v6(first: u16, length: u8) -> IpNet {
 pub fn id(text: &str) -> Result<String, String> {
     if text.chars().count() > LONGEST_ID || text.contains(char::is_control) {
         return Err(format!(
-            "\"{}\" is no name for a line of the log; write up to {LONGEST_ID} characters, none of them \
+            "\"{}\" is not usable as a name in the log; write up to {LONGEST_ID} characters, none of them \
              a control character",
             excerpt(text)
         ));
@@ -244,7 +244,7 @@ pub fn hex(text: &str) -> Result<Vec<u8>, String> {
     let (pairs, rest) = digits.as_chunks::<2>();
     if !rest.is_empty() {
         return Err(format!(
-            "{} hexadecimal digits make no whole number of bytes; one digit is missing or too many",
+            "{} hexadecimal digits are not a whole number of bytes; a digit is missing or extra",
             digits.len()
         ));
     }
@@ -265,7 +265,7 @@ pub fn master_key(text: &str) -> Result<HopKey, String> {
 pub fn scion_path(raw: &[u8]) -> Result<ScionPath<'_>, String> {
     let Some(meta) = raw.first_chunk::<META_LEN>() else {
         return Err(format!(
-            "{} bytes are too short for a SCION path, which starts with 4 bytes of PathMeta; \
+            "{} bytes are too short for a SCION path, which starts with a 4-byte path meta header; \
              take the raw path from the daemon or \"scion showpaths\"",
             raw.len()
         ));
@@ -273,7 +273,7 @@ pub fn scion_path(raw: &[u8]) -> Result<ScionPath<'_>, String> {
     let meta = Meta::decode(*meta);
     let (segments, hops) = (meta.infos(), meta.hops());
     if segments == 0 {
-        return Err("the path has no segment; the bytes are damaged".to_owned());
+        return Err("the path has no segments; the bytes are corrupted".to_owned());
     }
     let hole = meta
         .segments
@@ -282,24 +282,24 @@ pub fn scion_path(raw: &[u8]) -> Result<ScionPath<'_>, String> {
         .position(|len| *len == 0);
     if let Some(hole) = hole {
         return Err(format!(
-            "segment {hole} has no hop fields but a later segment has; the bytes are damaged"
+            "segment {hole} has no hop fields, but a later segment does; the bytes are corrupted"
         ));
     }
     if hops > MAX_HOPS {
         return Err(format!(
-            "{hops} hop fields are more than {MAX_HOPS}; the bytes are damaged"
+            "{hops} hop fields are more than {MAX_HOPS}; the bytes are corrupted"
         ));
     }
     let Some(expected) = meta.path_len() else {
         return Err(format!(
             "CurrINF is {} and CurrHF is {}, but there are {segments} segments with {hops} hop fields; \
-             the bytes are damaged",
+             the bytes are corrupted",
             meta.current_info, meta.current_hop
         ));
     };
     ScionPath::new_checked(raw).map_err(|_| {
         format!(
-            "{} found, but {} with {} take {expected}; the path is cut off or has something appended",
+            "{} found, but {} with {} take {expected}; the path is truncated or has trailing bytes",
             counted(raw.len(), "byte"),
             counted(segments, "segment"),
             counted(hops, "hop field")
@@ -336,7 +336,7 @@ mod tests {
     fn wrong_addresses_say_what_to_write() {
         assert_eq!(
             address("gw.example.org:5", 7).unwrap_err(),
-            "\"gw.example.org\" is a host name, which is not resolved; write its IP address"
+            "\"gw.example.org\" is a host name, which is not supported; write its IP address"
         );
         assert_eq!(
             address("192.0.2.1:70000", 7).unwrap_err(),
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(
             scion_path(&path("42002000")).unwrap_err(),
             "CurrINF is 1 and CurrHF is 2, but there are 1 segments with 2 hop fields; \
-             the bytes are damaged"
+             the bytes are corrupted"
         );
     }
 
@@ -435,7 +435,7 @@ mod tests {
         );
         assert_eq!(
             hex("001").unwrap_err(),
-            "3 hexadecimal digits make no whole number of bytes; one digit is missing or too many"
+            "3 hexadecimal digits are not a whole number of bytes; a digit is missing or extra"
         );
     }
 }

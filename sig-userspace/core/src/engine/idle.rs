@@ -80,7 +80,7 @@ pub(super) fn pin_to(cpu: usize) {
         if libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) != 0 {
             tracing::warn!(
                 cpu,
-                "cannot pin a worker: {}",
+                "cannot pin a worker thread: {}",
                 std::io::Error::last_os_error()
             );
         }
@@ -97,7 +97,7 @@ pub(super) fn take_precedence() {
     // SAFETY: setpriority has no memory safety preconditions; 0 is the calling thread.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) } != 0 {
         tracing::debug!(
-            "workers run at ordinary priority: {}",
+            "cannot raise the priority of the workers: {}",
             std::io::Error::last_os_error()
         );
     }

@@ -21,7 +21,7 @@ pub const MAX_FRAMES_PER_PACKET: usize = 100;
 /// The capacity given for the payload of a frame cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a frame payload of {0} bytes: must be {MIN_CAPACITY} to {MAX_CAPACITY}, choose a path with a fitting MTU"
+    "a frame payload of {0} bytes: must be {MIN_CAPACITY} to {MAX_CAPACITY}, choose a path with a suitable MTU"
 )]
 pub struct CapacityError(pub usize);
 

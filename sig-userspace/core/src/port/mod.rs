@@ -104,7 +104,7 @@ counters! {
         "Frames that were not sent because they are shorter than an Ethernet header.";
     // A bug of kernel or driver.
     bad_descriptors "gateway_queue_bad_descriptors_total" [interface, queue, worker]
-        "Entries of a ring of an AF_XDP socket that name no packet buffer.";
+        "AF_XDP ring entries that do not refer to a packet buffer.";
 }
 
 /// What the kernel, or whatever else is below a port, counts since the port was opened.

@@ -16,12 +16,12 @@ counters! {
     read_bytes "lib_snet_read_total_bytes" [] "Bytes received on SCION sockets.";
     written_packets "lib_snet_write_total_pkts" [] "Packets sent on SCION sockets.";
     written_bytes "lib_snet_write_total_bytes" [] "Bytes sent on SCION sockets.";
-    underlay_errors "lib_snet_underlay_error_total" [] "Failures of the sockets below SCION sockets.";
+    underlay_errors "lib_snet_underlay_error_total" [] "Errors of the UDP sockets under SCION sockets.";
     parse_errors "lib_snet_parse_error_total" []
-        "Packets received on SCION sockets that are no valid SCION packets.";
+        "Invalid SCION packets received on SCION sockets.";
     scmp_errors "lib_snet_scmp_error_total" [] "SCMP error messages received.";
     strays "gateway_socket_strays_total" []
-        "Packets received on SCION sockets for somebody else, or without a way back.";
+        "Packets received on SCION sockets that were for another host or had no return path.";
     // From other ASes, packets come from a border router; from this AS, from the host that is their source.
     forged "gateway_socket_forged_total" []
         "Packets on SCION sockets that came neither from a border router nor, within the AS, from their source.";

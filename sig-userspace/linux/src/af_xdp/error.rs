@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// Zero copy is required but the driver cannot.
     #[error(
-        "queue {queue} of `{interface}` has no zero copy ({source}): allow copy mode (`auto`), \
+        "queue {queue} of `{interface}` does not support zero copy ({source}): allow copy mode (`auto`), \
          or use a card and driver with AF_XDP zero-copy support"
     )]
     NoZeroCopy {
@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// The process has too many files open.
     #[error(
-        "cannot {action}: too many open files; each socket needs one: raise the limit (`ulimit -n`, `LimitNOFILE=` in a \
+        "cannot {action}: too many open files; each socket needs a file descriptor: raise the limit (`ulimit -n`, `LimitNOFILE=` in a \
          systemd unit)"
     )]
     OpenFiles {
@@ -108,7 +108,7 @@ pub enum Error {
         action: String,
     },
     /// A ring size is impossible.
-    #[error("{size} is no size for the {ring} ring: use a power of two from 64 to 65536")]
+    #[error("{size} is not a valid size for the {ring} ring: use a power of two from 64 to 65536")]
     RingSize {
         /// Which ring.
         ring: &'static str,

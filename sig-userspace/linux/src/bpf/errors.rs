@@ -19,7 +19,7 @@ fn privileges(privileges: &Privileges) -> String {
     let missing = needed.filter(|capability| !privileges.has(*capability));
     let missing: Vec<&str> = missing.map(|(_, name)| name).collect();
     if missing.is_empty() {
-        "all capabilities are there, so a security module, a seccomp filter or kernel lockdown forbids it".into()
+        "all capabilities are present, so a security module, a seccomp filter or kernel lockdown denies it".into()
     } else {
         format!(
             "missing {}; run as root, or add it to AmbientCapabilities= of the systemd unit",
@@ -32,7 +32,7 @@ fn privileges(privileges: &Privileges) -> String {
 pub(super) fn of_object(error: &EbpfError) -> Error {
     Error::Refused(match errno(error) {
         Some(libc::EPERM | libc::EACCES) => format!(
-            "the kernel does not let us make BPF maps: {}",
+            "no permission to create BPF maps: {}",
             privileges(&Privileges::read())
         ),
         Some(libc::EMFILE) => too_many_files("make BPF maps"),
@@ -49,7 +49,7 @@ pub(super) fn of_object(error: &EbpfError) -> Error {
 
 /// The kernel does not take a program.
 pub(super) fn of_program(name: &str, error: &ProgramError) -> Error {
-    tracing::debug!(program = name, "refused by the kernel: {}", chain(error));
+    tracing::debug!(program = name, "rejected by the kernel: {}", chain(error));
     let why = match error {
         ProgramError::LoadError {
             io_error,
@@ -69,15 +69,15 @@ fn program_refused(name: &str, errno: Option<i32>, why: &str, granted: &Privileg
             if errno == libc::EPERM || has_all.contains(&false) =>
         {
             format!(
-                "the kernel does not let us load BPF programs: {}",
+                "no permission to load BPF programs: {}",
                 privileges(granted)
             )
         }
         _ => {
             let (major, minor) = OLDEST_KERNEL;
             format!(
-                "the kernel refuses the program {name} (Linux {major}.{minor} or newer is needed): {why}; the log \
-                 level debug shows all that the verifier says"
+                "the kernel rejects the program {name} (Linux {major}.{minor} or newer is needed): {why}; log \
+                 level debug shows the full verifier output"
             )
         }
     })
@@ -103,16 +103,16 @@ pub(super) fn of_attaching(name: &str, ifindex: u32, error: &ProgramError) -> Er
     Error::Refused(match errno(error) {
         Some(libc::EPERM | libc::EACCES) => {
             let remedy = privileges(&Privileges::read());
-            format!("the kernel does not let us attach programs to {device}: {remedy}")
+            format!("no permission to attach BPF programs to {device}: {remedy}")
         }
         Some(libc::EMFILE) => too_many_files(&format!("attach {name} to {device}")),
         Some(libc::EBUSY | libc::EEXIST) => format!(
-            "{device} has an XDP program of somebody else: stop its owner, or remove it with \
+            "{device} has an XDP program that sig did not attach: stop its owner, or remove it with \
              `ip link set dev DEVICE xdp off` (and `xdpgeneric off`); `bpftool net` lists programs"
         ),
         Some(libc::ERANGE) => format!(
-            "the MTU of {device}, or of the other end of the pair, is larger than its driver allows with XDP: lower \
-             it, e.g. to 3506 for veth (`ip -details link show` tells the limit as maxmtu while a program is attached)"
+            "the MTU of {device}, or of the other end of the pair, is larger than its driver allows with XDP: \
+             lower it, for example to 3506 for veth (`ip -details link show` shows the limit as maxmtu while a program is attached)"
         ),
         Some(libc::ENODEV) => format!("{device} does not exist in this network namespace"),
         _ => format!("cannot attach {name} to {device}: {}", chain(error)),
@@ -127,7 +127,7 @@ pub(super) fn of_map(doing: String, error: MapError) -> Error {
                 Error::Refused(format!("cannot {doing}: the BPF map is full"))
             }
             Some(libc::EOPNOTSUPP) => Error::Refused(format!(
-                "cannot {doing}: it is no AF_XDP socket with a receive ring"
+                "cannot {doing}: it is not an AF_XDP socket with a receive ring"
             )),
             _ => Error::Kernel {
                 doing,
@@ -211,7 +211,7 @@ mod tests {
         let granted = with(&[CAP_BPF, CAP_NET_ADMIN]);
         assert_eq!(
             program_refused("sig_lan", Some(libc::EACCES), "", &granted).to_string(),
-            "the kernel does not let us load BPF programs: missing CAP_PERFMON; run as root, or add it to \
+            "no permission to load BPF programs: missing CAP_PERFMON; run as root, or add it to \
              AmbientCapabilities= of the systemd unit"
         );
         let all = with(&[CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON]);
@@ -221,7 +221,7 @@ mod tests {
         let refused = program_refused("sig_lan", Some(libc::EACCES), &why, &all).to_string();
         assert!(
             refused.starts_with(
-                "the kernel refuses the program sig_lan (Linux 6.1 or newer is needed): "
+                "the kernel rejects the program sig_lan (Linux 6.1 or newer is needed): "
             ) && refused.contains("7: R2 pointer comparison prohibited; the log level debug"),
             "{refused}"
         );

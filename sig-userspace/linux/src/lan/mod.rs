@@ -74,7 +74,7 @@ impl fmt::Display for Reason {
             Self::NoForwarding => {
                 f.write_str("this host does not forward packets from the tunnel device")
             }
-            Self::Kernel(error) => write!(f, "the kernel does not tell its tables: {error}"),
+            Self::Kernel(error) => write!(f, "cannot read the kernel's tables: {error}"),
         }
     }
 }
@@ -128,7 +128,7 @@ impl LanHops {
         Self {
             served: wish,
             snapshots,
-            task: Task::spawn("the follower of the LAN's hosts", run),
+            task: Task::spawn("the LAN neighbour monitor", run),
         }
     }
 
@@ -396,11 +396,11 @@ impl Follower {
             ] {
                 match now {
                     Some(reason) if before != now => tracing::info!(
-                        "{family} packets to the LAN find their way through the kernel: {reason}"
+                        "{family} packets to the LAN are forwarded by the kernel: {reason}"
                     ),
                     None if before.is_some() => {
                         tracing::info!(
-                            "{family} packets to the LAN go straight to their next hops"
+                            "{family} packets to the LAN are sent directly to their next hops"
                         );
                     }
                     _ => {}
@@ -425,7 +425,7 @@ impl Follower {
                 // The entry has gone since we looked: the kernel will be asked for it.
                 && error.raw_os_error() != Some(libc::ENOENT)
             {
-                tracing::debug!("cannot tell the kernel that {} is in use: {error}", key.1);
+                tracing::debug!("cannot refresh the neighbour entry of {}: {error}", key.1);
             }
         }
     }

@@ -38,7 +38,7 @@ impl Access {
         if self == Self::Readers && changes {
             return Some("set allow_remote = true to allow changes from other machines\n");
         }
-        (changes && !is_ours(headers)).then_some("a page of another origin cannot change this\n")
+        (changes && !is_ours(headers)).then_some("a page from another origin cannot change this\n")
     }
 }
 

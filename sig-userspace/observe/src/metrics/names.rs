@@ -37,9 +37,9 @@ metrics! {
     Counter IPPKTS_LOCAL_SENT "gateway_ippkts_local_sent_total"
         "IP packets delivered to the local network.";
     Counter IPPKT_BYTES_LOCAL_RECEIVED "gateway_ippkt_bytes_local_received_total"
-        "Bytes of IP packets of the local network taken into the tunnel.";
+        "Bytes of IP packets from the local network that entered the tunnel.";
     Counter IPPKTS_LOCAL_RECEIVED "gateway_ippkts_local_received_total"
-        "IP packets of the local network taken into the tunnel.";
+        "IP packets from the local network that entered the tunnel.";
     Counter FRAME_BYTES_SENT "gateway_frame_bytes_sent_total"
         "Bytes of SIG frames sent to remote gateways.";
     Counter FRAMES_SENT "gateway_frames_sent_total"
@@ -49,17 +49,17 @@ metrics! {
     Counter FRAMES_RECEIVED "gateway_frames_received_total"
         "SIG frames received from remote gateways.";
     Counter FRAMES_DISCARDED "gateway_frames_discarded_total"
-        "SIG frames of remote gateways that were discarded.";
+        "SIG frames from remote gateways that were discarded.";
     Counter IPPKTS_DISCARDED "gateway_ippkts_discarded_total"
-        "IP packets of the local network that were discarded.";
+        "IP packets from the local network that were discarded.";
     Counter SEND_EXTERNAL_ERRORS "gateway_send_external_errors_total"
         "Frames that could not be sent on the SCION side.";
     Counter SEND_LOCAL_ERRORS "gateway_send_local_errors_total"
         "IP packets that could not be sent on the IP side.";
     Counter RECEIVE_EXTERNAL_ERRORS "gateway_receive_external_errors_total"
-        "Packets of the SCION side that the kernel could not hand to the gateway.";
+        "Packets on the SCION side that the kernel could not hand to the gateway.";
     Counter RECEIVE_LOCAL_ERRORS "gateway_receive_local_errors_total"
-        "Packets of the IP side that the kernel could not hand to the gateway.";
+        "Packets on the IP side that the kernel could not hand to the gateway.";
 
     // Paths.
     Gauge PATHS_MONITORED "gateway_paths_monitored"
@@ -79,7 +79,7 @@ metrics! {
     Gauge PATH_JITTER "gateway_path_jitter_seconds"
         "Mean deviation of the round trip time of a path.";
     Gauge PATH_LOSS "gateway_path_loss_ratio"
-        "Part of a path's probes of the last minute that had no answer.";
+        "Fraction of a path's probes of the last minute that were not answered.";
     Gauge PATH_EXPIRY "gateway_path_expiry_timestamp_seconds"
         "When a path that sessions send on expires, seconds since 1970.";
     Gauge PATH_MTU "gateway_path_mtu_bytes"
@@ -97,7 +97,7 @@ metrics! {
     Counter SESSION_PATH_CHANGES "gateway_session_path_changes"
         "Changes of the paths that a session uses.";
     Gauge SESSION_PATHS_AVAILABLE "gateway_session_paths_available"
-        "Paths that a session policy can use, and those that it cannot.";
+        "Paths that a session policy accepts or rejects.";
 
     // Remote gateways and their prefixes.
     Gauge REMOTES "gateway_remotes"
@@ -115,7 +115,7 @@ metrics! {
     Gauge PREFIXES_REJECTED "gateway_prefixes_rejected"
         "IP prefixes announced by a remote AS that were rejected.";
     Counter PEER_INPUT_REFUSED "gateway_peer_input_refused_total"
-        "Input of peers that was refused.";
+        "Rejected input from peers.";
 
     // Routing chains.
     Gauge CHAIN_HEALTHINESS "gateway_routing_chain_healthiness"
@@ -141,7 +141,7 @@ metrics! {
 
     // Data plane.
     Counter XDP_PACKETS "gateway_xdp_packets_total"
-        "Packets seen by the BPF programs, by what became of them.";
+        "Packets seen by the BPF programs, by verdict.";
     Counter XDP_DROPS "gateway_xdp_drops_total"
         "Packets dropped by the BPF programs, or between them and the workers.";
     Counter ENGINE_DROPS "gateway_engine_drops_total"
@@ -149,7 +149,7 @@ metrics! {
     Counter QUEUE_DROPS "gateway_queue_drops_total"
         "Received packets that an AF_XDP socket dropped.";
     Counter QUEUE_INVALID_DESCRIPTORS "gateway_queue_invalid_descriptors_total"
-        "Entries of a ring of an AF_XDP socket that the kernel refused.";
+        "AF_XDP ring entries that the kernel refused.";
     Gauge INTERFACE_UP "gateway_interface_up"
         "Whether the link of an interface is up.";
 

@@ -148,7 +148,7 @@ pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
         if name.ends_with(KEY_FILE) && is_open(name) {
             exposed.borrow_mut().push(whole(
                 &name.display().to_string(),
-                "every user of this host can read the key, and make paths through the AS; chmod 600".to_owned(),
+                "every user of this host can read the key and forge paths through the AS; chmod 600".to_owned(),
             ));
         }
         Ok(bytes)
@@ -240,7 +240,7 @@ fn model(
         && let Some(len) = key_len.filter(|len| *len < MASTER_KEY_LEN)
     {
         let message = format!(
-            "the key has {len} bytes, which can be guessed; \"sig router key --new\" prints one of {MASTER_KEY_LEN}"
+            "the key has {len} bytes, which is too short to be secure; \"sig router key --new\" prints one of {MASTER_KEY_LEN}"
         );
         found.warnings.push(whole(&key_file, message));
     }

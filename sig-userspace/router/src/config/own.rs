@@ -75,7 +75,7 @@ pub(super) fn read(root: &Section<'_>) -> Option<Own> {
         && let Some(item) = section.get("slow_path")
     {
         item.place.error(
-            "with mode = \"off\" too, nothing is forwarded; write another mode, or slow_path = true",
+            "with mode = \"off\" as well, nothing is forwarded; write another mode, or slow_path = true",
         );
     }
     let id = id?;
@@ -142,7 +142,7 @@ fn ports(router: &Section<'_>) -> Option<Option<Option<RangeInclusive<u16>>>> {
         (Some(first), Some(last)) => (first, last),
         (Some(item), None) | (None, Some(item)) => {
             item.place.error(
-                "the range has one end; write dispatched_port_start and dispatched_port_end, or neither",
+                "the range is incomplete; write dispatched_port_start and dispatched_port_end, or neither",
             );
             return None;
         }
@@ -212,7 +212,7 @@ fn each_once(cpus: Vec<u32>) -> Result<Vec<u32>, String> {
     }
     for (i, cpu) in cpus.iter().enumerate() {
         if cpus.iter().take(i).any(|earlier| earlier == cpu) {
-            return Err(format!("CPU {cpu} is there twice; write each once"));
+            return Err(format!("CPU {cpu} is listed twice; list each once"));
         }
     }
     Ok(cpus)
@@ -225,8 +225,9 @@ fn without_effect(root: &Section<'_>) {
         if let Some(item) = router.get(key)
             && item.number(0..=u32::MAX).is_some()
         {
-            item.place
-                .warn("ignored: packets are not handed to processors of such a number or size");
+            item.place.warn(
+                "ignored: the router has no configurable number or batch size of packet processors",
+            );
         }
     }
     let features = root.section("features");
@@ -237,7 +238,8 @@ fn without_effect(root: &Section<'_>) {
         if let Some(item) = features.get(key)
             && item.boolean() == Some(true)
         {
-            item.place.warn("ignored: the router has no such feature");
+            item.place
+                .warn("ignored: this router does not have this feature");
         }
     }
 }

@@ -88,8 +88,8 @@ impl Topology<'_> {
         let Some(ports) = dispatched else {
             if let Some(node) = &self.without_ports {
                 node.warn(
-                    "dispatched_ports: missing: packets for hosts go to port 30041, where a dispatcher must hand them \
-                     on, and only the services of this topology get theirs directly; write for example \
+                    "dispatched_ports: missing: packets for hosts go to port 30041, where a dispatcher must \
+                     relay them; only the services in this topology receive theirs directly; write for example \
                      \"dispatched_ports\": \"31000-32767\"",
                 );
             }
@@ -103,8 +103,8 @@ impl Topology<'_> {
             let addresses: BTreeSet<String> = outside.iter().map(|s| s.0.to_string()).collect();
             let addresses: Vec<String> = addresses.into_iter().collect();
             node.warn(format!(
-                "{} {} not in dispatched_ports {}-{}: packets still go to that port, because the topology names it; \
-                 other programs of that host need a port of the range, or a dispatcher at port 30041",
+                "{} {} not in dispatched_ports {}-{}: packets still go to that port because the topology \
+                 lists it; other programs on that host need a port in the range or a dispatcher on port 30041",
                 addresses.join(", "),
                 if addresses.len() == 1 { "is" } else { "are" },
                 ports.start(),
@@ -236,7 +236,7 @@ fn each<'a, T>(node: &Node<'a>, read: impl Fn(String, &Node<'a>) -> Option<T>) -
     let mut seen = Vec::new();
     let read = members.into_iter().map(|(name, node)| {
         if seen.contains(&name) {
-            node.error("stands twice; remove one");
+            node.error("is set twice; remove one");
             return None;
         }
         seen.push(name.clone());
@@ -293,7 +293,7 @@ fn router<'a>(name: String, node: &Node<'a>, context: &Context<'_>) -> Option<Ro
         .require(
             &fields,
             "internal_addr",
-            "where the router gets packets from hosts, for example \"10.10.0.1:30042\"",
+            "the address on which the router receives packets from hosts, for example \"10.10.0.1:30042\"",
         )
         .and_then(address);
     let own = context.own == Some(name.as_str());
@@ -318,7 +318,7 @@ fn end(node: Node<'_>) -> Option<(SocketAddr, Node<'_>)> {
     let address = node.parse("\"192.0.2.1:50000\"", |text| {
         if text.starts_with(':') {
             return Err(format!(
-                "\"{}\" has no IP address; write the one that this router has on the link",
+                "\"{}\" has no IP address; write this router's address on the link",
                 excerpt(text)
             ));
         }
@@ -391,7 +391,7 @@ fn interface<'a>(
         .and_then(|node| {
             node.parse("\"1-ff00:0:111\"", |text| match one_as(text)? {
                 isd_as if Some(isd_as) == context.isd_as => Err(format!(
-                    "{isd_as} is this AS itself; write the one at the other end"
+                    "{isd_as} is this AS; write the AS at the other end"
                 )),
                 isd_as => Ok(isd_as),
             })
@@ -479,7 +479,7 @@ fn underlay<'a>(node: &Node<'a>) -> Option<[(SocketAddr, Node<'a>); 2]> {
     });
     let local = match (fields.get("local"), fields.get("public")) {
         (Some(_), Some(public)) => {
-            public.error("\"local\" is there too; remove one of the two");
+            public.error("\"local\" is also set; remove one of the two");
             None
         }
         (None, Some(public)) => end(public.clone()),
@@ -509,7 +509,7 @@ fn underlay<'a>(node: &Node<'a>) -> Option<[(SocketAddr, Node<'a>); 2]> {
     }
     if local.0 == remote.0 {
         remote.1.error(format!(
-            "{} is our own end; write the neighbour's",
+            "{} is the local end; write the neighbour's",
             remote.0
         ));
         return None;

@@ -55,7 +55,7 @@ pub(super) fn model(
             if let Some(other) = owners.insert(interface.number, &router.name) {
                 let other = excerpt(other);
                 interface.node.error(format!(
-                    "interface {} is of \"{other}\" already; the numbers of an AS are unique, write another",
+                    "interface {} is of \"{other}\" already; interface numbers are unique within an AS, write another",
                     interface.number
                 ));
                 once = false;
@@ -90,8 +90,8 @@ pub(super) fn model(
         .filter(|interface| interface.mtu < CONTROL_PACKET)
     {
         interface.node.warn(format!(
-            "MTU {}: packets of the control plane have up to {CONTROL_PACKET} bytes; longer ones than the MTU leave in IP \
-             fragments, by the slow path; firewalls on the link must let fragments pass",
+            "MTU {}: control-plane packets have up to {CONTROL_PACKET} bytes; larger ones are fragmented \
+             on the slow path; firewalls on the link must allow fragments",
             interface.mtu
         ));
     }
@@ -159,9 +159,8 @@ fn numbers_fit(topology: &Topology<'_>, own: &Router<'_>) -> bool {
         (topology.services.len(), services, "addresses of services"),
     ] {
         if count > most {
-            own.node.error(format!(
-                "there are {count} {what}, but no more than {most} fit"
-            ));
+            own.node
+                .error(format!("there are {count} {what}, but the limit is {most}"));
             fit = false;
         }
     }

@@ -170,9 +170,7 @@ impl Devices {
         for (ifindex, why) in &stripping {
             if self.stripping.get(ifindex) != Some(why) {
                 let name = self.name(*ifindex).unwrap_or("?");
-                tracing::warn!(
-                    "{name}: packets that come in by it take the slow path: {name} {why}"
-                );
+                tracing::warn!("{name}: packets received on it take the slow path: {name} {why}");
             }
         }
         self.stripping = stripping;
@@ -194,7 +192,7 @@ impl Devices {
             if let Some(device) = self.attached.get(&ifindex) {
                 tracing::info!(
                     device = device.name,
-                    "other devices' programs cannot send through it; the slow path does"
+                    "XDP programs on other devices cannot send through this one; using the slow path"
                 );
             }
             match programs.remove_device(ifindex) {
@@ -336,7 +334,7 @@ impl Devices {
 }
 
 fn no_fast_path(device: &str, error: &dyn std::fmt::Display) {
-    tracing::warn!("no fast path for packets that come in by {device}: {error}");
+    tracing::warn!("no fast path for packets received on {device}: {error}");
 }
 
 /// Whether other devices' native programs can send through a device, and if so, also frames in several buffers. Where the

@@ -178,19 +178,16 @@ impl FastPath {
             advise(&state);
         }
         let mut tasks = vec![
+            Task::spawn("the link monitor", shared.clone().follow_links(announced)),
             Task::spawn(
-                "the follower of links",
-                shared.clone().follow_links(announced),
-            ),
-            Task::spawn(
-                "the follower of next hops",
+                "the next-hop monitor",
                 shared.clone().follow_hops(hops.subscribe()),
             ),
             Task::spawn("the clock of the fast path", shared.clone().follow_clock()),
         ];
         if let Some(changes) = changes {
             tasks.push(Task::spawn(
-                "the follower of liveness",
+                "the liveness monitor",
                 shared.clone().follow_liveness(changes),
             ));
         }
@@ -324,7 +321,7 @@ fn advise(state: &State) {
     for (key, names) in named {
         for name in names {
             if !state.devices.exists(name) {
-                tracing::warn!("[xdp] {key}: there is no device {name}");
+                tracing::warn!("[xdp] {key}: device {name} does not exist");
             }
         }
     }
@@ -333,7 +330,7 @@ fn advise(state: &State) {
     };
     if inside.is_empty() {
         tracing::warn!(
-            "no device is inside, so packets to the internal address {} are dropped: name the devices of the AS in \
+            "no internal device is configured, so packets to the internal address {} are dropped; list the devices of the AS in \
              [xdp] internal_devices",
             model.internal
         );
@@ -341,8 +338,8 @@ fn advise(state: &State) {
     if state.devices.arrivals().are_guessed() && !inside.is_empty() {
         let inside: Vec<&str> = inside.iter().map(String::as_str).collect();
         tracing::warn!(
-            "no device has the internal address {}; whoever sends to it by {} is taken for a host of the AS: name the \
-             devices of the AS in [xdp] internal_devices",
+            "no device has the internal address {}; any sender that reaches it through {} is treated as a host of \
+             the AS; list the devices of the AS in [xdp] internal_devices",
             model.internal,
             inside.join(", ")
         );
@@ -351,8 +348,8 @@ fn advise(state: &State) {
         let shared = state.devices.names_of(local).unwrap_or_default();
         if let Some(name) = shared.intersection(&inside).next() {
             tracing::warn!(
-                "link {number} and the inside of the AS share {name}: whoever is on that network can pose as a host of the AS; \
-                 give the link a device or VLAN of its own"
+                "link {number} and the internal network of the AS share {name}: anyone on that network can pose as \
+                 a host of the AS; give the link its own device or VLAN"
             );
         }
     }
@@ -383,7 +380,7 @@ impl Shared {
                 }
             }
             if let Err(error) = self.look_at_links().await {
-                tracing::error!("the fast path does not follow the interfaces: {error}");
+                tracing::error!("the fast path cannot track the interfaces: {error}");
             }
         }
     }
@@ -490,7 +487,7 @@ impl Shared {
 
     fn write(&self, state: &mut State) {
         if let Err(error) = state.write(&*self.is_up) {
-            tracing::error!("the fast path does not follow: {error}");
+            tracing::error!("the fast path cannot be updated: {error}");
         }
     }
 }
@@ -543,10 +540,10 @@ impl State {
         let forwards = !matches!(sysctl::read(family, LOOPBACK, "forwarding"), Ok(Some(0)));
         match (self.forwards.replace(forwards), forwards) {
             (Some(true) | None, false) => tracing::warn!(
-                "packets to hosts take the slow path: XDP programs may use the kernel's routes only with \
-                 `sysctl net.{name}.conf.{LOOPBACK}.forwarding=1`; no other device needs it"
+                "packets to hosts take the slow path: XDP programs can use the kernel's routing table only with \
+                 `sysctl net.{name}.conf.{LOOPBACK}.forwarding=1`; no other device needs this setting"
             ),
-            (Some(false), true) => tracing::info!("packets to hosts take the fast path again"),
+            (Some(false), true) => tracing::info!("packets to hosts are back on the fast path"),
             _ => {}
         }
     }
@@ -567,8 +564,8 @@ impl State {
                     number => format!("interface {number}"),
                 };
                 tracing::warn!(
-                    "packets from {from} come with checksums that are still to be made, and take the slow path: switch off \
-                     transmit checksum offload where they are sent (`ethtool -K DEVICE tx off`)"
+                    "packets from {from} arrive with incomplete checksums and take the slow path; \
+                     disable transmit checksum offload on the sender (`ethtool -K DEVICE tx off`)"
                 );
             }
         }
@@ -581,7 +578,7 @@ impl State {
             nanoseconds(libc::CLOCK_REALTIME).saturating_sub(nanoseconds(libc::CLOCK_BOOTTIME));
         let step = offset.abs_diff(self.clock);
         if self.clock != 0 && step > STEP {
-            tracing::warn!("the clock of this host was set by {} s", step / STEP);
+            tracing::warn!("the system clock jumped by {} s", step / STEP);
         }
         self.clock = offset;
         self.programs.set_clock(offset)

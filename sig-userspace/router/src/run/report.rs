@@ -68,7 +68,7 @@ pub(super) fn changes(old: &Settings, new: &Settings) -> String {
     }
     also(old.buffers != new.buffers, "buffers of sockets: changed");
     also(old.log.level != new.log.level, "log level: changed");
-    let restart = "only a restart changes";
+    let restart = "takes effect only after a restart:";
     for (differs, key) in [
         (old.xdp.mode != new.xdp.mode, "[xdp] mode"),
         (old.xdp.cpus != new.xdp.cpus, "[xdp] cpus"),

@@ -292,7 +292,7 @@ impl Liveness {
                 () = tokio::time::sleep_until(next.into()) => {
                     let late = Instant::now().saturating_duration_since(next);
                     if late > HELD_UP {
-                        tracing::debug!("held up for {late:?}; the neighbours get as much more time");
+                        tracing::debug!("scheduled {late:?} late; extending the neighbours' detection time accordingly");
                         for watched in self.sessions().values_mut() {
                             watched.session.held_up(late, next + late);
                         }
@@ -366,15 +366,15 @@ fn told(key: SessionKey, watched: &Watched) {
             tracing::warn!(
                 interface,
                 state,
-                "link is down: the neighbour is not heard, or does not hear us"
+                "link is down: no BFD packets from the neighbour, or it receives none of ours"
             );
         }
         (SessionKey::Sibling(address), false) => {
-            tracing::warn!(%address, state, "sibling router is not reachable");
+            tracing::warn!(%address, state, "sibling router is unreachable");
         }
     }
     if !watched.damping.is_usable() && !hold.is_zero() {
-        tracing::warn!(session = ?key, "BFD flaps: not used again until it has been up for {hold:?}");
+        tracing::warn!(session = ?key, "BFD session is flapping; suppressed until it has been up for {hold:?}");
     }
 }
 

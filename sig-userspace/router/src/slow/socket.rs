@@ -36,10 +36,10 @@ pub struct BindError {
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another router runs here: stop it, or set `slow_path = false` to work beside it"
+            "; another router is running here: stop it, or set `slow_path = false` to run next to it"
         }
         io::ErrorKind::AddrNotAvailable => {
-            "; give the address to an interface of this host, or correct the topology"
+            "; assign the address to an interface of this host, or correct the topology"
         }
         _ => "",
     }

@@ -71,10 +71,10 @@ fn prefer() {
     let error = io::Error::last_os_error();
     // SAFETY: no memory is involved; on Linux, 0 means the calling thread alone.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } == 0 {
-        tracing::info!("BFD has no real-time priority ({error}), but a nice value of {NICE}");
+        tracing::info!("cannot give BFD real-time priority ({error}); using nice value {NICE}");
     } else {
         tracing::warn!(
-            "BFD has no priority over other work of this host, which may take links down: {error}; add CAP_SYS_NICE to \
+            "cannot raise the priority of BFD, so a busy host may cause links to flap: {error}; add CAP_SYS_NICE to \
              AmbientCapabilities= of the systemd unit"
         );
     }

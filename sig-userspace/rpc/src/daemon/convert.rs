@@ -105,20 +105,20 @@ async fn one(
     let (raw, next_hop) = match ends {
         None if local == destination => (Vec::new(), SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
         None => return Err("a path to another AS has no interfaces"),
-        Some(_) if interfaces.len() % 2 != 0 => return Err("an interface of a path leads nowhere"),
-        Some((first, _)) if first.isd_as != local => return Err("a path starts elsewhere"),
-        Some((_, last)) if last.isd_as != destination => return Err("a path leads elsewhere"),
+        Some(_) if interfaces.len() % 2 != 0 => return Err("an interface of a path has no AS"),
+        Some((first, _)) if first.isd_as != local => return Err("a path starts in another AS"),
+        Some((_, last)) if last.isd_as != destination => return Err("a path ends in another AS"),
         Some(_) => {
             is_at_its_start(&path.raw)?;
             let address = path.interface.into_option().map(underlay);
             let next_hop = names.resolve(&address.unwrap_or_default()).await;
-            (path.raw, next_hop.ok_or("a next hop is no address")?)
+            (path.raw, next_hop.ok_or("a next hop is not an address")?)
         }
     };
     let expiry = path
         .expiration
         .into_option()
-        .map(|time| instant(&time).ok_or("a path's expiry is no time"))
+        .map(|time| instant(&time).ok_or("a path's expiry is not a valid time"))
         .transpose()?;
     let announced = path.discovery_information.get(&destination.0);
     let mut discovery = Vec::new();

@@ -69,7 +69,7 @@ pub struct LocalAs {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DaemonError {
     /// The address cannot be one.
-    #[error("{0:?} is no address of a SCION daemon: expected HOST:PORT")]
+    #[error("{0:?} is not an address of a SCION daemon: expected HOST:PORT")]
     Address(String),
     /// No connection, or no answer in time.
     #[error("the SCION daemon at {address} does not answer: {reason}")]
@@ -80,7 +80,7 @@ pub enum DaemonError {
         reason: String,
     },
     /// It answered with an error.
-    #[error("the SCION daemon at {address} cannot tell {what}: {reason}")]
+    #[error("the SCION daemon at {address} cannot report {what}: {reason}")]
     Refused {
         /// Its address.
         address: String,
@@ -90,7 +90,7 @@ pub enum DaemonError {
         reason: String,
     },
     /// It answered something that cannot be.
-    #[error("the SCION daemon at {address} told {what} that cannot be: {reason}")]
+    #[error("the SCION daemon at {address} returned an invalid answer about {what}: {reason}")]
     Answer {
         /// Its address.
         address: String,
@@ -205,7 +205,7 @@ impl Daemon {
             match self.local().await {
                 Ok(local) => {
                     if failed {
-                        tracing::info!("the SCION daemon is there");
+                        tracing::info!("the SCION daemon is reachable");
                     }
                     return local;
                 }

@@ -130,7 +130,7 @@ impl AsyncUdpSocket for QuicSocket {
             .try_send_to(peer.endpoint(), &route.via, transmit.contents)
         {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                tracing::trace!(%peer, %error, "a QUIC datagram is lost");
+                tracing::trace!(%peer, %error, "cannot send a QUIC datagram");
                 Ok(())
             }
             result => result,

@@ -184,7 +184,7 @@ impl Seat {
     /// The handshake failed.
     pub(super) fn failed(self, error: &dyn fmt::Display) {
         self.admission.failed.fetch_add(1, Relaxed);
-        tracing::trace!(isd_as = %self.isd_as, %error, "a QUIC handshake fails");
+        tracing::trace!(isd_as = %self.isd_as, %error, "QUIC handshake failed");
     }
 }
 

@@ -176,7 +176,7 @@ async fn serve(connecting: quinn::Connecting, mut seat: Seat, caller: Peer, rout
     };
     connection.close(DONE, b"");
     if let Err(error) = result {
-        tracing::trace!(%caller, %error, "an RPC connection ends");
+        tracing::trace!(%caller, %error, "RPC connection closed");
     }
 }
 

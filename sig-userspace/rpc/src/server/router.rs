@@ -117,7 +117,7 @@ impl Router {
     pub(super) fn call(&self, caller: Peer, path: &str, message: &[u8]) -> Result<Vec<u8>, Status> {
         let Some(method) = self.methods.iter().find(|method| method.path == path) else {
             self.unknown.fetch_add(1, Relaxed);
-            return Err(Status::new(Code::Unimplemented, "there is no such method"));
+            return Err(Status::new(Code::Unimplemented, "no such method"));
         };
         let answer = (method.handler)(caller, message);
         let counter = match answer {

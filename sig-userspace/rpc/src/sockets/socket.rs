@@ -144,7 +144,7 @@ impl ScionSocket {
                     tracing::info!(
                         port,
                         range = ?local.ports,
-                        "SCION socket outside of the dispatched ports: its packets arrive at the end host port",
+                        "SCION socket outside the dispatched port range; its packets arrive at the end host port",
                     );
                 }
                 bind(port)?

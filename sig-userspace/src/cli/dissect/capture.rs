@@ -62,14 +62,14 @@ impl Capture {
             .map_err(|e| format!("cannot be read: {e}"))?;
         let found: [u8; 4] = match magic[..].try_into() {
             Ok(found) => found,
-            Err(_) => return Err("too short for a capture; is it empty?".to_owned()),
+            Err(_) => return Err("too short for a capture file; is it empty?".to_owned()),
         };
         let reader: Box<dyn Read> = Box::new(io::Cursor::new(magic).chain(reader));
         let header = |e: PcapError| match e {
             PcapError::IoError(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                "cut off within its header".to_owned()
+                "truncated within its header".to_owned()
             }
-            e => format!("its header is damaged: {}", describe(&e)),
+            e => format!("its header is corrupt: {}", describe(&e)),
         };
         let format = match found {
             [0xa1, 0xb2, 0xc3, 0xd4]
@@ -200,7 +200,7 @@ fn next_of_pcapng(reader: &mut PcapNgReader<Box<dyn Read>>) -> Result<Option<Pac
             None => 0,
             Some(ticks) => nanoseconds(ticks, resolution)
                 .and_then(|t| t.checked_add(offset.checked_mul(1_000_000_000)?))
-                .ok_or("its time is out of range")?,
+                .ok_or("its timestamp is out of range")?,
         };
         return Ok(Some(Packet {
             number: 0,
@@ -225,11 +225,11 @@ fn nanoseconds(ticks: u64, resolution: u8) -> Option<u64> {
 fn describe(error: &PcapError) -> String {
     match error {
         PcapError::IoError(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-            "the file is cut off or damaged".to_owned()
+            "the file is truncated or corrupt".to_owned()
         }
         PcapError::IoError(e) => e.to_string(),
-        PcapError::InvalidField(what) => format!("the file is damaged ({what})"),
-        other => format!("the file is damaged ({other})"),
+        PcapError::InvalidField(what) => format!("the file is corrupt ({what})"),
+        other => format!("the file is corrupt ({other})"),
     }
 }
 

@@ -195,7 +195,7 @@ fn describe(protocol: u8, upper: &[u8]) -> String {
             };
             format!("SCMP {name}, {} bytes", upper.len())
         }
-        (NEXT_SCMP, _) => "SCMP, cut off".to_owned(),
+        (NEXT_SCMP, _) => "SCMP, truncated".to_owned(),
         (NEXT_BFD, _) => format!("BFD, {} bytes", upper.len()),
         (PROTO_TCP, _) => format!("TCP, {} bytes", upper.len()),
         _ => format!("protocol {protocol}, {} bytes", upper.len()),

@@ -282,7 +282,7 @@ impl<'a> Report<'a> {
             row(
                 "cut packets",
                 c.cut,
-                "captured in part, not decoded: capture with \"tcpdump -s 0\"".to_owned(),
+                "truncated by the capture, not decoded: capture with \"tcpdump -s 0\"".to_owned(),
             );
         }
         if c.bad_scion > 0 {

@@ -114,7 +114,7 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         None => Finding::warning(
             AREA,
             format!("cannot read a version from {release:?}"),
-            format!("make sure that it is Linux {oldest} or newer"),
+            format!("make sure it is Linux {oldest} or newer"),
         ),
     });
     let shares = config.is_some_and(|config| {
@@ -124,7 +124,7 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         out.push(Finding::warning(
             AREA,
             format!(
-                "Linux {release}: in generic mode only one worker takes packets of a queue (CVE-2025-37920)"
+                "Linux {release}: in generic mode only one worker can serve a queue (CVE-2025-37920)"
             ),
             "boot Linux 6.12.28, 6.14.6, 6.15 or newer, or use interfaces with native XDP",
         ));
@@ -137,11 +137,11 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
             }
             Feature::Denied => Finding::bad(
                 AREA,
-                format!("{name}: this process may not use it"),
-                format!("run as root, or with {capability}; if it is, a seccomp filter or security module forbids it"),
+                format!("{name}: no permission to use it"),
+                format!("run as root, or with {capability}; if that is already the case, a seccomp filter or security module denies it"),
             ),
             Feature::Unclear(error) => {
-                Finding::warning(AREA, format!("{name}: {error}"), "try to start the gateway; it will say more")
+                Finding::warning(AREA, format!("{name}: {error}"), "start the gateway; its error says more")
             }
         });
     };
@@ -153,12 +153,12 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         CAP_NET_RAW.1,
     );
     out.push(if kernel.btf {
-        Finding::good(AREA, "the kernel describes its types (BTF)")
+        Finding::good(AREA, "the kernel provides BTF")
     } else {
         Finding::warning(
             AREA,
-            "the kernel does not describe its types (no /sys/kernel/btf/vmlinux)",
-            "the gateway runs without; tools that trace drops want CONFIG_DEBUG_INFO_BTF=y",
+            "the kernel provides no BTF (no /sys/kernel/btf/vmlinux)",
+            "the gateway runs without it; tools that trace drops need CONFIG_DEBUG_INFO_BTF=y",
         )
     });
 }
@@ -189,8 +189,8 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     }
     let needed = packet_memory(facts, config);
     out.push(match privileges.memlock {
-        _ if privileges.has(CAP_IPC_LOCK) => Finding::good(AREA, "CAP_IPC_LOCK: any amount of memory may be locked"),
-        None => Finding::good(AREA, "any amount of memory may be locked"),
+        _ if privileges.has(CAP_IPC_LOCK) => Finding::good(AREA, "CAP_IPC_LOCK: no limit on locked memory"),
+        None => Finding::good(AREA, "no limit on locked memory"),
         Some(limit) if limit >= needed => {
             Finding::good(AREA, format!("{} MiB may be locked, {} MiB are needed", limit / MIB, needed.div_ceil(MIB)))
         }
@@ -270,15 +270,15 @@ fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     });
     let pages = packets.div_ceil(HUGE_PAGE);
     let free = facts.memory.huge_pages_free;
-    let text = format!("{free} huge pages of 2 MiB are free, the packet buffers fill {pages}");
-    let remedy = format!("`sysctl -w vm.nr_hugepages={pages}`, best at boot");
+    let text = format!("{free} huge pages of 2 MiB are free, the packet buffers need {pages}");
+    let remedy = format!("`sysctl -w vm.nr_hugepages={pages}`, preferably at boot");
     match config.map_or(Wish::Auto, |config| config.dataplane.huge_pages) {
         Wish::Never => {}
         _ if free >= pages => out.push(Finding::good(AREA, text)),
         Wish::Auto => out.push(Finding::warning(
             AREA,
             format!("{text}: ordinary pages are used"),
-            format!("{remedy}; the gateway works without"),
+            format!("{remedy}; the gateway works without them"),
         )),
         Wish::Require => out.push(Finding::bad(AREA, text, remedy)),
     }
@@ -314,8 +314,8 @@ fn cpus(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     } else if workers == allowed.len() && config.dataplane.busy_poll {
         Finding::warning(
             AREA,
-            format!("{text}, all kept busy by workers with `busy_poll`"),
-            "leave one to the rest of the host: fewer `workers`, or `busy_poll = false`",
+            format!("{text}, all used by workers with `busy_poll`"),
+            "leave one for the rest of the host: use fewer `workers`, or `busy_poll = false`",
         )
     } else {
         Finding::good(AREA, format!("{text} by {workers} worker(s)"))
@@ -331,7 +331,7 @@ fn paths(out: &mut Vec<Finding>, config: &Config, now: u64) {
             };
             let area = format!("path \"{}\" to {}", path.name, remote.isd_as);
             let at = rfc3339(expires_at);
-            let remedy = "write a newer one, as \"sig path make\" makes it, and run \"sig reload\"";
+            let remedy = "replace it, for example with \"sig path make\", and run \"sig reload\"";
             out.push(match expires_at.checked_sub(now) {
                 None | Some(0) => Finding::bad(
                     &area,
@@ -354,28 +354,28 @@ fn stack(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     out.push(match settings.ipv4_forwarding {
         Some(0) if config.is_none_or(|config| config.dataplane.lan.is_empty()) => Finding::warning(
             AREA,
-            "this host does not forward IPv4: without a `lan` interface only its own packets enter the tunnel",
-            "`sysctl -w net.ipv4.ip_forward=1` if it shall serve other hosts",
+            "this host does not forward IPv4: without a `lan` interface only locally generated packets enter the tunnel",
+            "`sysctl -w net.ipv4.ip_forward=1` if it serves other hosts",
         ),
         Some(0) => Finding::warning(
             AREA,
-            "this host does not forward IPv4: what XDP leaves to the kernel does not enter the tunnel",
+            "this host does not forward IPv4: packets that XDP leaves to the kernel do not enter the tunnel",
             "`sysctl -w net.ipv4.ip_forward=1`",
         ),
         _ => Finding::good(AREA, "IPv4 is forwarded"),
     });
     out.push(match (settings.ipv6_forwarding, facts.kernel.version) {
-        (None, _) => Finding::warning(AREA, "no IPv6 in this kernel", "nothing, if you do without"),
+        (None, _) => Finding::warning(AREA, "no IPv6 in this kernel", "none needed, unless you use IPv6"),
         (Some(0), Some(version)) if version >= FORCE_FORWARDING_KERNEL => Finding::warning(
             AREA,
-            "this host does not forward IPv6: packets from the tunnel pass, what XDP leaves to the kernel does not \
-             enter it",
+            "this host does not forward IPv6: packets from the tunnel are delivered, but packets that XDP leaves to \
+             the kernel do not enter it",
             "`sysctl -w net.ipv6.conf.all.forwarding=1` (router advertisements then need accept_ra=2)",
         ),
         (Some(0), _) => Finding::warning(
             AREA,
-            "this host does not forward IPv6: the first packets to a LAN host, and all that XDP leaves to the kernel, \
-             are lost",
+            "this host does not forward IPv6: the first packets to a LAN host and all packets that XDP leaves \
+             to the kernel are lost",
             "`sysctl -w net.ipv6.conf.all.forwarding=1` (router advertisements then need accept_ra=2)",
         ),
         _ => Finding::good(AREA, "IPv6 is forwarded"),
@@ -383,11 +383,11 @@ fn stack(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     out.push(match settings.rp_filter {
         Some(1) => Finding::warning(
             AREA,
-            "strict reverse path filtering on all interfaces (net.ipv4.conf.all.rp_filter = 1): packets from a remote \
-             whose prefix is at the moment routed elsewhere are dropped",
-            "`sysctl -w net.ipv4.conf.all.rp_filter=0` and set it where it is wanted",
+            "strict reverse path filtering on all interfaces (net.ipv4.conf.all.rp_filter = 1): packets from a \
+             remote are dropped while its prefix is routed elsewhere",
+            "`sysctl -w net.ipv4.conf.all.rp_filter=0` and enable it per interface where you need it",
         ),
-        _ => Finding::good(AREA, "reverse path filtering does not stand in the way"),
+        _ => Finding::good(AREA, "reverse path filtering does not interfere"),
     });
 }
 

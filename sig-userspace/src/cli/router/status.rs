@@ -50,7 +50,7 @@ pub(super) fn fetch(router: &Choice) -> Result<Status, Failure> {
     serde_json::from_slice(&document).map_err(|error| {
         let socket = socket.display();
         Failure::Failed(format!(
-            "{socket}: the answer is not the status of a router of this version: {error}"
+            "{socket}: not a status that this version understands: {error}"
         ))
     })
 }
@@ -154,13 +154,13 @@ fn interfaces(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         if interface.bfd.as_ref().is_some_and(|bfd| bfd.flaps) {
             writeln!(
                 out,
-                "  interface {} is up, but was down too often lately: it is used again when it has stayed up for a while",
+                "  interface {} is up but was flapping: it will be used again once it has been stable",
                 interface.interface
             )?;
         } else if !interface.up {
             writeln!(
                 out,
-                "  interface {} is down: the router at {} is not heard, or does not hear us",
+                "  interface {} is down: the router at {} sends no BFD packets, or receives none of ours",
                 interface.interface,
                 interface
                     .remote

@@ -37,7 +37,7 @@ fn write_own(control: &Control, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "  prefixes are told at {}, session probes answered at {}, end host port: {}",
+        "  prefixes served at {}, session probes answered at {}, end host port: {}",
         control.ctrl_addr, control.probe_addr, control.endhost_port
     )?;
     for advertised in &control.advertised {
@@ -62,7 +62,7 @@ fn write_own(control: &Control, out: &mut dyn Write) -> io::Result<()> {
 fn write_ases(control: &Control, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nRemote ASes")?;
     if control.ases.is_empty() {
-        return writeln!(out, "  none: name some in the traffic policy file");
+        return writeln!(out, "  none: list some in the traffic policy file");
     }
     let mut table = Table::new(&[
         "ISD-AS",
@@ -90,10 +90,10 @@ fn write_ases(control: &Control, out: &mut dyn Write) -> io::Result<()> {
     table.write(out)?;
     for found in &control.ases {
         if let Some(problem) = &found.discovery_problem {
-            writeln!(out, "  {} is not discovered: {problem}", found.isd_as)?;
+            writeln!(out, "  {} discovery failed: {problem}", found.isd_as)?;
         }
         if let Some(problem) = &found.paths_problem {
-            writeln!(out, "  {} has no fresh paths: {problem}", found.isd_as)?;
+            writeln!(out, "  {} path lookup failed: {problem}", found.isd_as)?;
         }
     }
     Ok(())
@@ -115,7 +115,7 @@ fn write_gateways(control: &Control, out: &mut dyn Write) -> io::Result<()> {
         for gateway in &found.gateways {
             if let Some(problem) = &gateway.fetch_problem {
                 problems.push(format!(
-                    "{},{} tells no prefixes: {problem}",
+                    "{},{} prefix fetch failed: {problem}",
                     found.isd_as, gateway.addresses.control
                 ));
             }
@@ -215,7 +215,7 @@ fn write_sessions(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "\nSessions")?;
     if table.is_empty() {
-        return writeln!(out, "  none: no remote gateway has told prefixes yet");
+        return writeln!(out, "  none: no remote gateway has announced prefixes yet");
     }
     table.write(out)
 }
@@ -274,7 +274,7 @@ fn write_refused(control: &Control, out: &mut dyn Write) -> io::Result<()> {
     if control.refused.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nRefused input of peers")?;
+    writeln!(out, "\nRejected input from peers")?;
     let mut table = Table::new(&["ISD-AS", "reason", ">count"]);
     for refused in &control.refused {
         table.row([

@@ -12,13 +12,13 @@ fn an_idle_gateway_says_what_to_do_next() {
     assert_eq!(
         human(&idle()),
         "sig 0.1.0, gateway \"west\" at 1-ff00:0:110,10.10.0.2:30056, up 1 min 1 s
-serves no prefixes: set prefixes in [gateway], or everything received is refused
+serves no prefixes: set prefixes in [gateway], or all received packets are dropped
 
 Ports
   none: check underlay and lan in [dataplane], then \"sig doctor\"
 
 Workers
-  none: the data plane does not run, look into the log
+  none: the data plane is not running, see the log
 
 To the LAN
   straight to 0 known neighbours, else via the helper and the kernel's tables
@@ -53,7 +53,7 @@ Workers
        0    2        30    20                    7           2       4
 
 From the underlay
-  frames from 10.10.0.66 were refused: if it is a border router of this AS, add it to underlay_sources in [dataplane]
+  frames from 10.10.0.66 were dropped: if it is a border router of this AS, add it to underlay_sources in [dataplane]
 
 To the LAN
   straight to 3 known neighbours, else via the helper and the kernel's tables
@@ -71,7 +71,7 @@ Traffic
             packets  bytes  frames  frame bytes  packets/frame
   sent           20   2000       5         2080           4.00
   received        9    900      10         1060           0.90
-  reordering: 2 frames waited for an earlier one, 1 gaps were given up, 1 frames came late
+  reordering: 2 frames waited for an earlier one, 1 gaps abandoned, 1 frames late
 
 Drops
   reason           where   count  meaning
@@ -89,7 +89,7 @@ fn an_expired_path_is_shown_as_such_with_the_remedy() {
     status.remotes[0].paths[0].expired = true;
     let text = human(&status);
     assert!(text.contains("  1472  expired "), "{text}");
-    let remedy = "1-ff00:0:111 path 0 has expired: write a newer one and run \"sig reload\"";
+    let remedy = "1-ff00:0:111 path 0 has expired: replace it and run \"sig reload\"";
     assert!(text.contains(remedy), "{text}");
 }
 
@@ -103,7 +103,7 @@ fn what_the_control_plane_knows_is_shown() {
         "
 Control plane
   daemon 127.0.0.1:30255: reachable, 50 requests, 1 failed
-  prefixes are told at 10.10.0.2:30256, session probes answered at 10.10.0.2:30856, end host port: own
+  prefixes served at 10.10.0.2:30256, session probes answered at 10.10.0.2:30856, end host port: own
   advertised to 1-ff00:0:111: 10.1.0.0/24 (asked 12 times)
   reloads: 2 applied, 1 refused
 
@@ -111,8 +111,8 @@ Remote ASes
   ISD-AS        gateways  paths  alive  probes  answers  discovered  static prefixes
   1-ff00:0:111         1      3      2     470      460  2.5 s ago   10.2.7.0/24
   2-ff00:0:220         0      0      0       0        0  never       -
-  2-ff00:0:220 is not discovered: no path to it
-  2-ff00:0:220 has no fresh paths: the daemon knows no path
+  2-ff00:0:220 discovery failed: no path to it
+  2-ff00:0:220 path lookup failed: the daemon knows no path
 
 Remote gateways
   ISD-AS        control          data             interfaces  asked      accepted  rejected  prefixes
@@ -138,7 +138,7 @@ Prefixes of several ASes
   prefix       ISD-AS        standby
   10.2.0.0/24  1-ff00:0:111  2-ff00:0:220
 
-Refused input of peers
+Rejected input from peers
   ISD-AS        reason         count
   1-ff00:0:111  default_route      2
 "
@@ -158,8 +158,8 @@ fn before_anything_is_found_it_says_so() {
     let text = human(&status);
     assert!(!text.contains("[[remote]]"), "{text}");
     assert!(!text.contains("set prefixes"), "{text}");
-    assert!(text.contains("\nRemote ASes\n  none: name some in the traffic policy file\n"));
-    assert!(text.contains("\nSessions\n  none: no remote gateway has told prefixes yet\n"));
+    assert!(text.contains("\nRemote ASes\n  none: list some in the traffic policy file\n"));
+    assert!(text.contains("\nSessions\n  none: no remote gateway has announced prefixes yet\n"));
 }
 
 #[test]

@@ -30,7 +30,7 @@ const ANY_PROTOCOLS: UnlessEmpty<Special<RpcProtocols>> = UnlessEmpty(Special(
         let known = PROTOCOLS.0.iter().find(|(word, _)| *word == text);
         if known.is_none() {
             item.place.warn(format!(
-                "\"{}\" is unknown and means \"all\"; write \"all\", \"grpc\" or \"connectrpc\"",
+                "\"{}\" is unknown and treated as \"all\"; write \"all\", \"grpc\" or \"connectrpc\"",
                 excerpt(text)
             ));
         }

@@ -93,7 +93,7 @@ pub(super) fn made(
         Ok(description) if description.timestamp.is_none() => description,
         Ok(_) => {
             item.place.error(format!(
-                "\"{shown}\" has a timestamp, so its paths could not be made anew; remove it"
+                "\"{shown}\" has a timestamp, so its paths could not be renewed; remove it"
             ));
             return None;
         }
@@ -116,7 +116,7 @@ pub(super) fn made(
         Ok(path) => Some((made, path)),
         Err(problem) => {
             item.place.error(format!(
-                "{problem}; \"sig path make {shown} --from {} --to {}\" shows those there are",
+                "{problem}; \"sig path make {shown} --from {} --to {}\" lists the existing ones",
                 made.from, made.to
             ));
             None

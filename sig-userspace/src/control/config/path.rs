@@ -11,14 +11,14 @@ pub(super) fn check(raw: &[u8]) -> Result<u64, String> {
         let meta = Meta::decode(*meta);
         if (meta.current_info, meta.current_hop) != (0, 0) {
             return Err(format!(
-                "CurrINF is {} and CurrHF is {}, but a path at its sender has 0 and 0; take the path \
-                 as the daemon gives it, not from a packet under way",
+                "CurrINF is {} and CurrHF is {}, but a path at its sender has 0 and 0; use the \
+                 path as returned by the daemon, not from a packet in transit",
                 meta.current_info, meta.current_hop
             ));
         }
         if meta.infos() == 0 {
             return Err(
-                "the path has no segment; for a remote in the own AS write raw = \"\"".to_owned(),
+                "the path has no segment; for a remote in the local AS write raw = \"\"".to_owned(),
             );
         }
     }
@@ -48,8 +48,8 @@ mod tests {
     fn a_path_under_way_is_refused() {
         assert_eq!(
             check_hex(&GOOD.replacen("00002000", "41002000", 1)).unwrap_err(),
-            "CurrINF is 1 and CurrHF is 1, but a path at its sender has 0 and 0; \
-             take the path as the daemon gives it, not from a packet under way"
+            "CurrINF is 1 and CurrHF is 1, but a path at its sender has 0 and \
+             0; use the path as returned by the daemon, not from a packet in transit"
         );
     }
 
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(
             check_hex(&GOOD[..GOOD.len() - 2]).unwrap_err(),
             "35 bytes found, but 1 segment with 2 hop fields take 36; \
-             the path is cut off or has something appended"
+             the path is truncated or has trailing bytes"
         );
         assert!(check_hex("0000").is_err());
     }
@@ -67,15 +67,15 @@ mod tests {
     fn segments_leave_no_hole() {
         assert_eq!(
             check_hex("00002001").unwrap_err(),
-            "segment 1 has no hop fields but a later segment has; the bytes are damaged"
+            "segment 1 has no hop fields, but a later segment does; the bytes are corrupted"
         );
         assert_eq!(
             check_hex("00000000").unwrap_err(),
-            "the path has no segment; for a remote in the own AS write raw = \"\""
+            "the path has no segment; for a remote in the local AS write raw = \"\""
         );
         assert_eq!(
             check_hex("0003ffff").unwrap_err(),
-            "189 hop fields are more than 64; the bytes are damaged"
+            "189 hop fields are more than 64; the bytes are corrupted"
         );
     }
 }

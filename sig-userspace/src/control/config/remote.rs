@@ -213,7 +213,7 @@ fn one_path(
             let headers = 12 + 16 + local_ip_len + remote_ip_len + raw.len() + 8;
             if usize::from(mtu) < headers + SMALLEST_FRAME {
                 place.error(format!(
-                    "{mtu} leaves no room for a frame: the headers of this path take {headers} \
+                    "{mtu} leaves no room for a frame: this path's headers take {headers} \
                      bytes and a frame at least {SMALLEST_FRAME}; write {} or more",
                     headers + SMALLEST_FRAME
                 ));
@@ -255,14 +255,14 @@ fn check_next_hop(item: &Item<'_>, next_hop: SocketAddr, data_addr: SocketAddr) 
     }
     if next_hop.ip().is_loopback() {
         item.place.error(format!(
-            "{next_hop} is a loopback address, but border routers are reached through the underlay \
-             interface, and one on this host cannot be used; write the address of one on another host"
+            "{next_hop} is a loopback address, but border routers are reached through the \
+             underlay interface and cannot run on this host; write the address of one on another host"
         ));
         return None;
     }
     if next_hop.ip() == data_addr.ip() {
         item.place.error(format!(
-            "{next_hop} is this gateway's own address; write that of the border router"
+            "{next_hop} is this gateway's own address; write the border router's"
         ));
         return None;
     }
@@ -293,7 +293,7 @@ fn header(section: &Section<'_>, context: &Context<'_>) -> Option<Header> {
     for key in ["raw", "file", "path_type"] {
         if let Some(item) = section.get(key) {
             item.place.error(format!(
-                "{} is there too; remove one of the two",
+                "{} is also set; remove one of the two",
                 network.place.key
             ));
             return None;
@@ -324,7 +324,7 @@ fn raw_path(section: &Section<'_>, context: &Context<'_>) -> Option<Vec<u8>> {
     let (bytes, place) = match (section.get("raw"), section.get("file")) {
         (Some(raw), Some(file)) => {
             file.place.error(format!(
-                "{} is there too; remove one of the two",
+                "{} is also set; remove one of the two",
                 raw.place.key
             ));
             return None;
@@ -345,11 +345,11 @@ fn raw_path(section: &Section<'_>, context: &Context<'_>) -> Option<Vec<u8>> {
     };
     match &empty {
         Some((true, _)) if !bytes.is_empty() => {
-            place.error("path_type is \"empty\", but here are bytes; remove one of the two");
+            place.error("path_type is \"empty\", but path bytes are given; remove one of the two");
             return None;
         }
         Some((false, _)) if bytes.is_empty() => {
-            place.error("path_type is \"scion\", but the path has no bytes; write path_type = \"empty\" for a remote in the own AS");
+            place.error("path_type is \"scion\", but the path has no bytes; write path_type = \"empty\" for a remote in the local AS");
             return None;
         }
         _ => {}
@@ -360,7 +360,7 @@ fn raw_path(section: &Section<'_>, context: &Context<'_>) -> Option<Vec<u8>> {
             && own != remote
         {
             place.error(format!(
-                "an empty path leads nowhere but within {own}, and the remote is in {remote}; \
+                "an empty path only works within {own}, and the remote is in {remote}; \
                  write the raw path to it"
             ));
             return None;
@@ -391,7 +391,7 @@ fn check_expiry(place: &Place<'_>, expires_at: u64, now: SystemTime) {
         ));
     } else if expires_at - now < EXPIRES_SOON.as_secs() {
         place.warn(format!(
-            "the path expires soon, at {}; write a newer one and run \"sig reload\"",
+            "the path expires soon, at {}; replace it and run \"sig reload\"",
             rfc3339(expires_at)
         ));
     }
@@ -412,7 +412,7 @@ fn from_file(item: &Item<'_>, read_file: ReadFile<'_>) -> Option<Vec<u8>> {
     };
     if contents.len() > LONGEST_PATH_FILE {
         item.place.error(format!(
-            "\"{shown}\" has {} bytes, more than any path; name the file with the raw path",
+            "\"{shown}\" has {} bytes, more than any path can have; name the file with the raw path",
             contents.len()
         ));
         return None;

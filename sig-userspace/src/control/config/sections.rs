@@ -175,7 +175,7 @@ section! {
 fn not_local(table: u32) -> Result<u32, String> {
     // 0 and 255 are the kernel's own.
     if table == 255 {
-        return Err("table 255 is the kernel's own, local; write another one, or \"main\"".into());
+        return Err("table 255 is the kernel's local table; write another one, or \"main\"".into());
     }
     Ok(table)
 }
@@ -200,7 +200,7 @@ fn source(text: &str) -> Result<IpAddr, String> {
 
 fn other_family<T>(item: &Item<'_>, ip: IpAddr, key: &str) -> Option<Option<T>> {
     item.place.warn(format!(
-        "ignored: {ip} is of the other family; write it as {key}"
+        "ignored: {ip} has the other address family; write it as {key}"
     ));
     Some(None)
 }
@@ -337,7 +337,8 @@ pub(super) fn without_effect(root: &Section<'_>) {
         if let Some(item) = features.get(key)
             && item.boolean() == Some(true)
         {
-            item.place.warn("ignored: the gateway has no such feature");
+            item.place
+                .warn("ignored: this gateway does not have this feature");
         }
     }
 }

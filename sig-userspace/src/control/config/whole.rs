@@ -32,8 +32,8 @@ pub(super) fn check(
         covered(&gateway.value, remotes);
         if !discovers && gateway.value.prefixes.is_empty() {
             gateway.place.warn(
-                "no prefixes: everything that remotes send is refused; \
-                 write the prefixes served here, for example prefixes = [\"10.1.0.0/24\"]",
+                "no prefixes: all packets from remotes are \
+                 dropped; list the prefixes served here, for example prefixes = [\"10.1.0.0/24\"]",
             );
         }
     }
@@ -51,7 +51,7 @@ fn interfaces(root: &Section<'_>, tunnel: Option<&Tunnel>, dataplane: &Dataplane
     let lan_place = || place(root, "dataplane", "lan");
     for (i, name) in dataplane.lan.iter().enumerate() {
         if dataplane.lan[..i].contains(name) {
-            lan_place().error(format!("\"{name}\" is there twice; remove one"));
+            lan_place().error(format!("\"{name}\" is listed twice; remove one"));
         }
         if dataplane.underlay.as_ref() == Some(name) {
             lan_place().error(format!(
@@ -62,8 +62,8 @@ fn interfaces(root: &Section<'_>, tunnel: Option<&Tunnel>, dataplane: &Dataplane
     let Some(tunnel) = tunnel else { return };
     if dataplane.lan.contains(&tunnel.name) || dataplane.underlay.as_ref() == Some(&tunnel.name) {
         place(root, "tunnel", "name").error(format!(
-            "\"{}\" is an interface of [dataplane] too, but the tunnel device is made anew; \
-             write another name",
+            "\"{}\" is an interface of [dataplane] too, but the tunnel device is created \
+             at start; write another name",
             tunnel.name
         ));
     }
@@ -96,7 +96,7 @@ fn engine(root: &Section<'_>, dataplane: &Dataplane) {
             let written = section.get(part).or_else(|| section.get(total));
             let place = written.map_or_else(|| section.place.clone(), |item| item.place);
             place.error(format!(
-                "one remote may have {share} but all together {sum}; write {part} up to {total}"
+                "one remote may use {share}, but all remotes together only {sum}; write {part} up to {total}"
             ));
         }
     }
@@ -113,20 +113,20 @@ fn engine(root: &Section<'_>, dataplane: &Dataplane) {
         for (i, cpu) in cpus.iter().enumerate() {
             if cpus[..i].contains(cpu) {
                 place.error(format!(
-                    "CPU {cpu} is there twice; give each worker its own"
+                    "CPU {cpu} is listed twice; give each worker its own"
                 ));
             }
         }
     }
     if dataplane.mode == XdpMode::Generic && dataplane.zero_copy == Wish::Require {
         place(root, "dataplane", "zero_copy").error(
-            "there is no zero copy with mode = \"generic\"; write zero_copy = \"auto\" or another mode",
+            "zero copy is not available with mode = \"generic\"; write zero_copy = \"auto\" or another mode",
         );
     }
     if dataplane.lan_transmit == LanTransmit::Kernel && !dataplane.lan.is_empty() {
         place(root, "dataplane", "lan_transmit").warn(
-            "netfilter sees packets from remotes, but not those that XDP takes from the `lan` interfaces; \
-             a firewall with connection tracking, or NAT, needs both: write lan = []",
+            "netfilter sees packets from remotes but not those that XDP takes from the `lan` \
+             interfaces; stateful firewalls and NAT need both directions: write lan = []",
         );
     }
     if dataplane.reorder_frames > 0 && dataplane.reorder_wait.is_zero() {
@@ -172,7 +172,7 @@ fn duplicate_prefixes(root: &Section<'_>, local: Option<&Gateway>, remotes: &[Re
         for (prefix, place) in &remote.prefixes {
             if let Some(first) = seen.get(prefix) {
                 place.error(format!(
-                    "{prefix} is {first} already; each prefix is in one place, remove one"
+                    "{prefix} is {first} already; list each prefix once"
                 ));
             } else {
                 seen.insert(*prefix, place.key.clone());
@@ -194,8 +194,8 @@ fn loops(local: &Gateway, remotes: &[RemoteAt<'_>]) {
     for (prefix, place) in remotes.iter().flat_map(|remote| &remote.prefixes) {
         if prefix.prefix_len() == 0 {
             place.warn(format!(
-                "{prefix} sends everything without a better route through the tunnel; \
-                 make sure that the underlay and your own access have more specific routes"
+                "{prefix} sends all traffic without a more specific route \
+                 through the tunnel; make sure that the underlay and your management access have one"
             ));
         } else if let Some((_, what)) = underlay.iter().find(|(ip, _)| prefix.contains(ip)) {
             place.error(format!(
@@ -217,8 +217,8 @@ fn covered(local: &Gateway, remotes: &[RemoteAt<'_>]) {
         if let Some(own) = local.prefixes.iter().find(overlap) {
             let shorter = if own.contains(prefix) { own } else { prefix };
             place.warn(format!(
-                "{prefix} overlaps {own}, which is served here; the longer prefix wins, \
-                 check that {shorter} is meant to be that large"
+                "{prefix} overlaps {own}, which is served here; the longer prefix \
+                 wins; check that {shorter} is intended"
             ));
         }
     }

@@ -103,7 +103,7 @@ impl Shared {
         }
         let result = self.host.apply(plan.clone()).await;
         if let Err(error) = &result {
-            tracing::error!("a change of the data plane is not complete, trying again: {error}");
+            tracing::error!("applying the plan failed, retrying: {error}");
         }
         state.applied = result.is_ok().then_some(plan);
         (lines, result)

@@ -110,8 +110,8 @@ fn every_path_is_announced_an_hour_before_and_when_it_expires_but_once() {
     };
     assert_eq!(
         notice.to_string(),
-        "the path expired at 2024-03-24T16:27:12Z and no other is left: the routes to the remote are \
-         withdrawn; write a newer one and run \"sig reload\""
+        "the path expired at 2024-03-24T16:27:12Z and no other path is left: routes to the \
+         remote withdrawn; replace it and run \"sig reload\""
     );
 }
 
@@ -274,15 +274,15 @@ fn what_is_wrong_with_a_network_is_told_at_the_key_that_names_it() {
         (
             MADE_HERE.to_owned(),
             format!("timestamp = 5\n{NETWORK}"),
-            "test.toml:11: remote[0].path[0].network: \"network.toml\" has a timestamp, so its paths could not be \
-             made anew; remove it",
+            "test.toml:11: remote[0].path[0].network: \"network.toml\" has a timestamp, so its paths \
+             could not be renewed; remove it",
         ),
         (
             MADE_HERE.replace("111#42", "111#43"),
             NETWORK.to_owned(),
             "test.toml:11: remote[0].path[0].network: there is no path from 1-ff00:0:110 to 1-ff00:0:111 through \
-             1-ff00:0:111#43; \"sig path make network.toml --from 1-ff00:0:110 --to 1-ff00:0:111\" shows those \
-             there are",
+             1-ff00:0:111#43; \"sig path make network.toml --from 1-ff00:0:110 --to 1-ff00:0:111\" lists \
+             the existing ones",
         ),
         (
             MADE_HERE.to_owned(),
@@ -293,7 +293,7 @@ fn what_is_wrong_with_a_network_is_told_at_the_key_that_names_it() {
         (
             MADE_HERE.replace("network =", "raw = \"00\"\nnetwork ="),
             NETWORK.to_owned(),
-            "test.toml:11: remote[0].path[0].raw: remote[0].path[0].network is there too; remove one of the two",
+            "test.toml:11: remote[0].path[0].raw: remote[0].path[0].network is also set; remove one of the two",
         ),
         (
             MADE_HERE.replace("#42", ""),

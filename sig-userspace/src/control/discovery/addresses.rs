@@ -31,13 +31,13 @@ pub(super) async fn complete(
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let ip = service.and_then(source_towards).ok_or_else(|| {
             Error::Configuration(
-                "the address of this gateway cannot be found out: the daemon names no control service that \
-                 this host has a route to; write [gateway] ctrl_addr"
+                "cannot determine the address of this gateway: the daemon lists no control \
+                 service that this host has a route to; set [gateway] ctrl_addr"
                     .into(),
             )
         })?;
         control.ctrl_addr.set_ip(ip);
-        tracing::info!(%ip, "own address, from the route to the control service");
+        tracing::info!(%ip, "local address chosen from the route to the control service");
     }
     let ip = control.ctrl_addr.ip();
     for address in [&mut control.probe_addr, &mut config.gateway.data_addr] {

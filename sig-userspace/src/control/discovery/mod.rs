@@ -128,7 +128,7 @@ impl Discovery {
     pub async fn start(config: Config, policies: Policies, found: Found) -> Result<Self, Error> {
         let Some(control) = config.control.clone() else {
             return Err(Error::Configuration(
-                "the configuration names its remotes: there is nothing to find".into(),
+                "the configuration lists its remotes: discovery is not in use".into(),
             ));
         };
         let Found { daemon, local_as } = found;
@@ -240,9 +240,9 @@ impl Discovery {
         let follow = tasks::follow_interfaces(shared.clone(), host.handle());
         let tasks = vec![
             Task::spawn("the core", core.run()),
-            Task::spawn("the task that puts plans into force", follow_plans),
-            Task::spawn("the task that answers session probes", answer),
-            Task::spawn("the follower of border routers", follow),
+            Task::spawn("the plan task", follow_plans),
+            Task::spawn("the probe responder", answer),
+            Task::spawn("the border router monitor", follow),
         ];
         Ok(Discovery {
             shared,

@@ -159,7 +159,7 @@ impl Core {
                             .map_err(|error| error.to_string())
                     });
                 if let Err(problem) = sent {
-                    tracing::debug!(%isd_as, "a path probe is not sent: {problem}");
+                    tracing::debug!(%isd_as, "cannot send a path probe: {problem}");
                     shared
                         .remotes()
                         .handle(Now::read(), Event::SendFailed { isd_as });
@@ -178,13 +178,13 @@ impl Core {
                     .prober
                     .try_send_to(to, &Via::from(&path), &request);
                 if let Err(problem) = sent {
-                    tracing::debug!(%isd_as, "a session probe is not sent: {problem}");
+                    tracing::debug!(%isd_as, "cannot send a session probe: {problem}");
                 }
             }
             Action::TellDaemon(Interface { isd_as, id }) => {
                 tokio::spawn(async move {
                     if let Err(error) = shared.daemon.notify_interface_down(isd_as, id).await {
-                        tracing::debug!("the daemon is not told of a failure: {error}");
+                        tracing::debug!("cannot report a failure to the daemon: {error}");
                     }
                 });
             }
@@ -214,9 +214,7 @@ pub(super) async fn follow_plans(host: HostHandle, mut wanted: watch::Receiver<P
         let retry = match host.apply(plan).await {
             Ok(()) => std::future::pending().left_future(),
             Err(error) => {
-                tracing::error!(
-                    "a change of the data plane is not complete, trying again: {error}"
-                );
+                tracing::error!("applying the plan failed, retrying: {error}");
                 tokio::time::sleep(APPLY_RETRY).right_future()
             }
         };
@@ -279,7 +277,7 @@ pub(super) async fn answer_probes(socket: ScionSocket) {
         if let Some(answer) = rpc::probe::answer(request)
             && let Err(error) = socket.try_send_to(received.sender(), &received.reply, &answer)
         {
-            tracing::debug!("a session probe is not answered: {error}");
+            tracing::debug!("cannot answer a session probe: {error}");
         }
     }
 }
@@ -297,7 +295,7 @@ pub(super) async fn follow_interfaces(shared: Arc<Shared>, host: HostHandle) {
         let is_blank = interfaces.is_empty() && !shared.local.interfaces.load().is_empty();
         if is_blank && !is_warned {
             tracing::warn!(
-                "the SCION daemon names no border routers any more: the known ones are kept until it does"
+                "the SCION daemon no longer lists any border router; keeping the known ones"
             );
         }
         is_warned = is_blank;
@@ -305,7 +303,7 @@ pub(super) async fn follow_interfaces(shared: Arc<Shared>, host: HostHandle) {
             continue;
         }
         if let Err(error) = host.set_routers(super::routers(&interfaces)) {
-            tracing::error!("the border routers are not taken over: {error}");
+            tracing::error!("cannot update the border routers: {error}");
         }
         shared.local.interfaces.store(Arc::new(interfaces));
     }

@@ -75,7 +75,7 @@ impl HostHandle {
             again = result.is_err();
             if let Err(error) = result {
                 tracing::error!(
-                    "a change of this host's networks has not taken effect in full, trying again: {error}"
+                    "applying a change of this host's networks failed, retrying: {error}"
                 );
             }
         }
@@ -173,7 +173,7 @@ impl HostHandle {
             if lock(&self.shared.own_routers).insert(router) {
                 tracing::warn!(
                     next_hop = %router,
-                    "paths over this border router are not used: {}", Reason::LocalAddress
+                    "not using paths through this border router: {}", Reason::LocalAddress
                 );
             }
         }

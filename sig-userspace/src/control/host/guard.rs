@@ -36,15 +36,12 @@ impl fmt::Display for Captured<'_> {
                 )
             }
             Self::Network(net, interface) => {
-                write!(
-                    f,
-                    "it lies in {net}, to which this host is connected on {interface}"
-                )
+                write!(f, "it lies in {net}, a network connected on {interface}")
             }
             Self::Traffic(address) => write!(
                 f,
-                "it would capture the gateway's own traffic to {address}, to which no more specific \
-                 route leads"
+                "it would capture the gateway's own traffic to {address}, which has \
+                 no more specific route"
             ),
         }
     }
@@ -69,13 +66,13 @@ impl Guard {
                 let known = self.refused.contains(prefix);
                 let Some(captured) = captured(prefix, networks, &needed) else {
                     if known {
-                        tracing::info!(isd_as = %site.isd_as, %prefix, "no longer kept out of the tunnel");
+                        tracing::info!(isd_as = %site.isd_as, %prefix, "prefix is tunnelled again");
                     }
                     return true;
                 };
                 if !known {
                     tracing::warn!(
-                        isd_as = %site.isd_as, %prefix, "not taken into the tunnel: {captured}"
+                        isd_as = %site.isd_as, %prefix, "prefix excluded from the tunnel: {captured}"
                     );
                 }
                 refused.insert(*prefix);
@@ -244,7 +241,7 @@ mod tests {
         let refusal = |prefix| captured(&net(prefix), &networks, &[]).map(|c| c.to_string());
         assert_eq!(
             refusal("172.16.5.0/25").as_deref(),
-            Some("it lies in 172.16.5.0/24, to which this host is connected on mg0")
+            Some("it lies in 172.16.5.0/24, a network connected on mg0")
         );
         assert_eq!(
             refusal("203.0.113.7/32").as_deref(),

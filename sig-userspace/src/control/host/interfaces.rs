@@ -50,8 +50,8 @@ impl Interfaces {
         let interfaces = Interfaces { underlay, lan };
         if interfaces.underlay.loopback {
             return Err(Error::Interface(format!(
-                "`[gateway] data_addr` {data_ip} is on the loopback interface, which no border router is \
-                 behind: write the address that this host has in the border routers' network"
+                "`[gateway] data_addr` {data_ip} is on the loopback interface, which no border \
+                 router can reach: write this host's address in the border routers' network"
             )));
         }
         let links = link::all(netlink).await?;
@@ -102,7 +102,7 @@ impl Interfaces {
 pub(super) fn mac(link: &Link) -> Result<[u8; 6], Error> {
     link.mac.ok_or_else(|| {
         Error::Interface(format!(
-            "interface {} has no Ethernet address: the gateway works on Ethernet interfaces only",
+            "interface {} has no Ethernet address: the gateway supports only Ethernet interfaces",
             link.name
         ))
     })
@@ -145,7 +145,7 @@ pub(super) async fn follow(
         } else if now.name != last.name {
             tracing::warn!(
                 interface = name,
-                "interface {} has been renamed: change [dataplane] too, or the next start does not find it",
+                "interface {} has been renamed: update [dataplane], or the next start will fail",
                 last.name.as_ref().unwrap_or(&at_start.name)
             );
         }
@@ -162,14 +162,14 @@ pub(super) async fn follow(
         }
         if now.mtu != last.mtu && now.mtu > MAX_XDP_MTU {
             let effect = if is_lan {
-                "hosts that send longer packets are asked for shorter ones"
+                "hosts that send larger packets receive ICMP packet-too-big messages"
             } else {
-                "longer frames are lost, and the next start refuses it"
+                "larger frames are lost, and the next start will fail"
             };
             tracing::warn!(
                 interface = name,
                 mtu = now.mtu,
-                "the new MTU is too large: at most {MAX_XDP_MTU} bytes work with XDP; {effect}; {}",
+                "the new MTU is too large: the maximum with XDP is {MAX_XDP_MTU} bytes; {effect}; {}",
                 link::lower_mtu(name)
             );
         }

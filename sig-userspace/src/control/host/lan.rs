@@ -32,7 +32,7 @@ pub(super) fn start(
 ) -> (Transmit, Option<LanHops>) {
     let (ports, helped) = ports(config, facts);
     for text in &helped {
-        tracing::info!("packets to the LAN find their way through the kernel: {text}");
+        tracing::info!("packets to the LAN are forwarded by the kernel: {text}");
     }
     let hops = (!ports.is_empty())
         .then(|| LanHops::new(netlink, watch, ports, Vec::new(), &config.tunnel.name));
@@ -52,7 +52,8 @@ fn ports(config: &Config, facts: &[PortFacts]) -> (Vec<LanPort>, Vec<String>) {
             return (Vec::new(), vec![text]);
         }
         LanTransmit::Kernel => {
-            let text = "everything, up its stack: `[dataplane] lan_transmit = \"kernel\"`".into();
+            let text =
+                "everything, through its stack: `[dataplane] lan_transmit = \"kernel\"`".into();
             return (Vec::new(), vec![text]);
         }
     }
@@ -70,7 +71,7 @@ fn ports(config: &Config, facts: &[PortFacts]) -> (Vec<LanPort>, Vec<String>) {
     let generic = lan().filter(|port| !port.native);
     let helped = generic.map(|port| {
         let name = &port.interface;
-        format!("{name}: its XDP program runs in generic mode")
+        format!("{name}: its XDP program is in generic mode")
     });
     (ports.collect(), helped.collect())
 }

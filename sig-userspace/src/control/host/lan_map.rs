@@ -40,8 +40,8 @@ impl LanMap {
             for prefix in left_out.iter().filter(|net| !self.left_out.contains(net)) {
                 tracing::warn!(
                     %prefix,
-                    "this host has more than {MAX_PREFIXES} routes inside a prefix of the tunnel: packets from the LAN \
-                     to it take the slower way through the kernel"
+                    "this host has more than {MAX_PREFIXES} routes inside a tunnel prefix: packets from the \
+                     LAN to that prefix take the slow path through the kernel"
                 );
             }
             *self = LanMap {

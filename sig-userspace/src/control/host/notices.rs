@@ -28,7 +28,7 @@ impl Notices {
     /// Logs what is new.
     pub(super) fn look(&mut self, now: Instant, hops: &Snapshot, plan: &Plan, is_static: bool) {
         for (hop, reason) in self.unusable(now, hops) {
-            tracing::warn!(next_hop = %hop, "next hop cannot be used: {reason}");
+            tracing::warn!(next_hop = %hop, "next hop is not usable: {reason}");
         }
         for (hop, path_mtu, fits) in self.too_large(hops, plan) {
             let remedy = if is_static {
@@ -40,8 +40,8 @@ impl Notices {
             };
             tracing::warn!(
                 next_hop = %hop, path_mtu, fits,
-                "packets of the path's MTU do not fit the underlay interface: ours are made smaller, those \
-                 of the remote gateway are lost; {remedy}"
+                "the path MTU exceeds the MTU of the underlay interface: we send smaller packets, but \
+                 full-size packets from the remote gateway are lost; {remedy}"
             );
         }
     }

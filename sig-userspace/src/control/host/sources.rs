@@ -80,7 +80,7 @@ impl Sources {
         }
         let known = lock(&self.known);
         let nobody_knows = known.routers.as_ref().is_some_and(BTreeSet::is_empty);
-        nobody_knows.then(|| "the SCION daemon names no border routers".into())
+        nobody_knows.then(|| "the SCION daemon lists no border routers".into())
     }
 }
 
@@ -122,12 +122,12 @@ pub(super) async fn watch_refused(shared: Arc<Shared>) {
                     logged.insert(address);
                     tracing::warn!(
                         %address,
-                        "frames of a remote are refused because of the host that brings them: if it is a border \
-                         router of this AS, add it to `[dataplane] underlay_sources`"
+                        "dropping frames from a remote because the host that forwards them is not a known \
+                         border router; if it is one of this AS, add it to `[dataplane] underlay_sources`"
                     );
                 }
                 Say::Last => tracing::warn!(
-                    "frames of a remote are refused from many hosts: no more of them are named for a minute"
+                    "dropping frames from a remote because of many unknown hosts; not logging further ones for a minute"
                 ),
                 Say::Nothing => {}
             }

@@ -163,7 +163,7 @@ fn log_changes(
             (None, Some(_)) => tracing::info!(next_hop = %hop, "next hop is reachable"),
             (Some(_), None) => {
                 if let Resolution::Unresolved(reason) = state {
-                    tracing::warn!(next_hop = %hop, "next hop is lost: {reason}");
+                    tracing::warn!(next_hop = %hop, "next hop is unreachable: {reason}");
                 }
             }
             (Some(old), Some(new)) if old != new => {

@@ -64,7 +64,7 @@ impl Remotes {
         for (place, gateway) in gateways.iter().enumerate() {
             let key = (gateway.isd_as, gateway.host);
             if places.contains_key(&key) {
-                tracing::error!(isd_as = %gateway.isd_as, host = %gateway.host, "a remote gateway is twice in the plan");
+                tracing::error!(isd_as = %gateway.isd_as, host = %gateway.host, "a remote gateway appears twice in the plan");
                 continue;
             }
             places.insert(key, place);
@@ -88,7 +88,7 @@ impl Remotes {
                     let Some(number) = self.number(now) else {
                         tracing::error!(
                             isd_as = %gateway.isd_as, host = %gateway.host, limit = self.shares,
-                            "too many remote gateways: frames of this one are refused"
+                            "too many remote gateways: dropping frames from this one"
                         );
                         continue;
                     };

@@ -282,7 +282,7 @@ impl Remotes {
             .retain(|isd_as, _| traffic.ases.contains_key(isd_as));
         for (isd_as, policy) in &traffic.ases {
             if *isd_as == self.settings.isd_as {
-                tracing::warn!(%isd_as, "the traffic policy lists the own AS: ignored");
+                tracing::warn!(%isd_as, "ignoring the local AS in the traffic policy");
                 continue;
             }
             self.ases
@@ -379,7 +379,7 @@ impl Remotes {
             return;
         }
         self.told_down.insert(failure, now.monotonic);
-        tracing::info!(%failure, "a border router reports a failure");
+        tracing::info!(%failure, "a border router reported a failure");
         // The daemon knows interfaces only: of two, the one that packets should leave through.
         let interface = match failure {
             Failure::Interface(interface) => interface,
@@ -458,7 +458,7 @@ impl Remotes {
         if count > 0 {
             let counter = self.refused.entry((isd_as, reason)).or_default();
             if *counter == 0 {
-                tracing::warn!(%isd_as, reason, "input of a peer is refused; further cases are only counted");
+                tracing::warn!(%isd_as, reason, "rejected input from a peer; further cases are counted but not logged");
             }
             *counter += count as u64;
         }

@@ -93,7 +93,7 @@ pub(super) fn log_moves(before: &Owners, now: &Owners) {
         }
     }
     for ((from, to), (prefix, count)) in moves {
-        tracing::info!(%from, %to, %prefix, count, "prefixes that both ASes have lead to another one now");
+        tracing::info!(%from, %to, %prefix, count, "prefixes announced by both ASes now go to another AS");
     }
 }
 

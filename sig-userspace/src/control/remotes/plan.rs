@@ -112,7 +112,7 @@ impl Remotes {
                         tracing::warn!(
                             isd_as = %remote.isd_as,
                             policy = session.policy.name,
-                            "no session number is left: at most 256 sessions with one AS"
+                            "out of session numbers: at most 256 sessions per remote AS"
                         );
                     }
                     continue;

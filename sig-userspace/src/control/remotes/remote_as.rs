@@ -145,7 +145,7 @@ impl RemoteAs {
         match result {
             Ok(mut paths) => {
                 if news {
-                    tracing::info!(isd_as = %self.isd_as, "the daemon tells paths again");
+                    tracing::info!(isd_as = %self.isd_as, "path lookup recovered");
                 }
                 // If not all are watched, then those that somebody may use.
                 paths.sort_by_cached_key(|path| !self.is_of_use(path));
@@ -153,7 +153,7 @@ impl RemoteAs {
             }
             Err(problem) => {
                 if news {
-                    tracing::warn!(isd_as = %self.isd_as, "no new paths, known ones are kept: {problem}");
+                    tracing::warn!(isd_as = %self.isd_as, "path lookup failed, keeping the known paths: {problem}");
                 }
             }
         }
@@ -183,7 +183,7 @@ impl RemoteAs {
                 if news {
                     tracing::warn!(
                         isd_as = %self.isd_as,
-                        "discovery of gateways fails, known ones are kept: {problem}"
+                        "gateway discovery failed, keeping the known gateways: {problem}"
                     );
                 }
                 return;
@@ -204,7 +204,7 @@ impl RemoteAs {
         self.gateways.retain(|known| {
             let stays = found.contains(&known.addresses);
             if !stays {
-                tracing::info!(isd_as = %self.isd_as, control = %known.addresses.control, "gateway is gone");
+                tracing::info!(isd_as = %self.isd_as, control = %known.addresses.control, "gateway removed");
                 self.lost_fetch_errors += known.exchange.errors();
             }
             stays
@@ -221,7 +221,7 @@ impl RemoteAs {
                     isd_as = %self.isd_as,
                     control = %addresses.control,
                     data = %addresses.data,
-                    "gateway found"
+                    "gateway discovered"
                 );
                 self.gateway_changes += 1;
                 let mut gateway = Gateway::new(now, addresses, self.switch_delay);
@@ -256,7 +256,7 @@ impl RemoteAs {
             Ok(announced) => announced,
             Err(problem) => {
                 if news {
-                    tracing::warn!(isd_as = %self.isd_as, %control, "prefixes are not told: {problem}");
+                    tracing::warn!(isd_as = %self.isd_as, %control, "prefix fetch failed: {problem}");
                 }
                 return Taken::default();
             }
@@ -305,7 +305,7 @@ impl RemoteAs {
                 tracing::warn!(
                     isd_as = %self.isd_as,
                     control = %gateway.addresses.control,
-                    "no answer about prefixes for {} s: those learned are forgotten",
+                    "prefix fetch failing for {} s, learned prefixes withdrawn",
                     PREFIX_EXPIRY.as_secs()
                 );
                 gateway.announced.clear();

@@ -30,7 +30,7 @@ pub struct Told {
     pub sites: Vec<Site>,
     /// Prefixes that several ASes have.
     pub contested: Vec<Contested>,
-    /// Refused input of peers.
+    /// Rejected input from peers.
     pub refused: Vec<Refused>,
     /// Whether the gateways of sessions answer.
     pub probing: HashMap<SessionKey, Probing>,

@@ -50,12 +50,12 @@ impl Refusal {
         match self {
             Self::DefaultRoute => "`[control] default_route` refuses prefixes shorter than /8",
             Self::Served => {
-                "it is served here, or part of a prefix that is; to let the remote AS have a part, name \
-                 that part in an accept rule"
+                "it is served here, or is part of a prefix served here; to delegate a part to the \
+                 remote AS, list that part in an accept rule"
             }
             Self::OtherAs => {
-                "the traffic policy gives it to another AS (`Nets`); to let this AS have a part, name that \
-                 part in an accept rule"
+                "the traffic policy gives it to another AS (`Nets`); to delegate a part to this AS, \
+                 list that part in an accept rule"
             }
             Self::Scope => "its addresses are never routed between networks",
         }
@@ -69,10 +69,10 @@ pub(super) const LINES: u64 = 64;
 pub(super) fn log(said: Say, isd_as: IsdAs, prefix: IpNet, refusal: Refusal) {
     match said {
         Say::Line => {
-            tracing::warn!(%isd_as, %prefix, "a prefix is refused: {}", refusal.reason());
+            tracing::warn!(%isd_as, %prefix, "rejected a prefix: {}", refusal.reason());
         }
         Say::Last => tracing::warn!(
-            "{LINES} prefixes refused within a minute: further ones are only counted for now"
+            "{LINES} prefixes rejected within a minute; further ones are counted but not logged for now"
         ),
         Say::Nothing => {}
     }

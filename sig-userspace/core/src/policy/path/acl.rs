@@ -29,10 +29,10 @@ impl Acl {
     pub fn new(entries: Vec<AclEntry>) -> Result<Self, String> {
         match entries.iter().position(|entry| entry.hop.is_any()) {
             None => Err(
-                "no entry covers everything else; write \"+\" or \"-\" as the last one".to_owned(),
+                "no entry matches everything else; write \"+\" or \"-\" as the last one".to_owned(),
             ),
             Some(at) if at + 1 < entries.len() => Err(format!(
-                "\"{}\" covers everything, so that nothing after it counts; write it last",
+                "\"{}\" matches everything, so later entries have no effect; move it to the end",
                 entries[at]
             )),
             Some(_) => Ok(Self(entries)),

@@ -200,13 +200,13 @@ fn lists_end_with_an_entry_for_everything() {
     ] {
         assert_eq!(list(good).map(|acl| acl.entries().len()), Ok(good.len()));
     }
-    let none = "no entry covers everything else; write \"+\" or \"-\" as the last one";
+    let none = "no entry matches everything else; write \"+\" or \"-\" as the last one";
     assert_eq!(list(&[]), Err(none.to_owned()));
     assert_eq!(list(&["+ 42"]), Err(none.to_owned()));
     assert_eq!(
         list(&["+ 42", "-", "+ 27", "- 30"]),
         Err(
-            "\"- 0-0#0\" covers everything, so that nothing after it counts; write it last"
+            "\"- 0-0#0\" matches everything, so later entries have no effect; move it to the end"
                 .to_owned()
         )
     );
@@ -662,7 +662,7 @@ fn every_problem_of_a_policy_is_told() {
          x.json:7: options[1]: no policy; write \"policy\": {…} or the name of a path policy\n\
          x.json:8: options[2].policy: a policy of an option cannot have options; write all on one \
          level\n\
-         x.json:9: options[3].policy.acl: no entry covers everything else; write \"+\" or \"-\" as \
+         x.json:9: options[3].policy.acl: no entry matches everything else; write \"+\" or \"-\" as \
          the last one\n\
          x.json:11: extends[0]: there is no path policy \"nobody\"; add it to PathPolicies\n\
          x.json:12: sequel: unknown key; write one of: extends, acl, sequence, local_isd_ases, \

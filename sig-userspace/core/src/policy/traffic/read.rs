@@ -90,7 +90,7 @@ fn traffic_policy(document: &Node<'_>) -> Option<TrafficPolicy> {
                 continue;
             };
             if isd_as.isd() == 0 || isd_as.asn() == 0 {
-                node.warn("0 stands for no AS that there is; write the numbers of one");
+                node.warn("0 is a wildcard; write the number of one AS");
             }
             let Some(policy) = as_policy(&node, &named) else {
                 continue;
@@ -110,7 +110,7 @@ fn traffic_policy(document: &Node<'_>) -> Option<TrafficPolicy> {
                 ));
             }
             if ases.insert(isd_as, policy).is_some() {
-                node.warn("this AS stands twice; the last one counts");
+                node.warn("this AS is set twice; the last one wins");
             }
         }
     }
@@ -195,7 +195,7 @@ fn policy(node: &Node<'_>, id: u32, count: u32, named: &Named) -> Option<Session
     let fields = node.fields(POLICY, Unknown::Refuse)?;
     let name = fields.get("Name").map_or(Some(id.to_string()), |node| {
         node.parse("a string, for example \"voice\"", |name| match name {
-            "" => Err("a name is not empty; write one, or remove the key".to_owned()),
+            "" => Err("the name is empty; write one, or remove the key".to_owned()),
             _ if name.len() > 64 || name.contains(char::is_control) => {
                 Err("a name has up to 64 bytes and no control characters".to_owned())
             }
@@ -294,7 +294,7 @@ fn warn_of_gaps(nodes: &[Node<'_>], policies: &[SessionPolicy]) {
         && let Some(never) = nodes.get(at + 1)
     {
         never.warn(format!(
-            "no packet gets here: policy \"{}\" takes all",
+            "unreachable: policy \"{}\" takes all",
             excerpt(&policies[at].name)
         ));
     }
@@ -308,8 +308,8 @@ fn warn_of_gaps(nodes: &[Node<'_>], policies: &[SessionPolicy]) {
         && !policies.iter().any(|policy| policy.condition.is_always())
     {
         node.warn(
-            "packets that belong to no policy are dropped; add a last one without TrafficClass to \
-             send them",
+            "packets that match no policy are dropped; add a final policy without \
+             TrafficClass to send them",
         );
     }
 }
@@ -380,7 +380,7 @@ fn members<'a>(
     let mut by_name = BTreeMap::new();
     for (name, node) in node.members(wanted).unwrap_or_default() {
         if by_name.insert(name, node.clone()).is_some() {
-            node.warn(format!("this {what} stands twice; the last one counts"));
+            node.warn(format!("this {what} is set twice; the last one wins"));
         }
     }
     // How many others each waits for, and who waits for it.
@@ -419,7 +419,9 @@ fn members<'a>(
         })
         .collect();
     for (name, node) in by_name {
-        node.error(format!("this {what} refers to itself, or to one that does"));
+        node.error(format!(
+            "this {what} refers to itself, directly or indirectly"
+        ));
         members.push((name, None));
     }
     members

@@ -187,8 +187,8 @@ fn every_problem_of_a_file_is_told_with_its_line() {
          \"drop\", \"next\" or \"any-path\"\n\
          traffic.json:9: ASes.1-ff00:0:111.Policies[1].Class: unknown key; write one of: Name, \
          TrafficClass, PathPolicy, PerformancePolicy, PathCount, Fallback\n\
-         traffic.json:9: ASes.1-ff00:0:111.Policies[1].Name: a name is not empty; write one, or \
-         remove the key\n\
+         traffic.json:9: ASes.1-ff00:0:111.Policies[1].Name: the name is empty; write \
+         one, or remove the key\n\
          traffic.json:9: ASes.1-ff00:0:111.Policies[1].TrafficClass: there is no traffic class \
          \"voice\"; add it to TrafficClasses\n\
          traffic.json:10: ASes.1-ff00:0:111.Policies[2].PerformancePolicy.Order[0]: \"speed\" is \
@@ -204,10 +204,10 @@ fn every_problem_of_a_file_is_told_with_its_line() {
          18446744073709551615\n\
          traffic.json:18: TrafficClasses.a b: a name consists of letters, digits, \".\", \"_\" and \
          \"-\"\n\
-         traffic.json:18: TrafficClasses.c: this traffic class refers to itself, or to one that \
-         does\n\
-         traffic.json:18: TrafficClasses.d: this traffic class refers to itself, or to one that \
-         does\n\
+         traffic.json:18: TrafficClasses.c: this traffic class refers to itself, directly \
+         or indirectly\n\
+         traffic.json:18: TrafficClasses.d: this traffic class refers to itself, directly \
+         or indirectly\n\
          traffic.json:18: TrafficClasses.e: 5 found; write a string, for example \"dscp=0x2e\""
     );
 }
@@ -325,13 +325,13 @@ fn policies_that_no_packet_reaches_and_packets_without_policy_are_pointed_out() 
     };
     assert_eq!(
         message(r#"{"Name": "a"}, {"TrafficClass": "dscp=0x1"}"#),
-        ["[1]: no packet gets here: policy \"a\" takes all"]
+        ["[1]: unreachable: policy \"a\" takes all"]
     );
     assert_eq!(
         message(r#"{"TrafficClass": "dscp=0x1"}"#),
         [
-            "[0]: packets that belong to no policy are dropped; add a last one without TrafficClass to \
-          send them"
+            "[0]: packets that match no policy are dropped; add a final policy without \
+          TrafficClass to send them"
         ]
     );
     assert_eq!(

@@ -114,10 +114,10 @@ pub struct NetworkPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathsError {
     /// The network has no such AS.
-    #[error("{0} is no AS of this network")]
+    #[error("{0} is not an AS of this network")]
     UnknownAs(IsdAs),
     /// The network has so many ways that they cannot all be tried.
-    #[error("the network has too many ways to try; describe a part of it")]
+    #[error("the network has too many possible paths; describe only a part of it")]
     TooMany,
 }
 
@@ -147,7 +147,7 @@ impl Network {
             if places.insert(known.isd_as, place).is_some() {
                 misfits.push(Misfit {
                     element: Element::As(place),
-                    message: format!("{} is there twice; remove one", known.isd_as),
+                    message: format!("{} is listed twice; remove one", known.isd_as),
                 });
             }
         }
@@ -171,7 +171,7 @@ impl Network {
                 if taken.insert(*end, place).is_some() {
                     let End { isd_as, interface } = end;
                     misfit(format!(
-                        "{isd_as}#{interface} is there twice; number one anew"
+                        "{isd_as}#{interface} is listed twice; renumber one"
                     ));
                 }
                 match places
@@ -184,7 +184,10 @@ impl Network {
                             links.push((place, number));
                         }
                     }
-                    None => misfit(format!("{} is no AS of this network; add it", end.isd_as)),
+                    None => misfit(format!(
+                        "{} is not an AS of this network; add it",
+                        end.isd_as
+                    )),
                 }
             }
             if let [a, b] = known[..]
@@ -282,7 +285,7 @@ fn fits(a: &As, b: &As, link_type: LinkType) -> Result<(), String> {
         }
         if parent.isd_as.isd() != child.isd_as.isd() {
             return Err(format!(
-                "parent {} and child {} are of different ISDs; write ASes of one",
+                "parent {} and child {} are in different ISDs; write ASes of the same ISD",
                 parent.isd_as, child.isd_as
             ));
         }
@@ -293,7 +296,7 @@ fn fits(a: &As, b: &As, link_type: LinkType) -> Result<(), String> {
         LinkType::Core => {
             let plain = if a.core { b } else { a };
             Err(format!(
-                "{} is no core AS; write type \"child\" or \"peer\"",
+                "{} is not a core AS; write type \"child\" or \"peer\"",
                 plain.isd_as
             ))
         }

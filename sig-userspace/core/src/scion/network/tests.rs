@@ -367,14 +367,14 @@ fn what_does_not_fit_is_named() {
     };
     assert_eq!(
         misfits("1* 1", &[]),
-        ["As(1): 1-ff00:0:1 is there twice; remove one"]
+        ["As(1): 1-ff00:0:1 is listed twice; remove one"]
     );
     assert_eq!(
         misfits("1* 2", &["1 1 child 1 2", "1 1 child 0 2", "1 2 child 2 3"]),
         [
-            "Link(1): 1-ff00:0:1#1 is there twice; number one anew",
+            "Link(1): 1-ff00:0:1#1 is listed twice; renumber one",
             "Link(1): 1-ff00:0:2 has no interface 0; write 1 to 65535",
-            "Link(2): 1-ff00:0:3 is no AS of this network; add it",
+            "Link(2): 1-ff00:0:3 is not an AS of this network; add it",
         ]
     );
     assert_eq!(
@@ -388,9 +388,9 @@ fn what_does_not_fit_is_named() {
             ]
         ),
         [
-            "Link(0): 1-ff00:0:2 is no core AS; write type \"child\" or \"peer\"",
+            "Link(0): 1-ff00:0:2 is not a core AS; write type \"child\" or \"peer\"",
             "Link(1): 1-ff00:0:1 is a core AS and has no parent; write type \"core\"",
-            "Link(2): parent 1-ff00:0:1 and child 2-ff00:0:3 are of different ISDs; write ASes of one",
+            "Link(2): parent 1-ff00:0:1 and child 2-ff00:0:3 are in different ISDs; write ASes of the same ISD",
             "Link(3): both ends are in 1-ff00:0:2; write two ASes",
         ]
     );

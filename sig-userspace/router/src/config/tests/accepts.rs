@@ -146,7 +146,8 @@ detect_mult = 0
 required_min_rx_interval = "1s"
 "#;
     let (settings, warnings) = good(own, TOPOLOGY);
-    let ignored = "ignored: packets are not handed to processors of such a number or size";
+    let ignored =
+        "ignored: the router has no configurable number or batch size of packet processors";
     assert_eq!(
         warnings,
         [

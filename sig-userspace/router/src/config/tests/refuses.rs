@@ -78,7 +78,7 @@ fn names_of_hosts_are_refused() {
     assert_eq!(
         topology_errors("192.0.2.2:50001", "router.example:50001"),
         "conf/as/topology.json:13: border_routers.br-1.interfaces.1.underlay.remote: \
-         \"router.example:50001\" is a host name, which is not resolved; write its IP address"
+         \"router.example:50001\" is a host name, which is not supported; write its IP address"
     );
 }
 
@@ -93,7 +93,7 @@ fn addresses_are_of_one_family_and_of_two_hosts() {
     );
     let text = topology_errors("192.0.2.1:50000", ":50000");
     assert!(
-        text.contains("has no IP address; write the one that this router has on the link"),
+        text.contains("has no IP address; write this router's address on the link"),
         "{text}"
     );
     for local in [
@@ -146,11 +146,11 @@ fn interfaces_are_numbered_once() {
     assert_eq!(
         topology_errors("\"3\": {", "\"1\": {"),
         "conf/as/topology.json:26: border_routers.br-2.interfaces.1: interface 1 is of \"br-1\" already; \
-         the numbers of an AS are unique, write another"
+         interface numbers are unique within an AS, write another"
     );
     let text = topology_errors("\"2\": {", "\"1\": {");
     assert!(
-        text.contains("interfaces.1: stands twice; remove one"),
+        text.contains("interfaces.1: is set twice; remove one"),
         "{text}"
     );
     for wrong in ["0", "65536", "+1", "", "a"] {

@@ -41,7 +41,7 @@ fn a_lost_frame_is_named_and_costs_no_whole_packet() {
         "{text}"
     );
     assert!(text.contains(
-            "\n  frame_evicted      1  Buffered frames were given up because a later frame ended the wait for a lost one.\n"
+            "\n  frame_evicted      1  Buffered frames were discarded because a later frame ended the wait for a missing one.\n"
         ), "{text}");
 }
 
@@ -175,7 +175,7 @@ fn packets_longer_than_the_snapshot_length_are_counted_as_cut() {
     bytes.extend(&packet[..96]);
     let text = good(&[&File::with(&bytes).0]);
     assert!(
-        text.contains("\n  cut packets        1  captured in part, not decoded: capture with \"tcpdump -s 0\"\n"),
+        text.contains("\n  cut packets        1  truncated by the capture, not decoded: capture with \"tcpdump -s 0\"\n"),
         "{text}"
     );
 }

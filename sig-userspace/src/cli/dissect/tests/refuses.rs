@@ -16,7 +16,7 @@ fn message(contents: &[u8]) -> String {
 
 #[test]
 fn what_is_no_capture() {
-    assert_eq!(message(b""), "too short for a capture; is it empty?");
+    assert_eq!(message(b""), "too short for a capture file; is it empty?");
     assert_eq!(
         message(b"hello"),
         "neither pcap nor pcapng; capture with \"tcpdump -w FILE\""
@@ -25,7 +25,7 @@ fn what_is_no_capture() {
         message(b"\x1f\x8b\x08\x00"),
         "compressed with gzip; decompress it first, with \"gunzip\""
     );
-    assert_eq!(message(b"\xd4\xc3\xb2\xa1"), "cut off within its header");
+    assert_eq!(message(b"\xd4\xc3\xb2\xa1"), "truncated within its header");
     assert_eq!(
         dissect(&["/nowhere/a.pcap"]).1.unwrap_err(),
         "/nowhere/a.pcap: cannot be read: No such file or directory (os error 2)"
@@ -40,7 +40,7 @@ fn a_capture_that_is_cut_off_after_reporting_what_was_read() {
     assert_eq!(
         result.unwrap_err(),
         format!(
-            "{}: packet 40: the file is cut off or damaged; 39 packets before it were read",
+            "{}: packet 40: the file is truncated or corrupt; 39 packets before it were read",
             file.0
         )
     );

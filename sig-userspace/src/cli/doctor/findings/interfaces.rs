@@ -23,7 +23,7 @@ pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interfa
         out.push(Finding::warning(
             &area,
             "not Ethernet",
-            "it cannot be the underlay or a LAN interface",
+            "it cannot be used as the underlay or a LAN interface",
         ));
         return;
     }
@@ -112,15 +112,13 @@ fn xdp_attached(area: &str, facts: &Facts, name: &str, id: u32) -> Finding {
     match running_gateway(facts) {
         Some(alias) => Finding::warning(
             area,
-            format!(
-                "XDP program {id} is attached, probably by the gateway that runs here ({alias})"
-            ),
-            "look again when it is stopped",
+            format!("XDP program {id} is attached, probably by the running gateway ({alias})"),
+            "check again after stopping it",
         ),
         None => Finding::bad(
             area,
-            format!("XDP program {id} of somebody else is attached"),
-            format!("find out whose it is (`bpftool net`), then `ip link set dev {name} xdp off`"),
+            format!("XDP program {id} of another owner is attached"),
+            format!("identify its owner (`bpftool net`), then `ip link set dev {name} xdp off`"),
         ),
     }
 }
@@ -142,16 +140,19 @@ pub(super) fn tunnel(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
             .iter()
             .find(|interface| interface.link.name == *name)
         {
-            None => Finding::good(&area, "the name is free"),
+            None => Finding::good(&area, "the name is available"),
             Some(interface) => match interface.link.alias.as_deref() {
                 Some(alias) if running_gateway(facts) == Some(alias) => Finding::warning(
                     &area,
-                    format!("a gateway runs already ({alias})"),
-                    "stop it before you start another one with this name",
+                    format!("a gateway is already running ({alias})"),
+                    "stop it before starting another with this name",
                 ),
                 _ => Finding::bad(
                     &area,
-                    format!("exists and is not a gateway's: {}", describe(interface)),
+                    format!(
+                        "exists and does not belong to a gateway: {}",
+                        describe(interface)
+                    ),
                     format!("`ip link del {name}`, or another `name` in [tunnel]"),
                 ),
             },
@@ -161,7 +162,7 @@ pub(super) fn tunnel(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
     if mtu > MAX_XDP_MTU {
         out.push(Finding::bad(
             &area,
-            format!("MTU {mtu} does not fit a packet buffer"),
+            format!("MTU {mtu} exceeds a packet buffer"),
             format!("set `mtu` in [tunnel] to {MAX_XDP_MTU} or less"),
         ));
     }
@@ -190,7 +191,7 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
         None if data_ip.is_unspecified() => {
             out.push(Finding::warning(
                 "underlay",
-                "the configuration leaves the own address open, so the interface of the SCION side is not checked",
+                "the configuration does not set the local address, so the underlay interface is not checked",
                 "write `ctrl_addr` in [gateway] to have it checked",
             ));
             None
@@ -215,7 +216,7 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
         if underlay.is_some_and(|underlay| underlay.link.name == *name) {
             out.push(Finding::bad(
                 &format!("interface {name}"),
-                "is the underlay interface, and in `lan` too",
+                "is the underlay interface and is also listed in `lan`",
                 "write the interface towards the IP hosts in `lan`, or `lan = []` if there is only this one",
             ));
             continue;
@@ -278,7 +279,7 @@ fn by_name<'a>(out: &mut Vec<Finding>, facts: &'a Facts, name: &str) -> Option<&
             &format!("interface {name}"),
             "does not exist",
             format!(
-                "correct the name in [dataplane]; there are: {}",
+                "correct the name in [dataplane]; existing interfaces: {}",
                 names.join(", ")
             ),
         ));
@@ -310,7 +311,7 @@ fn used_interface(
         out.push(Finding::bad(
             &area,
             "has no carrier",
-            "plug the cable in, or bring the other side up",
+            "connect the cable, or bring the other side up",
         ));
     }
     if link.mac.is_none() {
@@ -335,7 +336,7 @@ fn used_interface(
                 "{workers} workers share {} receive queue(s)",
                 link.rx_queues
             ),
-            "it works, XDP spreads the flows; more queues (`ethtool -L`) make it faster",
+            "this works because XDP spreads the flows; more queues (`ethtool -L`) are faster",
         ));
     }
     if let Some(xdp) = interface.xdp {
@@ -374,23 +375,23 @@ fn xdp_wishes(out: &mut Vec<Finding>, config: &Config, area: &str, xdp: XdpFeatu
     if config.dataplane.zero_copy == Wish::Require && !xdp.zero_copy() {
         out.push(Finding::bad(
             area,
-            "the driver has no zero copy",
-            "set `zero_copy = \"auto\"` in [dataplane], or use another network card",
+            "the driver does not support zero copy",
+            "set `zero_copy = \"auto\"` in [dataplane], or use another NIC",
         ));
     }
     let native = xdp.native() && xdp.redirect();
     if config.dataplane.mode == XdpMode::Native && !native {
         out.push(Finding::bad(
             area,
-            "the driver has no native XDP",
-            "set `mode = \"auto\"` in [dataplane], or use another network card",
+            "the driver does not support native XDP",
+            "set `mode = \"auto\"` in [dataplane], or use another NIC",
         ));
     }
     if config.dataplane.mode == XdpMode::Auto && !native {
         out.push(Finding::warning(
             area,
-            "the driver has no native XDP: the slower generic mode will be used",
-            "nothing must be done; another network card is faster",
+            "the driver does not support native XDP: the slower generic mode will be used",
+            "optional: a NIC with native XDP is faster",
         ));
     }
 }
@@ -401,14 +402,14 @@ fn lan_forwarding(out: &mut Vec<Finding>, interface: &Interface) {
     if interface.ipv4_forwarding == Some(0) {
         out.push(Finding::warning(
             &area,
-            "IPv4 packets that XDP leaves to the kernel are not forwarded from here",
+            "IPv4 packets that XDP leaves to the kernel are not forwarded on this interface",
             format!("`sysctl -w net.ipv4.conf.{name}.forwarding=1`"),
         ));
     }
     if interface.ipv6_forwarding == Some(0) {
         out.push(Finding::warning(
             &area,
-            "IPv6 packets that XDP leaves to the kernel are not forwarded from here",
+            "IPv6 packets that XDP leaves to the kernel are not forwarded on this interface",
             format!("`sysctl -w net.ipv6.conf.{name}.forwarding=1`"),
         ));
     }
@@ -433,16 +434,16 @@ fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
     let area = format!("interface {}", interface.link.name);
     let text = match (config.dataplane.lan_transmit, config.dataplane.mode) {
         (LanTransmit::Helper, _) => {
-            "packets from remotes leave by the kernel's tables (`lan_transmit = \"helper\"`)"
+            "packets from remotes are routed by the kernel (`lan_transmit = \"helper\"`)"
         }
         (LanTransmit::Kernel, _) => {
-            "packets from remotes go up the kernel's stack, netfilter included (`lan_transmit = \"kernel\"`)"
+            "packets from remotes pass through the kernel's stack, including netfilter (`lan_transmit = \"kernel\"`)"
         }
         (LanTransmit::Auto, XdpMode::Generic) => {
-            "packets from remotes leave by the kernel's tables (generic mode)"
+            "packets from remotes are routed by the kernel (generic mode)"
         }
         (LanTransmit::Auto, XdpMode::Auto) if !native => {
-            "packets from remotes leave by the kernel's tables (generic mode)"
+            "packets from remotes are routed by the kernel (generic mode)"
         }
         (LanTransmit::Auto, _) => {
             let qdisc = interface.link.qdisc.as_deref().unwrap_or("noqueue");
@@ -450,12 +451,12 @@ fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
                 return Finding::warning(
                     &area,
                     format!(
-                        "packets from remotes to known neighbours pass by its queueing discipline {qdisc}"
+                        "packets from remotes to known neighbours bypass its queueing discipline {qdisc}"
                     ),
-                    "set `lan_transmit = \"helper\"` in [dataplane] if it must see them",
+                    "set `lan_transmit = \"helper\"` in [dataplane] if the packets must pass through it",
                 );
             }
-            "packets from remotes to known neighbours go straight out, past queueing disciplines and TC programs"
+            "packets from remotes to known neighbours are sent directly, bypassing queueing disciplines and TC programs"
         }
     };
     Finding::good(&area, text)
@@ -486,8 +487,8 @@ fn next_hop_route(
             _ => Finding::good(
                 &area,
                 match route.gateway {
-                    Some(gateway) => format!("routed over {gateway} (not tried)"),
-                    None => "on the link (not tried)".into(),
+                    Some(gateway) => format!("routed over {gateway} (not probed)"),
+                    None => "on-link (not probed)".into(),
                 },
             ),
         },

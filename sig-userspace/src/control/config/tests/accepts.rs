@@ -155,9 +155,9 @@ fn metrics_that_other_machines_may_only_read() {
     }
     assert_eq!(
         warnings(text)[0],
-        "gateway.toml:2: metrics.prometheus: 192.0.2.1:30456 can be read from other machines, and there is no \
-         authentication; write \"127.0.0.1:30456\", or allow_remote = true if that is meant, which allows \
-         changes too"
+        "gateway.toml:2: metrics.prometheus: 192.0.2.1:30456 is reachable from other machines \
+         without authentication; write \"127.0.0.1:30456\", or set allow_remote = true if you want this, which \
+         also allows changes"
     );
 }
 
@@ -264,9 +264,8 @@ fn a_default_route_with_a_warning() {
     assert_eq!(
         warnings(&SMALL.replacen("10.2.0.0/24", "0.0.0.0/0", 1)),
         [
-            "gateway.toml:9: remote[0].prefixes[0]: 0.0.0.0/0 sends everything without a better \
-          route through the tunnel; make sure that the underlay and your own access have more \
-          specific routes"
+            "gateway.toml:9: remote[0].prefixes[0]: 0.0.0.0/0 sends all traffic without a \
+          more specific route through the tunnel; make sure that the underlay and your management access have one"
         ]
     );
 }
@@ -277,7 +276,7 @@ fn nested_prefixes_with_a_warning() {
         warnings(&SMALL.replacen("10.2.0.0/24", "10.1.0.128/25", 1)),
         [
             "gateway.toml:9: remote[0].prefixes[0]: 10.1.0.128/25 overlaps 10.1.0.0/24, which is \
-          served here; the longer prefix wins, check that 10.1.0.0/24 is meant to be that large"
+          served here; the longer prefix wins; check that 10.1.0.0/24 is intended"
         ]
     );
 }

@@ -191,7 +191,7 @@ fn what_the_reference_takes_is_taken() {
 fn a_key_in_two_cases_is_one_key_too_many() {
     assert_eq!(
         errors("[gateway]\nid = \"a\"\nID = \"b\"\n"),
-        "gateway.toml:2: gateway.id: \"id\" is written twice; remove one\n\
-         gateway.toml:3: gateway.ID: \"id\" is written twice; remove one"
+        "gateway.toml:2: gateway.id: \"id\" is set twice; remove one\n\
+         gateway.toml:3: gateway.ID: \"id\" is set twice; remove one"
     );
 }

@@ -104,8 +104,8 @@ fn addresses_that_no_host_has() {
     );
     assert_eq!(
         errors_after("gateway = \"10.11.0.2\"", "gateway = \"gw.example.org\""),
-        "gateway.toml:8: remote[0].gateway: \"gw.example.org\" is a host name, \
-         which is not resolved; write its IP address"
+        "gateway.toml:8: remote[0].gateway: \"gw.example.org\" is a host \
+         name, which is not supported; write its IP address"
     );
 }
 
@@ -123,8 +123,8 @@ fn a_router_of_the_other_family_or_without_a_port() {
     );
     assert_eq!(
         errors_after("10.10.0.1:30042", "10.10.0.2:30042"),
-        "gateway.toml:12: remote[0].path[0].next_hop: 10.10.0.2:30042 is this gateway's own \
-         address; write that of the border router"
+        "gateway.toml:12: remote[0].path[0].next_hop: 10.10.0.2:30042 is this gateway's \
+         own address; write the border router's"
     );
 }
 
@@ -133,7 +133,7 @@ fn a_path_that_is_damaged() {
     assert_eq!(
         errors_after("0b0c\"", "0b\""),
         "gateway.toml:11: remote[0].path[0].raw: 35 bytes found, but 1 segment with 2 hop \
-         fields take 36; the path is cut off or has something appended"
+         fields take 36; the path is truncated or has trailing bytes"
     );
     assert_eq!(
         errors_after("0b0c\"", "0b0g\""),
@@ -157,7 +157,7 @@ fn an_empty_path_to_another_as() {
     let line = SMALL.lines().find(|l| l.starts_with("raw")).unwrap();
     assert_eq!(
         errors_after(line, "raw = \"\""),
-        "gateway.toml:11: remote[0].path[0].raw: an empty path leads nowhere but within \
+        "gateway.toml:11: remote[0].path[0].raw: an empty path only works within \
          1-ff00:0:110, and the remote is in 1-ff00:0:111; write the raw path to it"
     );
 }
@@ -166,8 +166,8 @@ fn an_empty_path_to_another_as() {
 fn an_mtu_without_room_for_a_frame() {
     assert_eq!(
         errors_after("mtu = 1472", "mtu = 136"),
-        "gateway.toml:13: remote[0].path[0].mtu: 136 leaves no room for a frame: the headers \
-         of this path take 80 bytes and a frame at least 57; write 137 or more"
+        "gateway.toml:13: remote[0].path[0].mtu: 136 leaves no room for a frame: \
+         this path's headers take 80 bytes and a frame at least 57; write 137 or more"
     );
     assert_eq!(
         good(&SMALL.replacen("mtu = 1472", "mtu = 137", 1)).path_count(),
@@ -199,7 +199,7 @@ fn the_same_prefix_on_both_sides() {
     assert_eq!(
         errors_after("10.2.0.0/24", "10.1.0.0/24"),
         "gateway.toml:9: remote[0].prefixes[0]: 10.1.0.0/24 is gateway.prefixes[0] already; \
-         each prefix is in one place, remove one"
+         list each prefix once"
     );
 }
 
@@ -240,7 +240,7 @@ fn interfaces_that_collide() {
         "gateway.toml:17: dataplane.lan: \"eth0\" is the underlay interface too; \
          write the interface towards the IP hosts\n\
          gateway.toml:19: tunnel.name: \"eth1\" is an interface of [dataplane] too, but the \
-         tunnel device is made anew; write another name"
+         tunnel device is created at start; write another name"
     );
 }
 
@@ -275,10 +275,10 @@ fn settings_that_contradict_each_other() {
     assert_eq!(
         errors(&text),
         "gateway.toml:17: dataplane.pin: 1 CPU for 2 workers; write one CPU for each worker\n\
-         gateway.toml:19: dataplane.zero_copy: there is no zero copy with mode = \"generic\"; \
+         gateway.toml:19: dataplane.zero_copy: zero copy is not available with mode = \"generic\"; \
          write zero_copy = \"auto\" or another mode\n\
-         gateway.toml:21: dataplane.limits.packets_per_remote: one remote may have 1000 but all \
-         together 512; write packets_per_remote up to packets_total"
+         gateway.toml:21: dataplane.limits.packets_per_remote: one remote may use 1000, but all \
+         remotes together only 512; write packets_per_remote up to packets_total"
     );
 }
 
