@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sig::control::{Gateway, Neighbour, Surroundings, config};
+use sig::control::{Environment, Gateway, Neighbour, config};
 use sig_core::{
     engine::WorkerPorts,
     port::memory::{self, MemoryWire},
@@ -48,9 +48,9 @@ fn gateway(
         mtu: 1500,
     };
     let next_hop = format!("192.0.2.{other}").parse()?;
-    let surroundings = Surroundings {
+    let surroundings = Environment {
         neighbours: HashMap::from([(next_hop, neighbour)]),
-        ..Surroundings::default()
+        ..Environment::default()
     };
     let (area, pool) = Area::on_heap(1024);
     let (underlay, scion_side) = memory::pair(64);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sig::control::{
-    Neighbour, Planner, Surroundings,
+    Environment, Neighbour, Planner,
     config::{self, Config},
 };
 use sig_common::wire::inner::InnerPacket;
@@ -63,7 +63,7 @@ fn tables() -> Tables {
     };
     Planner::new(config().clone(), 1).tables(
         0,
-        &Surroundings {
+        &Environment {
             neighbours: HashMap::from([(hop, neighbour)]),
             home: Vec::new(),
             inner_macs: [6; 12],

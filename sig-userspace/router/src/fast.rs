@@ -20,7 +20,7 @@ use sig_common::{
 
 use super::{AsModel, Owner};
 pub use ports::Arrivals;
-pub use running::{DeviceStatus, FastPath, Host, HostView, Orders};
+pub use running::{DeviceStatus, FastConfig, FastPath, Host, HostView};
 pub use sig_linux::bpf::RouterTables;
 
 /// Bytes of the headers that SCION packets have in the underlay.

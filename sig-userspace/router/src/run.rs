@@ -14,9 +14,9 @@ use std::{
 use super::{
     AsModel,
     config::{self, Settings},
-    fast::{self, FastPath, HostView},
+    fast::{FastConfig, FastPath, HostView},
     metrics,
-    slow::{IsUp, Orders, SlowPath},
+    slow::{IsUp, SlowConfig, SlowPath},
     status::Status,
 };
 use sig_core::{document::common::Listen, problem::Problem};
@@ -47,7 +47,7 @@ struct Parts {
 }
 
 /// Everything by which operators look at a router. It closes when dropped.
-pub struct Doors {
+pub struct Endpoints {
     _socket: ControlSocket,
     _servers: Vec<Server>,
 }
@@ -77,8 +77,8 @@ impl Running {
                 host.as_ref()
                     .is_none_or(|host| host.arrivals.admit(local, ifindex))
             };
-            let orders = orders(&settings, &model);
-            let slow = SlowPath::start(orders, Arc::new(seen_before), Arc::new(admits));
+            let slow_config = slow_config(&settings, &model);
+            let slow = SlowPath::start(slow_config, Arc::new(seen_before), Arc::new(admits));
             Some(slow.map_err(|error| error.to_string())?)
         } else {
             None
@@ -90,8 +90,8 @@ impl Running {
                     None => Arc::new(|_| true),
                 };
                 let changes = slow.as_ref().map(SlowPath::changes);
-                let orders = fast_orders(&settings, &model);
-                Some(FastPath::start(orders, mode, is_up, changes, host).await?)
+                let config = fast_config(&settings, &model);
+                Some(FastPath::start(config, mode, is_up, changes, host).await?)
             }
             None => None,
         };
@@ -126,7 +126,7 @@ impl Running {
     ///
     /// # Errors
     /// What cannot be opened.
-    pub async fn open(self: &Arc<Self>) -> Result<Doors, String> {
+    pub async fn open(self: &Arc<Self>) -> Result<Endpoints, String> {
         let (path, observe) = {
             let parts = self.parts();
             (parts.settings.status_socket.clone(), parts.settings.observe)
@@ -148,7 +148,7 @@ impl Running {
                 servers.push(self.serve(key, listen).await?);
             }
         }
-        Ok(Doors {
+        Ok(Endpoints {
             _socket: socket,
             _servers: servers,
         })
@@ -203,13 +203,13 @@ impl Running {
         // What can fail comes first: new sockets, then the maps.
         let prepared = match &parts.slow {
             Some(slow) => {
-                let prepared = slow.prepare(orders(&settings, &model));
+                let prepared = slow.prepare(slow_config(&settings, &model));
                 Some(prepared.map_err(|error| error.to_string())?)
             }
             None => None,
         };
         if let Some(fast) = &parts.fast {
-            let reloaded = fast.reload(fast_orders(&settings, &model));
+            let reloaded = fast.reload(fast_config(&settings, &model));
             reloaded.map_err(|error| error.to_string())?;
         }
         if let (Some(slow), Some(prepared)) = (&mut parts.slow, prepared) {
@@ -259,16 +259,16 @@ impl Running {
     }
 }
 
-fn orders(settings: &Settings, model: &Arc<AsModel>) -> Orders {
-    Orders {
+fn slow_config(settings: &Settings, model: &Arc<AsModel>) -> SlowConfig {
+    SlowConfig {
         model: model.clone(),
         buffers: settings.buffers,
         limits: settings.xdp.rate_limits.clone(),
     }
 }
 
-fn fast_orders(settings: &Settings, model: &Arc<AsModel>) -> fast::Orders {
-    fast::Orders {
+fn fast_config(settings: &Settings, model: &Arc<AsModel>) -> FastConfig {
+    FastConfig {
         model: model.clone(),
         xdp: settings.xdp.clone(),
     }

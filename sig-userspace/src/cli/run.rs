@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     Failure,
-    signals::{self, Signals, Wish},
+    signals::{self, Request, Signals},
     supervise::supervise,
 };
 use crate::control::{
@@ -193,8 +193,8 @@ async fn gateway(file: &Path, files: Files, log: LogControl) -> Result<(), Strin
             tokio::select! {
                 started = &mut starting => break started.map_err(|error| error.to_string())?,
                 wish = signals.next() => match wish {
-                    Wish::End => return Ok(()),
-                    Wish::Reload => reload_later = true,
+                    Request::End => return Ok(()),
+                    Request::Reload => reload_later = true,
                 },
             }
         }
@@ -241,8 +241,8 @@ async fn find(
         let reload = tokio::select! {
             found = waiting => return Some((files, Some(found))),
             wish = signals.next() => match wish {
-                Wish::End => return None,
-                Wish::Reload => None,
+                Request::End => return None,
+                Request::Reload => None,
             },
             Some(reload) = asked.recv() => Some(reload),
         };
@@ -368,8 +368,8 @@ async fn until_the_end(
             }
             reason = gateway.failed() => return Err(reason),
             wish = signals.next() => match wish {
-                Wish::End => return Ok(()),
-                Wish::Reload => {
+                Request::End => return Ok(()),
+                Request::Reload => {
                     let running = Arc::clone(running);
                     // The next signal may be to end meanwhile.
                     tokio::spawn(signals::reload(move || running.reload()));

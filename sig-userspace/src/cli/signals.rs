@@ -8,7 +8,7 @@ use sig_observe::log;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Request {
     /// SIGTERM or SIGINT.
     End,
     /// SIGHUP.
@@ -33,11 +33,11 @@ impl Signals {
     }
 
     /// Waits for one.
-    pub(super) async fn next(&mut self) -> Wish {
+    pub(super) async fn next(&mut self) -> Request {
         tokio::select! {
-            _ = self.terminate.recv() => Wish::End,
-            _ = self.interrupt.recv() => Wish::End,
-            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.terminate.recv() => Request::End,
+            _ = self.interrupt.recv() => Request::End,
+            _ = self.hangup.recv() => Request::Reload,
         }
     }
 }

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use super::{
     config::{Config, Dataplane, Pin},
     plan::Plan,
-    planner::{MAX_REMOTES, Planner, Surroundings},
+    planner::{Environment, MAX_REMOTES, Planner},
 };
 use sig_core::{
     dataplane::{Tables, WorkerConfig, counters::WorkerCounters},
@@ -55,7 +55,7 @@ pub enum StartError {
 /// ```
 pub struct Builder {
     config: Arc<Config>,
-    surroundings: Surroundings,
+    surroundings: Environment,
     partial_checksums: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Gateway {
     engine: Engine,
     tables: Arc<ArcSwap<Tables>>,
     planner: Planner,
-    surroundings: Surroundings,
+    surroundings: Environment,
     cpus: Vec<usize>,
     start: Instant,
 }
@@ -81,7 +81,7 @@ impl Builder {
     /// What the network around is like at the start: next hops, MAC addresses. Without any, no path
     /// can be used until [`Gateway::update`].
     #[must_use]
-    pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
+    pub fn surroundings(mut self, surroundings: Environment) -> Self {
         self.surroundings = surroundings;
         self
     }
@@ -144,7 +144,7 @@ impl Gateway {
     pub fn builder(config: Config) -> Builder {
         Builder {
             config: Arc::new(config),
-            surroundings: Surroundings::default(),
+            surroundings: Environment::default(),
             partial_checksums: false,
         }
     }
@@ -158,7 +158,7 @@ impl Gateway {
     }
 
     /// Tells the workers about changed surroundings. Paths that stay usable keep their streams.
-    pub fn update(&mut self, surroundings: &Surroundings) {
+    pub fn update(&mut self, surroundings: &Environment) {
         self.surroundings = surroundings.clone();
         self.renew(self.now());
     }
@@ -187,7 +187,7 @@ impl Gateway {
     }
 
     /// The surroundings that were last told.
-    pub fn surroundings(&self) -> &Surroundings {
+    pub fn surroundings(&self) -> &Environment {
         &self.surroundings
     }
 

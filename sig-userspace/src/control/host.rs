@@ -29,12 +29,12 @@ use futures_util::{FutureExt as _, future::select_all};
 use tokio::sync::watch;
 
 use super::{
-    Gateway, PlannedPath, StartError, Surroundings,
+    Environment, Gateway, PlannedPath, StartError,
     config::{Config, LanTransmit},
     configured::Configured,
 };
+use apply::Applied;
 pub use apply::HostHandle;
-use apply::Outside;
 use guard::Guard;
 use interfaces::Interfaces;
 use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
@@ -129,7 +129,7 @@ struct Shared {
     lan_hops: Option<LanHops>,
     routes: Routes,
     /// What follows from the plan in force, outside of the workers.
-    outside: tokio::sync::Mutex<Outside>,
+    applied: tokio::sync::Mutex<Applied>,
     control: Mutex<Option<status::ControlSource>>,
 }
 
@@ -178,7 +178,7 @@ impl Host {
             networks::follow(&netlink, &watch, pair.host().ifindex, config.tunnel.table).await?;
         let known = networks.borrow().clone();
         let place = surroundings::Place::new(&config, &interfaces);
-        let surroundings = Surroundings {
+        let surroundings = Environment {
             neighbours: HashMap::new(),
             home: place.home(&known),
             inner_macs,
@@ -228,7 +228,7 @@ impl Host {
             lan,
             lan_hops,
             routes,
-            outside: tokio::sync::Mutex::new(Outside::new(
+            applied: tokio::sync::Mutex::new(Applied::new(
                 &config,
                 Guard::new(daemon_addresses(&config).await),
                 known,
@@ -339,7 +339,7 @@ impl Host {
     ///
     /// If the kernel refuses to remove something.
     pub async fn stop(mut self) -> Result<(), Error> {
-        self.shared.outside.lock().await.end();
+        self.shared.applied.lock().await.end();
         self.shared.routes.close().await?;
         drop(self.attached);
         for task in self.tasks.drain(..) {

@@ -20,4 +20,4 @@ mod planner;
 pub mod remotes;
 
 pub use gateway::{Builder, Gateway, StartError};
-pub use planner::{Neighbour, PlannedPath, PlannedRemote, PlannedSession, Planner, Surroundings};
+pub use planner::{Environment, Neighbour, PlannedPath, PlannedRemote, PlannedSession, Planner};

@@ -52,7 +52,7 @@ pub struct Neighbour {
 
 /// What the tables depend on beside the plan.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct Environment {
     /// Next hops that are reachable. Paths through others are not used.
     pub neighbours: HashMap<IpAddr, Neighbour>,
     /// Networks that are at home here, beside the served prefixes: packets to them do not go into the
@@ -178,7 +178,7 @@ impl Planner {
 
     /// Tables for these surroundings, at the monotonic time `now` in nanoseconds. A path that stays
     /// usable with the same frame size keeps its streams.
-    pub fn tables(&mut self, now: u64, surroundings: &Surroundings) -> Tables {
+    pub fn tables(&mut self, now: u64, surroundings: &Environment) -> Tables {
         self.generation += 1;
         let mut tables = Tables::empty(self.local());
         tables.generation = self.generation;

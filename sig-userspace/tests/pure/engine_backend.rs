@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use sig::control::{Gateway, Neighbour, Surroundings, config};
+use sig::control::{Environment, Gateway, Neighbour, config};
 use sig_core::{
     engine::WorkerPorts,
     port::BATCH,
@@ -135,9 +135,9 @@ fn gateway(number: u8, cable_end: Wire) -> (Gateway, Wire, ChannelMonitor) {
         mtu: 1500,
     };
     let next_hop = format!("192.0.2.{other}").parse().unwrap();
-    let surroundings = Surroundings {
+    let surroundings = Environment {
         neighbours: HashMap::from([(next_hop, neighbour)]),
-        ..Surroundings::default()
+        ..Environment::default()
     };
     let (tunnel, hosts) = cable();
     let (underlay, monitor) = port(cable_end);

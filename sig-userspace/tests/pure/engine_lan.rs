@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sig::control::{Gateway, Neighbour, Surroundings, config};
+use sig::control::{Environment, Gateway, Neighbour, config};
 use sig_common::reason::DropReason;
 use sig_core::dataplane::lan::{LanFacts, LanNeighbour, LanRoute, LanTable};
 use sig_core::engine::WorkerPorts;
@@ -94,10 +94,10 @@ fn gateway(number: u8, other: u8) -> (Gateway, MemoryWire, MemoryWire, [MemoryWi
             facts.neighbours.insert((port, host), neighbour);
         }
     }
-    let surroundings = Surroundings {
+    let surroundings = Environment {
         neighbours: HashMap::from([(next_hop, neighbour)]),
         lan: Arc::new(LanTable::new(&facts)),
-        ..Surroundings::default()
+        ..Environment::default()
     };
     let (area, pool) = Area::on_heap(2048);
     let (underlay, scion) = memory::pair(64);

@@ -123,11 +123,11 @@ impl<'a> Section<'a> {
             name: String::new(),
             table: Some(table),
         };
-        root.report_strangers();
+        root.report_unknown();
         root
     }
 
-    fn report_strangers(&self) {
+    fn report_unknown(&self) {
         let known = self.schema.keys(&self.name);
         let keys: Vec<_> = self
             .table
@@ -160,7 +160,7 @@ impl<'a> Section<'a> {
             let Some(item) = self.get(key) else { continue };
             if self.schema.is_section(&name) {
                 match item.value.get_ref() {
-                    DeValue::Table(_) => self.section(key).report_strangers(),
+                    DeValue::Table(_) => self.section(key).report_unknown(),
                     _ => item.wrong_type(&format!("a section: [{name}]")),
                 }
             } else if self.schema.is_section(&format!("{name}[]")) {
@@ -175,7 +175,7 @@ impl<'a> Section<'a> {
                     }
                 }
                 for section in self.sections(key) {
-                    section.report_strangers();
+                    section.report_unknown();
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::{
 
 /// What is known beside the routing policy.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
+pub struct Environment<'a> {
     /// The traffic policy.
     pub traffic: &'a TrafficPolicy,
     /// The AS of the gateway, if the configuration says it.
@@ -29,7 +29,7 @@ pub fn advice(
     policy: &RoutingPolicy,
     (file, text): (&str, &str),
     starts: &[usize],
-    around: Surroundings<'_>,
+    around: Environment<'_>,
 ) -> Vec<Problem> {
     let report = Report::new(file, text);
     let rules = || starts.iter().copied().zip(&policy.rules);
@@ -140,7 +140,7 @@ mod tests {
             let (traffic, _) =
                 traffic::check(r#"{"ASes": {"1-ff00:0:111": {}}}"#, "t").expect("a traffic policy");
             let (policy, starts) = routing::read(text, "r").expect("a routing policy");
-            let around = Surroundings {
+            let around = Environment {
                 traffic: &traffic,
                 own: own.parse().ok(),
                 served: &["10.1.0.0/16".parse().expect("a prefix")],

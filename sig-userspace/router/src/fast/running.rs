@@ -61,7 +61,7 @@ pub struct Host {
 
 /// What the fast path is told.
 #[derive(Clone)]
-pub struct Orders {
+pub struct FastConfig {
     /// The AS.
     pub model: Arc<AsModel>,
     /// Mode, CPUs and limits.
@@ -127,7 +127,7 @@ impl FastPath {
     /// # Errors
     /// In one sentence, why there can be no fast path.
     pub async fn start(
-        orders: Orders,
+        config: FastConfig,
         mode: XdpMode,
         is_up: IsUp,
         changes: Option<watch::Receiver<()>>,
@@ -139,17 +139,17 @@ impl FastPath {
         // Before the first look, so that nothing is missed.
         let announced = watch.subscribe();
         let mut programs = RouterPrograms::load(RouterOptions::default()).map_err(text)?;
-        programs.set_cpus(&orders.xdp.cpus).map_err(text)?;
+        programs.set_cpus(&config.xdp.cpus).map_err(text)?;
         let mut slots = Slots::default();
-        slots.update(&orders.model);
+        slots.update(&config.model);
         let mut state = State {
             programs,
             spread: Spread {
-                cpus: u16::try_from(orders.xdp.cpus.len()).unwrap_or(u16::MAX),
+                cpus: u16::try_from(config.xdp.cpus.len()).unwrap_or(u16::MAX),
                 seed: rand::random(),
             },
-            model: orders.model,
-            xdp: orders.xdp,
+            model: config.model,
+            xdp: config.xdp,
             slots,
             devices: Devices::default(),
             hops: Snapshot::default(),
@@ -214,14 +214,14 @@ impl FastPath {
     ///
     /// # Errors
     /// It does not fit the maps, or a device refuses the program; the one before stays in force.
-    pub fn reload(&self, orders: Orders) -> Result<(), Error> {
+    pub fn reload(&self, config: FastConfig) -> Result<(), Error> {
         let mut state = self.shared.state();
         let former = (state.model.clone(), state.slots.clone(), state.xdp.clone());
-        state.xdp = orders.xdp;
+        state.xdp = config.xdp;
         // The limits first: the model comes into force with one write, after which nothing can fail.
         let result = state.limit().and_then(|()| {
-            state.slots.update(&orders.model);
-            state.model = orders.model;
+            state.slots.update(&config.model);
+            state.model = config.model;
             let links = state.devices.links();
             let followed = self.shared.follow(&mut state, links);
             followed.map_err(Error::Refused)?;

@@ -14,7 +14,7 @@ use sig_common::{
 
 use super::{
     Context, Router, Way, code,
-    halt::{Halt, Told},
+    halt::{Rejection, Reply},
     parameter,
     transit::is_mapped,
 };
@@ -32,12 +32,15 @@ const MULTICAST: u16 = 0x8000;
 
 impl Router {
     /// Where a packet for this AS goes, and the reason for which the fast path leaves it alone.
-    pub(super) fn deliver(&self, context: &Context<'_>) -> Result<(Way, Option<Reason>), Halt> {
+    pub(super) fn deliver(
+        &self,
+        context: &Context<'_>,
+    ) -> Result<(Way, Option<Reason>), Rejection> {
         let destination = context.header.destination;
         if let Some(HostAddr::Svc(number)) = destination {
             let Some(instance) = self.instance(number, context.header.flow_id()) else {
                 let problem = Problem::Unreachable { code: 0 };
-                let halt = Halt::report(Reason::NoService, problem);
+                let halt = Rejection::report(Reason::NoService, problem);
                 return Err(halt.behind(Reason::Service));
             };
             return Ok((Way::Host(instance), Some(Reason::Service)));
@@ -47,16 +50,16 @@ impl Router {
             _ => {
                 // The reference points to nothing here.
                 let problem = parameter(code::INVALID_DESTINATION, 0);
-                return Err(Halt::report(Reason::DestinationAddress, problem));
+                return Err(Rejection::report(Reason::DestinationAddress, problem));
             }
         };
         let Some((protocol, upper)) = context.header.upper_layer() else {
-            return Err(Halt::silent(Reason::DeepExtensions));
+            return Err(Rejection::silent(Reason::DeepExtensions));
         };
-        let port = port(protocol, upper).ok_or(Halt::silent(Reason::NoPort))?;
+        let port = port(protocol, upper).ok_or(Rejection::silent(Reason::NoPort))?;
         let here = host == self.model.internal.ip();
         if here && is_echo_request(protocol, upper) {
-            return Err(Halt::new(Reason::Local, Told::Echo));
+            return Err(Rejection::new(Reason::Local, Reply::Echo));
         }
         let fast = here.then_some(Reason::Local);
         Ok((Way::Host(self.model.host_address(host, port)), fast))

@@ -6,16 +6,16 @@ use sig_core::scion::scmp::Problem;
 
 /// A packet goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Halt {
+pub(super) struct Rejection {
     pub(super) reason: Reason,
     /// The reason that the fast path has to leave it alone.
     pub(super) fast: Reason,
-    pub(super) told: Told,
+    pub(super) reply: Reply,
 }
 
 /// What the sender of a packet is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Reply {
     Nothing,
     /// An SCMP error.
     Problem(Problem),
@@ -37,20 +37,20 @@ pub(super) struct Alert {
     pub(super) flag: u8,
 }
 
-impl Halt {
+impl Rejection {
     pub(super) const fn silent(reason: Reason) -> Self {
-        Self::new(reason, Told::Nothing)
+        Self::new(reason, Reply::Nothing)
     }
 
     pub(super) const fn report(reason: Reason, problem: Problem) -> Self {
-        Self::new(reason, Told::Problem(problem))
+        Self::new(reason, Reply::Problem(problem))
     }
 
-    pub(super) const fn new(reason: Reason, told: Told) -> Self {
+    pub(super) const fn new(reason: Reason, reply: Reply) -> Self {
         Self {
             reason,
             fast: reason,
-            told,
+            reply,
         }
     }
 

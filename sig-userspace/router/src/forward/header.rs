@@ -15,7 +15,7 @@ use sig_common::{
     },
 };
 
-use super::{code, halt::Halt, parameter};
+use super::{code, halt::Rejection, parameter};
 
 /// Where the types of the host addresses are in a packet.
 const TYPES_OFFSET: usize = 9;
@@ -86,14 +86,14 @@ impl<'a> Header<'a> {
     }
 
     /// What is wrong with it at first glance, as its sender is told.
-    pub(super) fn check(&self) -> Result<(), Halt> {
+    pub(super) fn check(&self) -> Result<(), Rejection> {
         if self.version != 0 {
             let problem = parameter(code::UNKNOWN_VERSION, 0);
-            return Err(Halt::report(Reason::Version, problem));
+            return Err(Rejection::report(Reason::Version, problem));
         }
         if self.destination.is_none() || self.source.is_none() {
             let problem = parameter(code::UNKNOWN_ADDRESS_FORMAT, TYPES_OFFSET);
-            return Err(Halt::report(Reason::AddressType, problem));
+            return Err(Rejection::report(Reason::AddressType, problem));
         }
         Ok(())
     }

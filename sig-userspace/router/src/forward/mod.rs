@@ -32,7 +32,7 @@ use sig_common::wire::scion::{NEXT_BFD, path};
 use self::{
     cursor::Changes,
     epic::Proof,
-    halt::{Halt, Told},
+    halt::{Rejection, Reply},
     header::Header,
     transit::Transit,
 };
@@ -297,9 +297,9 @@ impl Router {
 
     /// A packet goes no further: answers it, if its sender is to be told why. `changes` are those made until then:
     /// errors quote the packet as it stands where they are found, as those of the reference do.
-    fn halted(&self, context: &Context<'_>, halt: Halt, changes: &Changes) -> Outcome {
-        let answer = match halt.told {
-            Told::Nothing => {
+    fn halted(&self, context: &Context<'_>, halt: Rejection, changes: &Changes) -> Outcome {
+        let answer = match halt.reply {
+            Reply::Nothing => {
                 return Outcome {
                     verdict: Verdict::Drop(halt.reason),
                     reason: Some(halt.reason),
@@ -307,16 +307,16 @@ impl Router {
                     traffic: None,
                 };
             }
-            Told::Problem(problem) => self.report(context, problem, changes),
-            Told::Traceroute { interface, alert } => {
+            Reply::Problem(problem) => self.report(context, problem, changes),
+            Reply::Traceroute { interface, alert } => {
                 self.traceroute_reply(context, interface, alert)
             }
-            Told::Echo => self
+            Reply::Echo => self
                 .echo(context)
                 .and_then(|echo| self.answer(context, &echo)),
         };
-        let unanswered = match halt.told {
-            Told::Problem(_) => Reason::AnswersError,
+        let unanswered = match halt.reply {
+            Reply::Problem(_) => Reason::AnswersError,
             _ => halt.reason,
         };
         match answer {

@@ -11,7 +11,7 @@ use sig_common::{
 use super::{
     Context, Links, Origin, Router, Way, code,
     cursor::{Changes, Cursor},
-    halt::{Alert, Halt, Told},
+    halt::{Alert, Rejection, Reply},
     parameter,
 };
 use crate::Owner;
@@ -52,16 +52,16 @@ impl<'a> Transit<'a> {
         router: &'a Router,
         context: &'a Context<'a>,
         path: &'a [u8],
-    ) -> Result<Self, Halt> {
+    ) -> Result<Self, Rejection> {
         let header = context.header;
         let offset = header.path_offset() + header.path_bytes().len() - path.len();
-        let cursor = Cursor::new(path).ok_or(Halt::silent(Reason::MalformedPath))?;
+        let cursor = Cursor::new(path).ok_or(Rejection::silent(Reason::MalformedPath))?;
         if !cursor.info().peering && cursor.has_segment_of_one_hop() {
-            return Err(Halt::silent(Reason::OneHopSegment));
+            return Err(Rejection::silent(Reason::OneHopSegment));
         }
         let peering = cursor
             .is_peering()
-            .ok_or(Halt::silent(Reason::MalformedPeering))?;
+            .ok_or(Rejection::silent(Reason::MalformedPeering))?;
         Ok(Self {
             router,
             context,
@@ -87,7 +87,7 @@ impl<'a> Transit<'a> {
     }
 
     /// Goes through all steps, in the reference's order.
-    pub(super) fn process(&mut self, links: &(impl Links + ?Sized)) -> Result<Passage, Halt> {
+    pub(super) fn process(&mut self, links: &(impl Links + ?Sized)) -> Result<Passage, Rejection> {
         self.check_expiry()?;
         self.check_ingress()?;
         self.check_payload_length()?;
@@ -122,7 +122,7 @@ impl<'a> Transit<'a> {
         self.check_up(way, links)?;
         let leaves = matches!(way, Way::Link(_));
         if leaves && self.cursor.is_last() {
-            return Err(Halt::silent(Reason::PathEnds));
+            return Err(Rejection::silent(Reason::PathEnds));
         }
         let fast = self.check_size(way, links)?;
         if leaves {
@@ -138,7 +138,7 @@ impl<'a> Transit<'a> {
         })
     }
 
-    fn check_expiry(&self) -> Result<(), Halt> {
+    fn check_expiry(&self) -> Result<(), Rejection> {
         let (info, hop) = (self.cursor.info(), self.cursor.hop());
         if expiry(info.timestamp, hop.expiry) < self.context.now {
             return Err(self.report_hop(Reason::Expired, code::PATH_EXPIRED));
@@ -147,7 +147,7 @@ impl<'a> Transit<'a> {
     }
 
     /// What a neighbour sends must be meant for this link.
-    fn check_ingress(&self) -> Result<(), Halt> {
+    fn check_ingress(&self) -> Result<(), Rejection> {
         let Origin::Link(interface) = self.context.origin else {
             return Ok(());
         };
@@ -162,17 +162,17 @@ impl<'a> Transit<'a> {
         Ok(())
     }
 
-    fn check_payload_length(&self) -> Result<(), Halt> {
+    fn check_payload_length(&self) -> Result<(), Rejection> {
         if !self.context.header.has_right_payload_length() {
             let problem = parameter(code::INVALID_SIZE, 0);
-            return Err(Halt::report(Reason::PayloadLength, problem));
+            return Err(Rejection::report(Reason::PayloadLength, problem));
         }
         Ok(())
     }
 
     /// What is in transit and comes from inside must come from the router by which it entered the AS: hosts do not
     /// get around its checks.
-    fn check_transit_source(&self) -> Result<(), Halt> {
+    fn check_transit_source(&self) -> Result<(), Rejection> {
         if matches!(self.context.origin, Origin::Link(_)) || self.cursor.is_first() {
             return Ok(());
         }
@@ -182,11 +182,11 @@ impl<'a> Transit<'a> {
         };
         match (self.owner(entered), self.context.origin) {
             (Some(Owner::Sibling(owner)), Origin::Sibling(sender)) if owner == sender => Ok(()),
-            _ => Err(Halt::silent(Reason::TransitSource)),
+            _ => Err(Rejection::silent(Reason::TransitSource)),
         }
     }
 
-    fn check_isd_as_numbers(&self) -> Result<(), Halt> {
+    fn check_isd_as_numbers(&self) -> Result<(), Rejection> {
         let header = self.context.header;
         let local = self.router.model.isd_as;
         let from_here = header.source_isd_as == local;
@@ -197,17 +197,17 @@ impl<'a> Transit<'a> {
         };
         if source_is_wrong {
             let problem = parameter(code::INVALID_SOURCE, SOURCE_OFFSET);
-            return Err(Halt::report(Reason::SourceAddress, problem));
+            return Err(Rejection::report(Reason::SourceAddress, problem));
         }
         if destination_is_wrong {
             let problem = parameter(code::INVALID_DESTINATION, DESTINATION_OFFSET);
-            return Err(Halt::report(Reason::DestinationAddress, problem));
+            return Err(Rejection::report(Reason::DestinationAddress, problem));
         }
         Ok(())
     }
 
     /// Hosts of the AS do not write IPv4 addresses as IPv6.
-    fn check_source_host(&self) -> Result<(), Halt> {
+    fn check_source_host(&self) -> Result<(), Rejection> {
         let header = self.context.header;
         if header.source_isd_as != self.router.model.isd_as {
             return Ok(());
@@ -215,12 +215,12 @@ impl<'a> Transit<'a> {
         if header.source.is_none_or(is_mapped) {
             // The reference points to nothing here.
             let problem = parameter(code::INVALID_SOURCE, 0);
-            return Err(Halt::report(Reason::SourceAddress, problem));
+            return Err(Rejection::report(Reason::SourceAddress, problem));
         }
         Ok(())
     }
 
-    fn verify_mac(&mut self) -> Result<(), Halt> {
+    fn verify_mac(&mut self) -> Result<(), Rejection> {
         let (info, hop) = (self.cursor.info(), self.cursor.hop());
         self.mac = self.router.model.key.cmac(&MacInput {
             segment_id: info.segment_id,
@@ -235,7 +235,7 @@ impl<'a> Transit<'a> {
         Ok(())
     }
 
-    fn check_ingress_alert(&self) -> Result<(), Halt> {
+    fn check_ingress_alert(&self) -> Result<(), Rejection> {
         match (self.context.origin, self.cursor.ingress_alert()) {
             (Origin::Link(interface), Some(flag)) => {
                 Err(self.alerted(Reason::IngressAlert, interface, flag))
@@ -245,7 +245,7 @@ impl<'a> Transit<'a> {
     }
 
     /// Where the current hop leads out of the AS. What comes from inside leaves by our own links.
-    fn way_out(&self) -> Result<Way, Halt> {
+    fn way_out(&self) -> Result<Way, Rejection> {
         let interface = self.cursor.egress();
         match (self.owner(interface), self.context.origin) {
             (Some(Owner::Here { .. }), _) => Ok(Way::Link(interface)),
@@ -263,7 +263,7 @@ impl<'a> Transit<'a> {
 
     /// Which kinds of links traffic may go between. Within a segment, the router by which the packet entered has seen
     /// to it.
-    fn check_link_types(&self, changes_segment: bool) -> Result<(), Halt> {
+    fn check_link_types(&self, changes_segment: bool) -> Result<(), Rejection> {
         use LinkType::{Child, Core, Parent, Peer};
         let ingress = match self.context.origin {
             Origin::Link(interface) => self.link_type(interface),
@@ -277,7 +277,7 @@ impl<'a> Transit<'a> {
                 _ => {
                     let pointer = self.offset + self.cursor.info_offset();
                     let problem = parameter(code::INVALID_SEGMENT_CHANGE, pointer);
-                    Err(Halt::report(Reason::SegmentChange, problem))
+                    Err(Rejection::report(Reason::SegmentChange, problem))
                 }
             };
         }
@@ -288,7 +288,7 @@ impl<'a> Transit<'a> {
     }
 
     /// Before the state of the link, so that traceroute shows the link that failed.
-    fn check_egress_alert(&self, way: Way) -> Result<(), Halt> {
+    fn check_egress_alert(&self, way: Way) -> Result<(), Rejection> {
         match (way, self.cursor.egress_alert()) {
             (Way::Link(interface), Some(flag)) => {
                 Err(self.alerted(Reason::EgressAlert, interface, flag))
@@ -297,14 +297,14 @@ impl<'a> Transit<'a> {
         }
     }
 
-    fn alerted(&self, reason: Reason, interface: u16, flag: u8) -> Halt {
+    fn alerted(&self, reason: Reason, interface: u16, flag: u8) -> Rejection {
         let offset = self.offset + self.cursor.hop_offset();
         let alert = Alert { offset, flag };
-        Halt::new(reason, Told::Traceroute { interface, alert })
+        Rejection::new(reason, Reply::Traceroute { interface, alert })
     }
 
     /// Whether the link is up, or the sibling that has it.
-    fn check_up(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<(), Halt> {
+    fn check_up(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<(), Rejection> {
         let isd_as = self.router.model.isd_as;
         let (up, problem) = match way {
             Way::Link(interface) => {
@@ -329,14 +329,18 @@ impl<'a> Transit<'a> {
             Way::Host(_) => return Ok(()),
         };
         if !up {
-            return Err(Halt::report(Reason::LinkDown, problem));
+            return Err(Rejection::report(Reason::LinkDown, problem));
         }
         Ok(())
     }
 
     /// Whether the way takes packets of this size, and if so, why the fast path does not. The reference does not look at
     /// MTUs, and its control plane sends packets that exceed small ones: they go on in IP fragments.
-    fn check_size(&self, way: Way, links: &(impl Links + ?Sized)) -> Result<Option<Reason>, Halt> {
+    fn check_size(
+        &self,
+        way: Way,
+        links: &(impl Links + ?Sized),
+    ) -> Result<Option<Reason>, Rejection> {
         let model = &self.router.model;
         let (mtu, most) = match way {
             Way::Link(interface) => {
@@ -353,7 +357,10 @@ impl<'a> Transit<'a> {
         let most = most.unwrap_or(mtu.max(LARGEST_IN_FRAGMENTS));
         if len > usize::from(most) {
             let mtu = mtu.min(most);
-            return Err(Halt::report(Reason::TooBig, Problem::PacketTooBig { mtu }));
+            return Err(Rejection::report(
+                Reason::TooBig,
+                Problem::PacketTooBig { mtu },
+            ));
         }
         Ok((len > usize::from(mtu)).then_some(Reason::TooBig))
     }
@@ -369,8 +376,10 @@ impl<'a> Transit<'a> {
         }
     }
 
-    fn advance(&mut self) -> Result<(), Halt> {
-        self.cursor.advance().ok_or(Halt::silent(Reason::PathEnds))
+    fn advance(&mut self) -> Result<(), Rejection> {
+        self.cursor
+            .advance()
+            .ok_or(Rejection::silent(Reason::PathEnds))
     }
 
     fn owner(&self, interface: u16) -> Option<Owner> {
@@ -384,9 +393,9 @@ impl<'a> Transit<'a> {
     }
 
     /// A parameter problem of the current hop field.
-    fn report_hop(&self, reason: Reason, code: u8) -> Halt {
+    fn report_hop(&self, reason: Reason, code: u8) -> Rejection {
         let pointer = self.offset + self.cursor.hop_offset();
-        Halt::report(reason, parameter(code, pointer))
+        Rejection::report(reason, parameter(code, pointer))
     }
 }
 

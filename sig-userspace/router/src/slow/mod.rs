@@ -52,7 +52,7 @@ pub type IsUp = Arc<dyn Fn(u16) -> bool + Send + Sync>;
 
 /// What the slow path is told.
 #[derive(Clone)]
-pub struct Orders {
+pub struct SlowConfig {
     /// The AS.
     pub model: Arc<AsModel>,
     /// Sizes of socket buffers.
@@ -119,13 +119,13 @@ impl SlowPath {
     /// # Errors
     /// An address that cannot be bound, or no room for a thread.
     pub fn start(
-        orders: Orders,
+        config: SlowConfig,
         seen_before: SeenBefore,
         admits: Admits,
     ) -> Result<Self, StartError> {
         let mut counters = BTreeMap::new();
         let bfd = Thread::start().map_err(StartError::Thread)?;
-        let network = Network::open(orders, None, bfd.handle(), &mut counters)?;
+        let network = Network::open(config, None, bfd.handle(), &mut counters)?;
         let shared = Arc::new(Shared {
             network: ArcSwap::from_pointee(network),
             liveness: Liveness::new(),
@@ -149,10 +149,10 @@ impl SlowPath {
     ///
     /// # Errors
     /// An address that cannot be bound.
-    pub fn prepare(&self, orders: Orders) -> Result<Prepared, BindError> {
+    pub fn prepare(&self, config: SlowConfig) -> Result<Prepared, BindError> {
         let mut counters = self.shared.counters();
         let present = self.shared.network.load();
-        Network::open(orders, Some(&present), self.bfd.handle(), &mut counters).map(Prepared)
+        Network::open(config, Some(&present), self.bfd.handle(), &mut counters).map(Prepared)
     }
 
     /// Puts a configuration into force. Sockets and sessions that stay are not touched.

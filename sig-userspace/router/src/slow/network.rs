@@ -10,7 +10,7 @@ use sig_common::wire::scion::path;
 use tokio::runtime::Handle;
 
 use super::{
-    BindError, Orders,
+    BindError, SlowConfig,
     counters::Counters,
     liveness::{self, Liveness, SessionKey, SessionPlan},
     socket::Socket,
@@ -57,16 +57,16 @@ impl Network {
     /// # Errors
     /// An address that cannot be bound.
     pub(super) fn open(
-        orders: Orders,
+        config: SlowConfig,
         present: Option<&Self>,
         bfd: &Handle,
         counters: &mut BTreeMap<u16, Arc<Counters>>,
     ) -> Result<Self, BindError> {
-        let model = &orders.model;
+        let model = &config.model;
         // By address: a link that got another number has its socket already.
         let open = |what: &str, address| match present.and_then(|p| p.socket_at(address)) {
             Some(socket) => Ok(socket),
-            None => Socket::open(what, address, orders.buffers, bfd).map(Arc::new),
+            None => Socket::open(what, address, config.buffers, bfd).map(Arc::new),
         };
         let mut counters = |interface| counters.entry(interface).or_default().clone();
         let inside = open("internal address", model.internal)?;
@@ -88,12 +88,12 @@ impl Network {
         };
         Ok(Self {
             sibling_interfaces: (0..model.siblings.len()).map(owned).collect(),
-            limits: Arc::new(orders.limits),
-            buffers: orders.buffers,
+            limits: Arc::new(config.limits),
+            buffers: config.buffers,
             inside,
             inside_counters: counters(0),
             links,
-            router: Router::new(orders.model),
+            router: Router::new(config.model),
         })
     }
 

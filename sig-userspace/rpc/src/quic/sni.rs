@@ -67,7 +67,8 @@ pub(super) fn provider() -> CryptoProvider {
 
 fn with_own_words(suite: SupportedCipherSuite) -> Option<SupportedCipherSuite> {
     let suite = suite.tls13()?;
-    let hash: &'static OwnWords = Box::leak(Box::new(OwnWords(suite.common.hash_provider)));
+    let hash: &'static TranscriptHash =
+        Box::leak(Box::new(TranscriptHash(suite.common.hash_provider)));
     // Leaked once per process and suite: rustls wants suites that live for ever.
     Some(SupportedCipherSuite::Tls13(Box::leak(Box::new(
         Tls13CipherSuite {
@@ -84,9 +85,9 @@ fn with_own_words(suite: SupportedCipherSuite) -> Option<SupportedCipherSuite> {
 }
 
 /// A hash function that hashes first messages as they were sent.
-struct OwnWords(&'static dyn Hash);
+struct TranscriptHash(&'static dyn Hash);
 
-impl Hash for OwnWords {
+impl Hash for TranscriptHash {
     fn start(&self) -> Box<dyn Context> {
         Box::new(Words(self.0.start()))
     }

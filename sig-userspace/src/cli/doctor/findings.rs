@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::control::config::{Config, EXPIRES_SOON, Pin, Wish, XdpMode};
+use crate::control::config::{Config, EXPIRES_SOON, Pin, Preference, XdpMode};
 use sig_core::notation::rfc3339;
 use sig_linux::af_xdp::{PacketBuffers, RingSizes};
 use sig_linux::facts::{
@@ -272,15 +272,15 @@ fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     let free = facts.memory.huge_pages_free;
     let text = format!("{free} huge pages of 2 MiB are free, the packet buffers need {pages}");
     let remedy = format!("`sysctl -w vm.nr_hugepages={pages}`, preferably at boot");
-    match config.map_or(Wish::Auto, |config| config.dataplane.huge_pages) {
-        Wish::Never => {}
+    match config.map_or(Preference::Auto, |config| config.dataplane.huge_pages) {
+        Preference::Never => {}
         _ if free >= pages => out.push(Finding::good(AREA, text)),
-        Wish::Auto => out.push(Finding::warning(
+        Preference::Auto => out.push(Finding::warning(
             AREA,
             format!("{text}: ordinary pages are used"),
             format!("{remedy}; the gateway works without them"),
         )),
-        Wish::Require => out.push(Finding::bad(AREA, text, remedy)),
+        Preference::Require => out.push(Finding::bad(AREA, text, remedy)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use crate::cli::{
     Failure,
-    signals::{self, Signals, Wish},
+    signals::{self, Request, Signals},
     supervise::supervise,
 };
 use sig_observe::log;
@@ -50,7 +50,7 @@ async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result
         loop {
             tokio::select! {
                 started = &mut starting => break started?,
-                signal = signals.next() => if signal == Wish::End { return Ok(()) },
+                signal = signals.next() => if signal == Request::End { return Ok(()) },
             }
         }
     };
@@ -64,8 +64,8 @@ async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result
         tokio::select! {
             reason = &mut failed => break Err(reason),
             wish = signals.next() => match wish {
-                Wish::End => break Ok(()),
-                Wish::Reload => {
+                Request::End => break Ok(()),
+                Request::Reload => {
                     let running = Arc::clone(&running);
                     // The next signal may be to end meanwhile.
                     tokio::spawn(signals::reload(move || running.reload()));

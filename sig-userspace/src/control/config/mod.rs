@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 
 pub use discovery::{Discovery, Rpc};
 pub use model::{
-    Config, Control, DefaultRoute, EndhostPort, LanTransmit, Made, Path, Pin, Remote, Wish,
+    Config, Control, DefaultRoute, EndhostPort, LanTransmit, Made, Path, Pin, Preference, Remote,
     WrittenAt,
 };
 pub use sections::{Dataplane, Gateway, Limits, Tunnel};

@@ -126,7 +126,7 @@ pub enum LanTransmit {
 
 /// How much something is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum Preference {
     /// Used where it is available.
     Auto,
     /// Not used.

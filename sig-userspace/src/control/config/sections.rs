@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 use sig_core::peer::UnderlaySources;
 
-use super::model::{LanTransmit, Pin, Wish};
+use super::model::{LanTransmit, Pin, Preference};
 use super::{DEFAULT_DATA_PORT, XdpMode};
 use sig_core::document::{
     common::{XDP_MODES, isd_as, socket_path},
@@ -27,10 +27,10 @@ const DEFAULT_PROBE_PORT: u16 = 30856;
 /// Largest MTU of the tunnel device, a veth pair: a packet must fit one buffer of the data plane.
 const MAX_TUNNEL_MTU: u16 = 3506;
 
-const WISH: Words<Wish> = Words(&[
-    ("auto", Wish::Auto),
-    ("never", Wish::Never),
-    ("require", Wish::Require),
+const PREFERENCE: Words<Preference> = Words(&[
+    ("auto", Preference::Auto),
+    ("never", Preference::Never),
+    ("require", Preference::Require),
 ]);
 
 const COUNT: Number<u32> = Number(1..=1_048_576);
@@ -122,13 +122,13 @@ section! {
     /// How the XDP programs are attached.
     mode: XdpMode = XdpMode::Auto, Words(&XDP_MODES);
     /// Whether packets reach user space without a copy.
-    zero_copy: Wish = Wish::Auto, WISH;
+    zero_copy: Preference = Preference::Auto, PREFERENCE;
     /// Descriptors of each AF_XDP ring; a power of two.
     ring_size: u32 = 2048, Checked(Number(64..=32768), power_of_two);
     /// Number of 4096-byte packet buffers; `None`: what rings and workers need.
     chunks: Option<u32> = None, auto(Number(1024..=1_048_576));
     /// Whether the packet buffers lie in huge pages.
-    huge_pages: Wish = Wish::Auto, WISH;
+    huge_pages: Preference = Preference::Auto, PREFERENCE;
     /// Workers spin instead of sleeping when idle.
     busy_poll: bool = false, Boolean;
     /// Which CPU runs which worker.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::XdpMode;
-use super::model::{LanTransmit, Pin, Wish};
+use super::model::{LanTransmit, Pin, Preference};
 use super::remote::RemoteAt;
 use super::sections::{Dataplane, Gateway, Tunnel};
 use sig_core::document::toml::{Place, Placed, Section};
@@ -118,7 +118,7 @@ fn engine(root: &Section<'_>, dataplane: &Dataplane) {
             }
         }
     }
-    if dataplane.mode == XdpMode::Generic && dataplane.zero_copy == Wish::Require {
+    if dataplane.mode == XdpMode::Generic && dataplane.zero_copy == Preference::Require {
         place(root, "dataplane", "zero_copy").error(
             "zero copy is not available with mode = \"generic\"; write zero_copy = \"auto\" or another mode",
         );

@@ -6,7 +6,7 @@ use super::{Policies, Shared, tasks::Input};
 use crate::control::{
     config::Control,
     host::ControlReport,
-    remotes::{Now, Told},
+    remotes::{Now, Snapshot},
 };
 use sig_core::{
     policy::routing,
@@ -24,14 +24,14 @@ impl Handle {
     #[must_use]
     pub fn report(&self) -> ControlReport {
         let shared = &*self.0;
-        let Told {
+        let Snapshot {
             ases,
             policies,
             sites,
             contested,
             refused,
             probing,
-        } = shared.remotes().told(Now::read());
+        } = shared.remotes().snapshot(Now::read());
         let (reloads, reloads_refused) = *shared
             .reloads
             .lock()

@@ -8,7 +8,7 @@ use crate::control::config::{Control, Gateway, WrittenAt};
 use sig_core::{
     document,
     policy::{
-        advice::{Surroundings, advice},
+        advice::{Environment, advice},
         routing::{self, RoutingPolicy},
         traffic::{self, TrafficPolicy},
     },
@@ -47,7 +47,7 @@ impl Policies {
         match (traffic, routing) {
             (Ok((traffic, mut warnings)), Ok((routing, source))) => {
                 if let Some((file, text, starts)) = source {
-                    let around = Surroundings {
+                    let around = Environment {
                         traffic: &traffic,
                         own: Some(gateway.isd_as).filter(|isd_as| isd_as.0 != 0),
                         served: &gateway.prefixes,

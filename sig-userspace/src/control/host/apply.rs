@@ -56,9 +56,9 @@ impl HostHandle {
     ///
     /// If the maps of the BPF programs do not take everything; the rest of the plan is in force then.
     pub async fn apply(&self, plan: Plan) -> Result<(), Error> {
-        let mut outside = self.shared.outside.lock().await;
-        outside.wanted = plan;
-        self.put_in_force(&mut outside).await
+        let mut applied = self.shared.applied.lock().await;
+        applied.wanted = plan;
+        self.put_in_force(&mut applied).await
     }
 
     /// Keeps the plan in force in step with the networks of this host.
@@ -69,9 +69,9 @@ impl HostHandle {
                 changed = networks.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(RETRY), if again => {}
             }
-            let mut outside = self.shared.outside.lock().await;
-            outside.networks = networks.borrow_and_update().clone();
-            let result = self.put_in_force(&mut outside).await;
+            let mut applied = self.shared.applied.lock().await;
+            applied.networks = networks.borrow_and_update().clone();
+            let result = self.put_in_force(&mut applied).await;
             again = result.is_err();
             if let Err(error) = result {
                 tracing::error!(
@@ -81,17 +81,17 @@ impl HostHandle {
         }
     }
 
-    async fn put_in_force(&self, outside: &mut Outside) -> Result<(), Error> {
+    async fn put_in_force(&self, applied: &mut Applied) -> Result<(), Error> {
         let shared = &*self.shared;
-        if outside.has_ended {
+        if applied.has_ended {
             return Ok(());
         }
-        let (wanted, networks) = (outside.wanted.clone(), outside.networks.clone());
-        let plan = outside.guard.admit(wanted, &networks);
-        let lan = outside.lan_routes(&plan);
-        let routes = outside.kernel_routes(&plan);
-        if outside.is_complete
-            && (&outside.lan, &outside.routes) == (&lan, &routes)
+        let (wanted, networks) = (applied.wanted.clone(), applied.networks.clone());
+        let plan = applied.guard.admit(wanted, &networks);
+        let lan = applied.lan_routes(&plan);
+        let routes = applied.kernel_routes(&plan);
+        if applied.is_complete
+            && (&applied.lan, &applied.routes) == (&lan, &routes)
             && *lock(&shared.gateway).planner().current() == plan
         {
             return Ok(());
@@ -100,10 +100,10 @@ impl HostHandle {
         if let Some(lan_hops) = &shared.lan_hops {
             lan_hops.set_served(plan.served.clone().unwrap_or_else(everything));
         }
-        let was_complete = std::mem::take(&mut outside.is_complete);
+        let was_complete = std::mem::take(&mut applied.is_complete);
         let mut filled = Ok(());
 
-        if outside.retain_routes(&routes) {
+        if applied.retain_routes(&routes) {
             // Whoever leaves a dead path must not wait until thousands of routes of others are gone.
             {
                 let mut gateway = lock(&shared.gateway);
@@ -111,14 +111,14 @@ impl HostHandle {
                 gateway.set_plan(sooner);
             }
             // Whoever keeps the routes has told what is wrong with which one, and goes on trying.
-            let left = outside.routes.values().copied().collect();
+            let left = applied.routes.values().copied().collect();
             let _ = shared.routes.set(left).await;
         }
-        if outside.retain_remotes(&plan) {
-            filled = self.fill_remotes(outside);
+        if applied.retain_remotes(&plan) {
+            filled = self.fill_remotes(applied);
         }
-        if outside.retain_lan(&lan) {
-            filled = filled.and(self.fill_lan(outside));
+        if applied.retain_lan(&lan) {
+            filled = filled.and(self.fill_lan(applied));
         }
 
         let hops = plan.next_hops();
@@ -130,20 +130,20 @@ impl HostHandle {
         };
         shared.next_hops.set_targets(hops);
 
-        if !was_complete || outside.remotes != remotes {
-            outside.remotes = remotes;
-            filled = filled.and(self.fill_remotes(outside));
+        if !was_complete || applied.remotes != remotes {
+            applied.remotes = remotes;
+            filled = filled.and(self.fill_remotes(applied));
         }
-        if !was_complete || outside.lan != lan {
-            outside.lan = lan;
-            filled = filled.and(self.fill_lan(outside));
+        if !was_complete || applied.lan != lan {
+            applied.lan = lan;
+            filled = filled.and(self.fill_lan(applied));
         }
-        if !was_complete || outside.routes != routes {
-            outside.routes = routes;
-            let routes = outside.routes.values().copied().collect();
+        if !was_complete || applied.routes != routes {
+            applied.routes = routes;
+            let routes = applied.routes.values().copied().collect();
             shared.routes.set_soon(routes).await;
         }
-        outside.is_complete = filled.is_ok();
+        applied.is_complete = filled.is_ok();
         filled
     }
 
@@ -238,14 +238,14 @@ impl HostHandle {
         }
     }
 
-    fn fill_remotes(&self, outside: &Outside) -> Result<(), Error> {
-        let sources = outside.remotes.iter();
+    fn fill_remotes(&self, applied: &Applied) -> Result<(), Error> {
+        let sources = applied.remotes.iter();
         let sources = sources.map(|((isd_as, host), number)| (*isd_as, *host, *number));
         Ok(lock(&self.shared.programs).set_remotes(sources)?)
     }
 
-    fn fill_lan(&self, outside: &Outside) -> Result<(), Error> {
-        let routes = outside.lan.iter().map(|(net, route)| (*net, *route));
+    fn fill_lan(&self, applied: &Applied) -> Result<(), Error> {
+        let routes = applied.lan.iter().map(|(net, route)| (*net, *route));
         Ok(lock(&self.shared.programs).set_lan_routes(routes)?)
     }
 }
@@ -263,7 +263,7 @@ fn numbers(planner: &Planner) -> Remotes {
 type Remotes = BTreeMap<(IsdAs, IpAddr), u32>;
 
 /// What follows from the plan in force, outside of the workers.
-pub(super) struct Outside {
+pub(super) struct Applied {
     has_ended: bool,
     /// Whether everything took effect.
     is_complete: bool,
@@ -282,10 +282,10 @@ pub(super) struct Outside {
     routes: BTreeMap<IpNet, Route>,
 }
 
-impl Outside {
+impl Applied {
     /// Nothing does yet.
     pub(super) fn new(config: &Config, guard: Guard, networks: Arc<Networks>) -> Self {
-        Outside {
+        Applied {
             has_ended: false,
             is_complete: false,
             guard,

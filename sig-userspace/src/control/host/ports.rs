@@ -12,7 +12,7 @@ use std::{
 use sig_common::maps::{INNER_PORT, Sockets};
 
 use super::{Error, interfaces::Interfaces};
-use crate::control::config::{Config, Wish};
+use crate::control::config::{Config, Preference};
 use sig_core::{
     engine::WorkerPorts,
     port::{
@@ -101,9 +101,9 @@ pub(super) fn open(
     let dataplane = &config.dataplane;
     let workers = u32::from(dataplane.workers);
     let zero_copy = match dataplane.zero_copy {
-        Wish::Auto => ZeroCopy::Auto,
-        Wish::Never => ZeroCopy::Never,
-        Wish::Require => ZeroCopy::Require,
+        Preference::Auto => ZeroCopy::Auto,
+        Preference::Never => ZeroCopy::Never,
+        Preference::Require => ZeroCopy::Require,
     };
     let spec = |role, link: &Link| PortSpec {
         role,
@@ -132,13 +132,13 @@ pub(super) fn open(
         rings,
         chunks: dataplane.chunks,
         huge_pages: match dataplane.huge_pages {
-            Wish::Never => HugePages::Never,
-            Wish::Auto | Wish::Require => HugePages::Auto,
+            Preference::Never => HugePages::Never,
+            Preference::Auto | Preference::Require => HugePages::Auto,
         },
         busy_poll: dataplane.busy_poll.then_some(BUSY_POLL),
     }
     .open()?;
-    if dataplane.huge_pages == Wish::Require && !opened.huge_pages {
+    if dataplane.huge_pages == Preference::Require && !opened.huge_pages {
         return Err(Error::Interface(
             "`[dataplane] huge_pages = \"require\"`, but not enough huge pages are free: reserve some \
              with `sysctl vm.nr_hugepages=N`"

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{Shared, interfaces::Interfaces, lock, notices::Notices};
-use crate::control::{Neighbour, Surroundings, config::Config};
+use crate::control::{Environment, Neighbour, config::Config};
 use sig_core::dataplane::icmp::Sources;
 use sig_linux::{
     neighbours::{Resolution, Snapshot},
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// See [`Surroundings::home`].
+    /// See [`Environment::home`].
     pub(super) fn home(&self, networks: &Networks) -> Vec<IpNet> {
         let own = networks.own.keys().copied();
         own.chain(self.prefixes.iter().copied()).collect()
@@ -80,7 +80,7 @@ impl Place {
 pub(super) async fn follow(
     shared: Arc<Shared>,
     place: Place,
-    mut surroundings: Surroundings,
+    mut surroundings: Environment,
     mut networks: watch::Receiver<Arc<Networks>>,
 ) {
     let mut hops = shared.hops.clone();

@@ -34,7 +34,7 @@ fn planner() -> Planner {
     Planner::new(Arc::new(config), 2)
 }
 
-fn neighbours(hops: &[&str]) -> Surroundings {
+fn neighbours(hops: &[&str]) -> Environment {
     let neighbour = Neighbour {
         interface_mac: [2; 6],
         mac: [4; 6],
@@ -43,13 +43,13 @@ fn neighbours(hops: &[&str]) -> Surroundings {
     let hops = hops
         .iter()
         .map(|hop| (hop.parse().expect("an address"), neighbour));
-    Surroundings {
+    Environment {
         neighbours: hops.collect(),
-        ..Surroundings::default()
+        ..Environment::default()
     }
 }
 
-fn both() -> Surroundings {
+fn both() -> Environment {
     neighbours(&["10.10.0.1", "10.10.0.9"])
 }
 

@@ -45,7 +45,7 @@ use sig_core::{
     policy::{routing::RoutingPolicy, traffic::TrafficPolicy},
     scion::{Interface, Path},
 };
-pub use status::Told;
+pub use status::Snapshot;
 use vet::Own;
 
 /// How often discovery and prefix exchange ask, as the reference does.
@@ -270,7 +270,7 @@ impl Remotes {
             outbox: Vec::new(),
             settings,
         };
-        remotes.know_own();
+        remotes.refresh_local();
         remotes.know_routers();
         remotes
     }
@@ -290,7 +290,7 @@ impl Remotes {
                 .or_insert_with(|| RemoteAs::new(now, *isd_as, &self.settings))
                 .set_policy(now, policy);
         }
-        self.know_own();
+        self.refresh_local();
         self.know_routers();
         self.vet_all(now);
         self.select_at = now.monotonic;
@@ -477,7 +477,7 @@ impl Remotes {
     }
 
     /// Collects what is served here.
-    fn know_own(&mut self) {
+    fn refresh_local(&mut self) {
         let mut served = self.settings.served.clone();
         served.extend(self.routing.all_advertised(self.settings.isd_as));
         served.sort_unstable();

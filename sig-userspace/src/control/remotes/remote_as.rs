@@ -94,7 +94,7 @@ pub(super) struct Session {
 
 /// How prefixes of a gateway were taken.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct Accepted {
     pub(super) changed: bool,
     pub(super) malformed: usize,
     pub(super) over_limit: usize,
@@ -240,13 +240,13 @@ impl RemoteAs {
         control: SocketAddr,
         result: Result<Announced, String>,
         limits: &PeerLimits,
-    ) -> Taken {
+    ) -> Accepted {
         let Some(gateway) = self
             .gateways
             .iter_mut()
             .find(|gateway| gateway.addresses.control == control)
         else {
-            return Taken::default();
+            return Accepted::default();
         };
         let news = gateway.exchange.answer(
             now.monotonic,
@@ -258,7 +258,7 @@ impl RemoteAs {
                 if news {
                     tracing::warn!(isd_as = %self.isd_as, %control, "prefix fetch failed: {problem}");
                 }
-                return Taken::default();
+                return Accepted::default();
             }
         };
         gateway.answered_at = Some(now.wall);
@@ -268,7 +268,7 @@ impl RemoteAs {
             etag,
         } = announced
         else {
-            return Taken::default();
+            return Accepted::default();
         };
         prefixes.sort_unstable();
         prefixes.dedup();
@@ -286,7 +286,7 @@ impl RemoteAs {
         let changed = prefixes != gateway.announced;
         gateway.announced = prefixes;
         gateway.etag = etag;
-        Taken {
+        Accepted {
             changed,
             malformed: malformed as usize,
             over_limit,
@@ -328,7 +328,7 @@ impl RemoteAs {
         let believed = routing.believed(self.isd_as, local);
         let is_named =
             |part: &IpNet, whole: &IpNet| routing.names_part(self.isd_as, local, part, whole);
-        let judge = |prefix: &IpNet| own.believes(prefix, others, is_named);
+        let judge = |prefix: &IpNet| own.accepts(prefix, others, is_named);
         let mut refused = BTreeSet::new();
         for gateway in &mut self.gateways {
             // Each by itself: together with others, a prefix would be another one.

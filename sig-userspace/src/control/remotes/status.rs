@@ -21,7 +21,7 @@ use sig_core::{
 
 /// The remotes' part of the status.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Snapshot {
     /// Remote ASes.
     pub ases: Vec<RemoteStatus>,
     /// What the traffic policy says.
@@ -39,7 +39,7 @@ pub struct Told {
 impl Remotes {
     /// What there is to tell now.
     #[must_use]
-    pub fn told(&mut self, now: Now) -> Told {
+    pub fn snapshot(&mut self, now: Now) -> Snapshot {
         let Remotes {
             ases, revocations, ..
         } = &mut *self;
@@ -51,7 +51,7 @@ impl Remotes {
             let gateways = self.ases.values().flat_map(|remote| &remote.gateways);
             gateways.flat_map(|gateway| &gateway.sessions)
         };
-        Told {
+        Snapshot {
             ases,
             policies: self.ases.values().flat_map(policies).collect(),
             sites: self.sites(),

@@ -441,7 +441,7 @@ fn a_reload_touches_only_what_it_changes() {
     this.run(10);
     assert_eq!(this.session().key, key);
     assert_eq!(this.plan().sites, sites);
-    let probes = this.remotes.told(this.now).probing[&key].state_changes;
+    let probes = this.remotes.snapshot(this.now).probing[&key].state_changes;
     assert_eq!(probes, 1, "it has been up all the time");
 }
 
@@ -550,7 +550,7 @@ fn answers_that_nobody_asked_for_change_nothing() {
     }
     this.run(400);
     assert_eq!(this.plans.len(), plans);
-    assert!(!this.remotes.told(this.now).refused.is_empty());
+    assert!(!this.remotes.snapshot(this.now).refused.is_empty());
 }
 
 #[test]
@@ -577,7 +577,7 @@ fn a_dead_path_is_left_when_it_dies_and_not_at_the_next_look() {
     let used = net.session().paths[0].path.fingerprint;
     net.cut.insert(used);
     let is_alive = |net: &mut Net| {
-        let told = net.remotes.told(net.now);
+        let told = net.remotes.snapshot(net.now);
         let mut paths = told.ases[0].paths.iter();
         let alive = paths.find(|path| path.fingerprint == used.to_string());
         alive.is_some_and(|path| path.alive)

@@ -83,7 +83,7 @@ impl Own {
     /// that is wider than what it overlaps does no harm: the longest prefix wins. `others` are the prefixes that
     /// the traffic policy gives to other ASes; `is_named` tells whether the routing policy itself names the
     /// first prefix as a part of the second one.
-    pub(super) fn believes(
+    pub(super) fn accepts(
         &self,
         prefix: &IpNet,
         others: &[IpNet],
@@ -123,7 +123,7 @@ mod tests {
         let others = [net("192.168.12.0/24")];
         let named = net("192.168.10.64/26");
         let believed = |own: &Own, text: &str| {
-            own.believes(&net(text), &others, |part, whole| {
+            own.accepts(&net(text), &others, |part, whole| {
                 whole.contains(&named) && named.contains(part)
             })
         };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rtnetlink::packet_route::route::RouteType;
 
 use super::Finding;
-use crate::control::config::{Config, LanTransmit, Wish, XdpMode};
+use crate::control::config::{Config, LanTransmit, Preference, XdpMode};
 use sig_linux::ethtool::Offload;
 use sig_linux::facts::{Facts, Interface};
 use sig_linux::inner_pair::ALIAS;
@@ -372,7 +372,7 @@ fn suits(out: &mut Vec<Finding>, facts: &Facts, config: &Config, interface: &Int
 
 /// What the configuration requires of the driver.
 fn xdp_wishes(out: &mut Vec<Finding>, config: &Config, area: &str, xdp: XdpFeatures) {
-    if config.dataplane.zero_copy == Wish::Require && !xdp.zero_copy() {
+    if config.dataplane.zero_copy == Preference::Require && !xdp.zero_copy() {
         out.push(Finding::bad(
             area,
             "the driver does not support zero copy",

@@ -293,9 +293,9 @@ fn huge_pages_are_asked_for_as_much_as_the_configuration_wants_them() {
     host.memory.huge_pages_free = 0;
     let mut config = sample();
     complains(&host, Some(&config), "Warning", &["vm.nr_hugepages=38"]);
-    config.dataplane.huge_pages = Wish::Require;
+    config.dataplane.huge_pages = Preference::Require;
     complains(&host, Some(&config), "Bad", &["vm.nr_hugepages=38"]);
-    config.dataplane.huge_pages = Wish::Never;
+    config.dataplane.huge_pages = Preference::Never;
     assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
 }
 
@@ -505,7 +505,7 @@ fn a_veth_lan_names_what_veth_lacks() {
     host.interfaces[1].offloads = vec![Offload::GenericReceive];
     host.interfaces[1].xdp = Some(XdpFeatures::from_bits(0x23));
     let mut config = sample();
-    config.dataplane.zero_copy = Wish::Require;
+    config.dataplane.zero_copy = Preference::Require;
     complains(&host, Some(&config), "Bad", &["no zero copy"]);
     config.dataplane.mode = crate::control::config::XdpMode::Generic;
     complains(

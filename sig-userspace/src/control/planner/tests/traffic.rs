@@ -18,7 +18,7 @@ const SIG_AT: usize = 14 + 20 + 8 + 12 + 24 + 36 + 8;
 
 struct Bench {
     planner: Planner,
-    surroundings: Surroundings,
+    surroundings: Environment,
     tables: Tables,
     area: Arc<Area>,
     worker: Worker,

@@ -12,7 +12,7 @@ fn announced(routing: &str, prefixes: &[&str]) -> Net {
 }
 
 fn reasons(net: &mut Net) -> BTreeMap<String, u64> {
-    let refused = net.remotes.told(net.now).refused.into_iter();
+    let refused = net.remotes.snapshot(net.now).refused.into_iter();
     refused
         .map(|refused| (refused.reason, refused.count))
         .collect()
@@ -36,7 +36,7 @@ fn announced_prefixes_are_reached_as_far_as_they_are_believed() {
         ["192.168.11.0/24", "fd00:11::/64"].map(net)
     );
     assert_eq!(this.plan().served, Some(vec![net("192.168.10.0/24")]));
-    let told = this.remotes.told(this.now);
+    let told = this.remotes.snapshot(this.now);
     let seen = &told.ases[0].gateways[0];
     assert_eq!((seen.prefixes_accepted, seen.prefixes_rejected), (2, 3));
     let expected = [("address_scope", 1), ("overlaps_served", 1)];
@@ -101,7 +101,7 @@ fn a_prefix_is_judged_before_it_is_joined_and_alone() {
     );
     let expected = BTreeMap::from([("overlaps_served".to_owned(), 1)]);
     assert_eq!(reasons(&mut this), expected);
-    let told = this.remotes.told(this.now);
+    let told = this.remotes.snapshot(this.now);
     let seen = &told.ases[0].gateways[0];
     assert_eq!((seen.prefixes_accepted, seen.prefixes_rejected), (3, 1));
 }
@@ -192,7 +192,7 @@ fn a_prefix_of_two_ases_leads_to_the_higher_one_and_to_the_other_while_that_is_d
     let mut this = two_ases(&[shared, "192.168.55.0/24"], &[shared, "192.168.57.0/24"]);
     let owner = |net: &Net| leads_to(net, shared);
     assert_eq!(owner(&this), Some(isd_as(OTHER)), "as the reference");
-    let contested = this.remotes.told(this.now).contested;
+    let contested = this.remotes.snapshot(this.now).contested;
     let [contested] = &contested[..] else {
         panic!("one prefix is contested: {contested:?}")
     };
