@@ -57,7 +57,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_is_told_of_an_end() {
         let task = Task::spawn("the core", ready(()));
-        assert!(task.ended().await.starts_with("the core has ended"));
+        assert!(task.ended().await.starts_with("the core ended"));
         let task = Task::spawn("the core", pending());
         let ended = task.ended();
         task.stop().await;

@@ -127,7 +127,7 @@ pub fn check_vlans(link: &Link, all: &[Link], tags: VlanTags) -> Result<(), Unsu
         ),
         VlanTags::Unknown => (
             "the other end of the pair, in another network namespace, may offload the tags (`txvlan`)",
-            "run `ethtool -K PEER txvlan off` at the other end".into(),
+            "make sure at the other end: `ethtool -K PEER txvlan off`".into(),
         ),
     };
     Err(Unsuited {
@@ -216,7 +216,7 @@ mod tests {
         for (tags, remedy) in [
             (VlanTags::Above, "one without VLANs"),
             (VlanTags::LeftOut, "txvlan off"),
-            (VlanTags::Unknown, "make sure"),
+            (VlanTags::Unknown, "make sure at the other end"),
         ] {
             let refused = check_vlans(&trunk, &all, tags).unwrap_err();
             assert!(refused.remedy.contains(remedy), "{refused}");

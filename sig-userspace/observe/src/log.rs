@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(written.next(), Some("3"));
         let notice: serde_json::Value = serde_json::from_str(written.next().unwrap()).unwrap();
         let message = notice["fields"]["message"].as_str().unwrap();
-        assert!(message.starts_with("3 lines"), "{message}");
+        assert!(message.starts_with("3 log lines"), "{message}");
         assert_eq!(written.next(), Some("4"));
     }
 

@@ -135,7 +135,7 @@ fn a_device_of_somebody_else_is_not_taken_over() {
         .unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with("device eth has an XDP program of somebody else"),
+        text.starts_with("device eth has an XDP program that sig did not attach"),
         "{text}"
     );
     assert!(text.contains("ip link set dev"), "{text}");

@@ -93,7 +93,7 @@ fn doctor_judges_the_host_for_a_configuration_and_changes_nothing() {
     for words in [
         "AF_XDP can be used",
         "BPF can be used",
-        "next hop 10.10.0.1: on the link",
+        "next hop 10.10.0.1: on-link",
     ] {
         assert!(good.contains(words), "{words} not in {good}");
     }

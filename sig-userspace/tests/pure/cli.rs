@@ -615,7 +615,7 @@ fn what_is_no_path_is_refused() {
         ),
         (
             "000",
-            "\"000\" is neither a path nor a file: 3 hexadecimal digits make no whole number",
+            "\"000\" is neither a path nor a file: 3 hexadecimal digits are not a whole number of bytes",
         ),
         ("", "0 bytes are too short for a SCION path"),
         (

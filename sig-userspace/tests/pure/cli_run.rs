@@ -72,7 +72,7 @@ impl Folder {
                 Stdio::piped(),
             );
             let text = String::from_utf8(status.stderr).expect("text");
-            if text.contains("it waits for the SCION daemon") {
+            if text.contains("waiting for the SCION daemon") {
                 assert_eq!(status.status.code(), Some(1));
                 return text;
             }
@@ -157,7 +157,7 @@ fn a_gateway_that_waits_for_the_daemon_says_so_and_reads_its_files_again() {
         let output = sig(&[command, "--config", &file], Stdio::piped());
         let text = String::from_utf8(output.stderr).expect("text");
         assert!(text.contains("gateway.toml:6: "), "{command}: {text}");
-        assert!(text.contains("has mistakes; asking"), "{command}: {text}");
+        assert!(text.contains("has errors; asking"), "{command}: {text}");
         assert_eq!(output.status.code(), Some(1), "{command}: {text}");
     }
 

@@ -222,7 +222,7 @@ mod tests {
         assert!(
             refused.starts_with(
                 "the kernel rejects the program sig_lan (Linux 6.1 or newer is needed): "
-            ) && refused.contains("7: R2 pointer comparison prohibited; the log level debug"),
+            ) && refused.contains("7: R2 pointer comparison prohibited; log level debug"),
             "{refused}"
         );
         let forbidden = program_refused("sig_lan", Some(libc::EPERM), "", &all).to_string();

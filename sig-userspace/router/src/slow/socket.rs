@@ -441,7 +441,7 @@ mod tests {
             .to_string();
         let expected = format!("internal address: cannot listen on UDP {address}:");
         assert!(text.starts_with(&expected), "{text}");
-        assert!(text.contains("another router runs here"), "{text}");
+        assert!(text.contains("another router is running here"), "{text}");
         // Nor can one that would share the address.
         let error = bind(address, true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);

@@ -49,7 +49,7 @@ Ports
   eth0 is down: ip link set eth0 up
 
 Workers
-  worker  CPU  received  sent  straight to the LAN  via helper  sleeps
+  worker  CPU  received  sent  directly to the LAN  via helper  sleeps
        0    2        30    20                    7           2       4
 
 From the underlay

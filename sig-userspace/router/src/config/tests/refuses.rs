@@ -88,7 +88,7 @@ fn addresses_are_of_one_family_and_of_two_hosts() {
     assert!(text.contains("are of different families"), "{text}");
     let text = topology_errors("192.0.2.2:50001", "192.0.2.1:50000");
     assert!(
-        text.contains("underlay.remote: 192.0.2.1:50000 is our own end"),
+        text.contains("underlay.remote: 192.0.2.1:50000 is the local end"),
         "{text}"
     );
     let text = topology_errors("192.0.2.1:50000", ":50000");
@@ -203,7 +203,7 @@ fn ranges_of_ports_are_read_strictly() {
         );
     }
     let own = format!("{OWN}[router]\ndispatched_port_start = 9\n");
-    assert!(errors(&own, TOPOLOGY, KEY).contains("dispatched_port_start: the range has one end"));
+    assert!(errors(&own, TOPOLOGY, KEY).contains("dispatched_port_start: the range is incomplete"));
     let own = format!("{own}dispatched_port_end = 8\n");
     assert!(errors(&own, TOPOLOGY, KEY).contains("dispatched_port_end: 8 is before"));
 }
@@ -213,7 +213,7 @@ fn a_router_that_does_nothing_is_refused() {
     let own = format!("{OWN}[xdp]\nmode = \"off\"\nslow_path = false\n");
     assert!(
         errors(&own, TOPOLOGY, KEY)
-            .starts_with("conf/br.toml:6: xdp.slow_path: with mode = \"off\" too")
+            .starts_with("conf/br.toml:6: xdp.slow_path: with mode = \"off\" as well")
     );
 }
 

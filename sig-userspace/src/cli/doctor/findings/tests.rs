@@ -455,7 +455,7 @@ fn foreign_xdp_programs_are_bad_and_those_of_a_running_gateway_only_noted() {
         &host,
         Some(&sample()),
         "Warning",
-        &["tunnel device sig", "runs already"],
+        &["tunnel device sig", "already running"],
     );
     assert!(
         !complaints(&host, Some(&sample()))
@@ -472,7 +472,11 @@ fn the_tunnels_name_must_be_free_and_its_mtu_fit() {
         &host,
         Some(&sample()),
         "Bad",
-        &["tunnel device sig", "not a gateway's", "ip link del sig"],
+        &[
+            "tunnel device sig",
+            "does not belong to a gateway",
+            "ip link del sig",
+        ],
     );
     let mut config = sample();
     config.tunnel.mtu = 9000;
@@ -506,7 +510,7 @@ fn a_veth_lan_names_what_veth_lacks() {
     host.interfaces[1].xdp = Some(XdpFeatures::from_bits(0x23));
     let mut config = sample();
     config.dataplane.zero_copy = Preference::Require;
-    complains(&host, Some(&config), "Bad", &["no zero copy"]);
+    complains(&host, Some(&config), "Bad", &["does not support zero copy"]);
     config.dataplane.mode = crate::control::config::XdpMode::Generic;
     complains(
         &host,
@@ -534,7 +538,12 @@ fn a_driver_without_native_xdp_is_bad_only_where_it_is_required() {
     let mut config = sample();
     complains(&host, Some(&config), "Warning", &["eth0", "generic mode"]);
     config.dataplane.mode = crate::control::config::XdpMode::Native;
-    complains(&host, Some(&config), "Bad", &["eth0", "no native XDP"]);
+    complains(
+        &host,
+        Some(&config),
+        "Bad",
+        &["eth0", "does not support native XDP"],
+    );
     host.interfaces[0].xdp = None;
     assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
 }
@@ -570,7 +579,7 @@ fn interfaces_on_which_xdp_does_not_see_what_it_must_are_not_good() {
     host.interfaces[1].link.kind = Some("bond".into());
     let words = [
         "interface eth1",
-        "AF_XDP sockets get nothing",
+        "AF_XDP sockets receive nothing",
         "mode = \"generic\"",
     ];
     complains(&host, Some(&sample()), "Bad", &words);
