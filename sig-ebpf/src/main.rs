@@ -136,13 +136,13 @@ pub fn sig_inject(ctx: TcContext) -> i32 {
     match inject::way_out(&ctx) {
         None => {
             maps::count(Stat::InjectPassed);
-            TC_ACT_OK as i32
+            TC_ACT_OK
         }
         Some(Egress::Drop(reason)) => {
             debug!(&ctx, "inject: dropped, reason {}", reason as u8);
             maps::count_drop(reason);
             maps::count(Stat::InjectDropped);
-            TC_ACT_SHOT as i32
+            TC_ACT_SHOT
         }
         Some(Egress::Send { ifindex }) => {
             maps::count(Stat::InjectRedirected);

@@ -208,45 +208,8 @@ impl Toolchain {
         target_dir: &Path,
         arch: &str,
     ) -> Result<Objects, String> {
-        let package = root.join("sig-ebpf");
-        let cargo = match self.compiler.rustc.with_file_name("cargo") {
-            own if own.exists() => own,
-            _ => env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from),
-        };
-        let mut command = Command::new(cargo);
-        for (name, _) in env::vars_os() {
-            if name.to_str().is_none_or(is_of_outer_cargo) {
-                command.env_remove(name);
-            }
-        }
-        let rustflags = [
-            // aya-ebpf selects the layout of registers in `pt_regs` by it.
-            &format!("--cfg=bpf_target_arch=\"{arch}\""),
-            // No BTF: the kernel refuses the type names of generic Rust types, and nothing here needs
-            // it (programs and maps are described by the object's own sections).
-            "-Cdebuginfo=0",
-        ]
-        .join("\x1f");
-        command
-            .current_dir(&package)
-            .args([
-                "build",
-                "--locked",
-                "--release",
-                "--target",
-                target(),
-                "--target-dir",
-            ])
-            .arg(target_dir)
-            .env("RUSTC", &self.compiler.rustc)
-            .env("RUSTC_BOOTSTRAP", "1")
-            .env("LD_LIBRARY_PATH", &self.compiler.libraries)
-            .env("CARGO_ENCODED_RUSTFLAGS", rustflags)
-            .env(linker_variable(), &self.linker);
-        if self.compiler.build_std {
-            command.arg("-Zbuild-std=core");
-        }
-        let output = command
+        let output = self
+            .command(Command::new(self.cargo()), "build", root, target_dir, arch)
             .output()
             .map_err(|e| format!("cargo for BPF does not start: {e}"))?;
         if !output.status.success() {
@@ -267,6 +230,66 @@ impl Toolchain {
             gateway: object("sig-ebpf")?,
             measure: object("measure")?,
         })
+    }
+
+    /// The command that lints `sig-ebpf`, with the clippy that lies beside the compiler.
+    pub(crate) fn clippy(&self, root: &Path, target_dir: &Path, arch: &str) -> Command {
+        let clippy = Command::new(self.compiler.rustc.with_file_name("cargo-clippy"));
+        let mut command = self.command(clippy, "clippy", root, target_dir, arch);
+        command
+            .env("CARGO", self.cargo())
+            .args(["--", "-D", "warnings"]);
+        command
+    }
+
+    fn cargo(&self) -> PathBuf {
+        match self.compiler.rustc.with_file_name("cargo") {
+            own if own.exists() => own,
+            _ => env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from),
+        }
+    }
+
+    fn command(
+        &self,
+        mut command: Command,
+        task: &str,
+        root: &Path,
+        target_dir: &Path,
+        arch: &str,
+    ) -> Command {
+        for (name, _) in env::vars_os() {
+            if name.to_str().is_none_or(is_of_outer_cargo) {
+                command.env_remove(name);
+            }
+        }
+        let rustflags = [
+            // aya-ebpf selects the layout of registers in `pt_regs` by it.
+            &format!("--cfg=bpf_target_arch=\"{arch}\""),
+            // No BTF: the kernel refuses the type names of generic Rust types, and nothing here needs
+            // it (programs and maps are described by the object's own sections).
+            "-Cdebuginfo=0",
+        ]
+        .join("\x1f");
+        command
+            .current_dir(root.join("sig-ebpf"))
+            .args([
+                task,
+                "--locked",
+                "--release",
+                "--target",
+                target(),
+                "--target-dir",
+            ])
+            .arg(target_dir)
+            .env("RUSTC", &self.compiler.rustc)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("LD_LIBRARY_PATH", &self.compiler.libraries)
+            .env("CARGO_ENCODED_RUSTFLAGS", rustflags)
+            .env(linker_variable(), &self.linker);
+        if self.compiler.build_std {
+            command.arg("-Zbuild-std=core");
+        }
+        command
     }
 }
 

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::{
     bpf_build::{Objects, Toolchain},
+    setup::provide_clippy,
     shell,
 };
 
@@ -40,14 +41,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// `cargo xtask clippy-ebpf`: lints the XDP and TC programs.
+pub(crate) fn clippy() -> Result<()> {
+    let toolchain = Toolchain::find().map_err(|e| anyhow!(e))?;
+    provide_clippy(&toolchain.compiler)?;
+    shell::run(&mut toolchain.clippy(
+        Path::new(&shell::root()),
+        &target_dir(),
+        std::env::consts::ARCH,
+    ))
+}
+
 /// Builds with the given toolchain and returns the paths of the objects.
 pub(crate) fn build(toolchain: &Toolchain) -> Result<Objects> {
-    let target_dir = shell::target_dir().join("bpf");
     toolchain
         .build(
             Path::new(&shell::root()),
-            &target_dir,
+            &target_dir(),
             std::env::consts::ARCH,
         )
         .map_err(|e| anyhow!(e))
+}
+
+fn target_dir() -> PathBuf {
+    shell::target_dir().join("bpf")
 }

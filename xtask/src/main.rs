@@ -24,6 +24,8 @@ enum Task {
     Setup(setup::Arguments),
     /// Build the XDP and TC programs
     BuildEbpf(build_ebpf::Arguments),
+    /// Lint the XDP and TC programs
+    ClippyEbpf,
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
     /// Measure sig against the limits of the machine and against what people use
@@ -36,6 +38,7 @@ fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().task {
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
+        Task::ClippyEbpf => build_ebpf::clippy(),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),

@@ -6,6 +6,8 @@ mod packages;
 
 use anyhow::Result;
 
+pub(crate) use compiler::provide_clippy;
+
 use crate::{
     bpf_build::{Compiler, Toolchain},
     build_ebpf,

@@ -43,7 +43,7 @@ pub fn redirect(_ctx: XdpContext) -> u32 {
         return XDP_ABORTED;
     };
     let one_in = u64::from(forwarding.drop_one_in);
-    if one_in != 0 && seen % one_in == 0 {
+    if one_in != 0 && seen.is_multiple_of(one_in) {
         return XDP_DROP;
     }
     FORWARD_TO.redirect(0, 0).unwrap_or(XDP_ABORTED)
@@ -65,7 +65,7 @@ pub fn tc_redirect(_ctx: TcContext) -> i32 {
     match FORWARDING.get(0) {
         // SAFETY: takes no pointer.
         Some(forwarding) => unsafe { bpf_redirect(forwarding.ifindex, 0) as i32 },
-        None => TC_ACT_OK as i32,
+        None => TC_ACT_OK,
     }
 }
 

@@ -29,7 +29,7 @@ pub fn spread(ctx: *mut xdp_md, work: &Work, config: &Config) -> Option<u32> {
             hash = mix(hash, packet.be64(HEADER_LEN + ISD_AS_LEN + 24)?);
         }
     }
-    let index = (hash >> 32) * u64::from(config.cpus) >> 32;
+    let index = ((hash >> 32) * u64::from(config.cpus)) >> 32;
     let cpu = maps::cpu(index as u32)?;
     maps::R_CPUS.redirect(cpu, 0).ok()
 }

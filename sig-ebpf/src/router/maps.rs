@@ -127,7 +127,7 @@ pub fn port(key: &PortKey) -> Option<&'static Port> {
 #[inline(always)]
 pub fn sender(ifindex: u32) -> Option<&'static Sender> {
     // SAFETY: as for endpoints.
-    unsafe { R_SENDERS.get(&ifindex) }
+    unsafe { R_SENDERS.get(ifindex) }
 }
 
 /// The number of the sibling that sent the packet, by its internal address.
@@ -139,7 +139,7 @@ pub fn sibling(work: &Work) -> Option<u16> {
         generation: work.generation,
     };
     // SAFETY: as for endpoints.
-    unsafe { R_SIBLINGS.get(&key) }.copied()
+    unsafe { R_SIBLINGS.get(key) }.copied()
 }
 
 /// Whether the topology names a service at this address and port.

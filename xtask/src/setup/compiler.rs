@@ -16,11 +16,11 @@ use crate::{
 
 const LABEL: &str = "BPF compiler";
 
-/// Pairs of a compiler package and the package with `core` for BPF that fits it. The first is in
-/// the security suite of stable releases, which build browsers with it; the second in later ones.
-const FAMILIES: [(&str, &str); 2] = [
-    ("rustc-web", "libstd-rust-web-dev-bpf"),
-    ("rustc", "libstd-rust-dev-bpf"),
+/// A compiler package, the package with `core` for BPF that fits it, and the one with clippy. The first
+/// are in the security suite of stable releases, which build browsers with them; the others in later ones.
+const FAMILIES: [(&str, &str, &str); 2] = [
+    ("rustc-web", "libstd-rust-web-dev-bpf", "rust-web-clippy"),
+    ("rustc", "libstd-rust-dev-bpf", "rust-clippy"),
 ];
 
 /// Finds a compiler, or makes one available.
@@ -61,36 +61,65 @@ fn from_rustup() -> Result<Compiler> {
     usable_compiler().ok_or_else(|| anyhow!("rustup: added rust-src, still not usable"))
 }
 
+/// Makes the clippy that belongs to `compiler` available beside it.
+pub(crate) fn provide_clippy(compiler: &Compiler) -> Result<()> {
+    let clippy = |name| compiler.rustc.with_file_name(name);
+    if clippy("clippy-driver").exists() && clippy("cargo-clippy").exists() {
+        return Ok(());
+    }
+    if compiler.build_std {
+        bail!(
+            "no clippy beside {}: `rustup component add clippy` for its toolchain",
+            compiler.rustc.display()
+        );
+    }
+    let wanted = with_fresh_lists(resolve_clippy)?;
+    let dir = bpf_build::debian_dir().map_err(|e| anyhow!(e))?;
+    download(&[wanted], &dir, |partial| {
+        for name in ["clippy-driver", "cargo-clippy"] {
+            fs::rename(partial.join("usr/bin").join(name), clippy(name))?;
+        }
+        Ok(())
+    })
+}
+
 /// Unpacks Debian's packages into the cache folder. They are not installed: they would replace a
 /// compiler the user has.
 fn from_debian() -> Result<Compiler> {
     if !packages::has("apt-get") || !packages::has("dpkg") {
         bail!("Debian packages: not a Debian system");
     }
-    let wanted = match resolve() {
-        Ok(wanted) => wanted,
-        Err(_) if shell::is_root() => {
-            packages::update_lists()?;
-            resolve()?
-        }
-        Err(error) => {
-            return Err(error.context("the package lists may be old: sudo apt-get update"));
-        }
-    };
-    step(LABEL, &format!("downloading {}", wanted.join(" ")));
+    let wanted = with_fresh_lists(resolve)?;
     let dir = bpf_build::debian_dir().map_err(|e| anyhow!(e))?;
-    let parent = dir.parent().context("no cache folder")?;
-    let partial = parent.join(format!("bpf-toolchain.{}", std::process::id()));
-    let unpacked = fs::create_dir_all(&partial)
-        .with_context(|| format!("cannot create {}", partial.display()))
-        .and_then(|()| unpack(&wanted, &partial))
-        .and_then(|()| replace(&partial, &dir));
-    // After success there is nothing left but an empty name.
-    let _ = fs::remove_dir_all(&partial);
-    unpacked?;
+    download(&wanted, &dir, |partial| replace(partial, &dir))?;
     Compiler::from_debian(&dir)
         .and_then(|found| found.ok_or_else(|| format!("no compiler in {}", dir.display())))
         .map_err(|e| anyhow!("Debian packages {}: {e}", wanted.join(" ")))
+}
+
+/// Asks apt's package lists, and once more after fetching them anew.
+fn with_fresh_lists<T>(resolve: impl Fn() -> Result<T>) -> Result<T> {
+    match resolve() {
+        Err(_) if shell::is_root() => {
+            packages::update_lists()?;
+            resolve()
+        }
+        result => result.context("the package lists may be old: sudo apt-get update"),
+    }
+}
+
+/// Downloads packages, unpacks them beside `dir` and has `place` put them where they belong.
+fn download(wanted: &[String], dir: &Path, place: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    step(LABEL, &format!("downloading {}", wanted.join(" ")));
+    let parent = dir.parent().context("no cache folder")?;
+    let partial = parent.join(format!("bpf-toolchain.{}", std::process::id()));
+    let placed = fs::create_dir_all(&partial)
+        .with_context(|| format!("cannot create {}", partial.display()))
+        .and_then(|()| unpack(wanted, &partial))
+        .and_then(|()| place(&partial));
+    // What is left after success is of no use.
+    let _ = fs::remove_dir_all(&partial);
+    placed
 }
 
 fn unpack(wanted: &[String], partial: &Path) -> Result<()> {
@@ -125,7 +154,7 @@ fn replace(partial: &Path, dir: &Path) -> Result<()> {
 
 /// Names and versions of the packages to fetch, as `apt-get download` takes them.
 fn resolve() -> Result<Vec<String>> {
-    for (compiler, core) in FAMILIES {
+    for (compiler, core, _) in FAMILIES {
         let (Some(compiler), Some(core)) = (Package::newest(compiler), Package::newest(core))
         else {
             continue;
@@ -136,12 +165,26 @@ fn resolve() -> Result<Vec<String>> {
     }
     let names: Vec<_> = FAMILIES
         .iter()
-        .map(|(rustc, core)| format!("{rustc} with {core}"))
+        .map(|(rustc, core, _)| format!("{rustc} with {core}"))
         .collect();
     bail!(
         "Debian packages: looked for {} of the same version, found none",
         names.join(" or ")
     )
+}
+
+/// Name and version of the package with the clippy of the compiler that [`resolve`] chooses.
+fn resolve_clippy() -> Result<String> {
+    let compilers = resolve()?;
+    FAMILIES
+        .iter()
+        .filter_map(|(_, _, clippy)| Package::newest(clippy))
+        .find(|clippy| {
+            let version = format!("={}", clippy.version);
+            compilers.first().is_some_and(|one| one.ends_with(&version))
+        })
+        .map(|clippy| format!("{}={}", clippy.name, clippy.version))
+        .context("Debian packages: no clippy of the compiler's version")
 }
 
 /// Adds the libraries that the packages depend on and that only come with a compiler: the standard
