@@ -6,4 +6,5 @@ pub mod maps;
 pub mod measure;
 pub mod reason;
 pub mod router;
+pub mod scope;
 pub mod wire;

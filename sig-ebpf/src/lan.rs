@@ -3,6 +3,7 @@
 use aya_ebpf::maps::lpm_trie::Key;
 use sig_common::{
     maps::{INNER_PORT, LanPort, LanRoute},
+    scope::{may_cross_v4, may_cross_v6},
     wire::{Load as _, flow::flow_hash},
 };
 
@@ -85,9 +86,7 @@ fn ipv4(packet: &Packet) -> Option<(Destination, u8)> {
         && total_len >= header_len
         && total_len + IP <= packet.len();
     let address = [header[16], header[17], header[18], header[19]];
-    // Loopback, link-local, multicast and broadcast addresses mean nothing in another network.
-    let local = matches!(address, [0 | 127 | 224.., ..] | [169, 254, ..]);
-    (valid && !local).then_some((Destination::V4(address), header[8]))
+    (valid && may_cross_v4(address)).then_some((Destination::V4(address), header[8]))
 }
 
 #[inline(always)]
@@ -96,10 +95,5 @@ fn ipv6(packet: &Packet) -> Option<(Destination, u8)> {
     let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let valid = header[0] >> 4 == 6 && payload_len + 40 + IP <= packet.len();
     let address = packet.bytes::<16>(IP + 24)?;
-    // Multicast, link-local, and ::/64 with loopback and the unspecified address.
-    let local = matches!(
-        address,
-        [0xff, ..] | [0xfe, 0x80..=0xbf, ..] | [0, 0, 0, 0, 0, 0, 0, 0, ..]
-    );
-    (valid && !local).then_some((Destination::V6(address), header[7]))
+    (valid && may_cross_v6(address)).then_some((Destination::V6(address), header[7]))
 }

@@ -1,5 +1,6 @@
 //! The real programs `sig_lan` and `sig_inner` over single packets.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 
 use crate::frames::{Bench, Expect, Fixture, LO, Stats, check, xdp_socket};
@@ -7,6 +8,7 @@ use crate::packets::Underlay;
 use crate::support::netns::root_or_skip;
 use ipnet::IpNet;
 use sig_common::maps::{INNER_PORT, LanRoute, Sockets, Stat};
+use sig_common::scope::may_cross;
 use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 use sig_linux::bpf::Program;
 
@@ -147,14 +149,6 @@ fn all_else_from_the_lan_is_left_to_the_kernel() {
             pass("TTL 1", changed(to("10.2.0.1"), IP + 8, 1)),
             pass("TTL 0", changed(to("10.2.0.1"), IP + 8, 0)),
             pass("hop limit 1", changed(to("fd02::1"), IP + 7, 1)),
-            pass("to IPv4 multicast", to("224.0.0.5")),
-            pass("to IPv4 broadcast", to("255.255.255.255")),
-            pass("to IPv4 loopback", to("127.0.0.1")),
-            pass("to IPv4 link-local", to("169.254.1.1")),
-            pass("to this network", to("0.0.0.0")),
-            pass("to IPv6 multicast", to("ff02::1")),
-            pass("to IPv6 link-local", to("fe80::1")),
-            pass("to IPv6 loopback", to("::1")),
             pass("an Ethernet header alone", to("10.2.0.1")[..14].to_vec()),
             pass(
                 "cut off in the IPv4 header",
@@ -180,6 +174,58 @@ fn all_else_from_the_lan_is_left_to_the_kernel() {
             pass("IPv6 in IPv4 clothes", changed(to("10.2.0.1"), IP, 0x65)),
         ],
     );
+}
+
+#[test]
+fn addresses_enter_the_tunnel_that_may_cross_and_no_others() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bench = lan();
+    bench
+        .programs
+        .set_lan_routes([
+            (net("0.0.0.0/0"), LanRoute::TUNNEL),
+            (net("::/0"), LanRoute::TUNNEL),
+        ])
+        .unwrap();
+    // Every first byte, and both sides of the ends that lie further back.
+    let mut addresses: Vec<IpAddr> = (0..=255)
+        .flat_map(|first| {
+            let v6 = u128::from(first) << 120 | 1;
+            [IpAddr::from([first, 254, 1, 1]), Ipv6Addr::from(v6).into()]
+        })
+        .collect();
+    addresses.extend(
+        [
+            "169.253.255.255",
+            "169.255.0.0",
+            "::",
+            "::ffff:10.0.0.1",
+            "::ffff:0:10.0.0.1",
+            "::ffff:ffff:ffff:ffff",
+            "0:0:0:1::",
+            "64:ff9b::10.0.0.1",
+            "fe7f:ffff::",
+            "fe80::1",
+            "febf:ffff::",
+            "fec0::",
+        ]
+        .map(|text| text.parse::<IpAddr>().unwrap()),
+    );
+    let fixtures: Vec<Fixture> = addresses
+        .iter()
+        .map(|address| {
+            let text = address.to_string();
+            let expect = if may_cross(*address) {
+                Expect::Worker
+            } else {
+                Expect::Pass
+            };
+            Fixture::new(&text, to(&text), expect)
+        })
+        .collect();
+    check(&bench.programs, Program::Lan, LAN, &fixtures);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::{collections::HashMap, net::IpAddr};
 
 use sig_common::{
     reason::DropReason,
+    scope::may_cross,
     wire::{
         flow::flow_hash,
         inner::{InnerPacket, decrement_ttl},
@@ -18,7 +19,6 @@ use super::{
     flow_cache::FlowCache,
     icmp::{self, Message, RateLimit},
     inner,
-    police::may_cross,
     tables::{Action, Path, Session, Tables, Way},
 };
 use crate::{

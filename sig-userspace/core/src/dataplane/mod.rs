@@ -21,7 +21,6 @@ mod tests;
 mod worker;
 
 pub use decap::MAX_PACKET;
-pub use police::none_may_cross;
 pub use tables::{
     Action, BUCKETS, Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Routing,
     Rule, Session, Spread, Tables, Used,

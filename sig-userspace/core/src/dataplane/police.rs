@@ -1,55 +1,15 @@
-//! Which inner packets are carried: addresses that may cross a gateway, prefixes of its remotes and
-//! of its own. And where they go, because that is asked about the same addresses.
+//! Which inner packets are carried: prefixes of the gateway's remotes and of its own. And where they
+//! go, because that is asked about the same addresses.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use sig_common::{reason::DropReason, wire::inner::InnerPacket};
+use sig_common::{reason::DropReason, scope::may_cross, wire::inner::InnerPacket};
 
 use super::{
     flow_cache::FlowCache,
     icmp,
     tables::{Tables, Way},
 };
-
-/// Whether an address may be source or destination of a packet that crosses the gateway: not
-/// unspecified, loopback, link-local, multicast or broadcast.
-#[inline]
-pub(super) fn may_cross(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => {
-            let v4 = u32::from(v4);
-            let first = v4 >> 24;
-            // 0/8, 127/8, 169.254/16, 224/4 and 240/4 with the broadcast address.
-            first != 0 && first != 127 && v4 >> 16 != 0xa9fe && first < 224
-        }
-        IpAddr::V6(v6) => {
-            let v6 = u128::from(v6);
-            // ff00::/8, fe80::/10, ::, ::1 and the other forms that embed nothing but IPv4.
-            v6 >> 120 != 0xff && v6 >> 118 != 0x3fa && v6 >> 48 != 0
-        }
-    }
-}
-
-/// Whether no address of the prefix may cross the gateway. A prefix that only contains such addresses beside
-/// others is not meant: `may_cross` refuses their packets one by one.
-pub fn none_may_cross(prefix: &IpNet) -> bool {
-    const V4: [Ipv4Net; 4] = [
-        Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8),
-        Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8),
-        Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
-        Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
-    ];
-    const V6: [Ipv6Net; 3] = [
-        Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 80),
-        Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
-        Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
-    ];
-    match prefix {
-        IpNet::V4(prefix) => V4.iter().any(|range| range.contains(prefix)),
-        IpNet::V6(prefix) => V6.iter().any(|range| range.contains(prefix)),
-    }
-}
 
 /// Where a packet is delivered, or why it is not.
 type Verdict = Result<Delivery, DropReason>;
@@ -162,39 +122,6 @@ mod tests {
 
     use super::*;
     use crate::dataplane::Routing;
-
-    fn crosses(text: &str) -> bool {
-        may_cross(text.parse().expect("an address"))
-    }
-
-    #[test]
-    fn only_unicast_addresses_of_networks_cross() {
-        for good in [
-            "10.0.0.1",
-            "192.168.1.1",
-            "223.255.255.255",
-            "2001:db8::1",
-            "fd00::1",
-            "64:ff9b::1",
-        ] {
-            assert!(crosses(good), "{good}");
-        }
-        for bad in [
-            "0.0.0.0",
-            "127.0.0.1",
-            "169.254.1.1",
-            "224.0.0.1",
-            "239.255.255.255",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "fe80::1",
-            "ff02::1",
-            "::ffff:10.0.0.1",
-        ] {
-            assert!(!crosses(bad), "{bad}");
-        }
-    }
 
     /// We serve 10.1.0.0/16 and fd00:1::/32; remote 0 may send from 10.0.0.0/8 and fd00::/8.
     fn tables() -> Tables {

@@ -3,6 +3,7 @@
 
 pub mod common;
 pub mod json;
+pub mod prefix;
 pub mod schema;
 pub mod section;
 pub mod toml;

@@ -1,9 +1,7 @@
-//! The notations of single values: addresses, prefixes, names. Every error says
+//! The notations of single values: addresses, names. Every error says
 //! what to write instead.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use sig_common::wire::scion::path::{MAX_HOPS, META_LEN, Meta, ScionPath};
 
@@ -111,66 +109,6 @@ pub fn unicast(ip: IpAddr) -> Result<(), String> {
         _ => return Ok(()),
     };
     Err(format!("{ip} is {kind}; write the address of one host"))
-}
-
-/// A prefix in canonical form: nothing set beyond its length.
-pub fn prefix(text: &str) -> Result<IpNet, String> {
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        let host = IpNet::from(ip);
-        return Err(format!("\"{text}\" has no prefix length; write \"{host}\""));
-    }
-    let net: IpNet = text.parse().map_err(|_| {
-        format!(
-            "\"{}\" is not an IP prefix; write address/length, for example \
-             \"10.2.0.0/24\" or \"2001:db8:2::/64\"",
-            excerpt(text)
-        )
-    })?;
-    if net.trunc() != net {
-        return Err(format!(
-            "\"{net}\" has host bits set; write \"{}\"",
-            net.trunc()
-        ));
-    }
-    let network = net.network();
-    if let IpAddr::V6(v6) = network
-        && let Some(v4) = v6.to_ipv4_mapped()
-        && net.prefix_len() >= 96
-    {
-        let length = net.prefix_len() - 96;
-        return Err(format!(
-            "\"{net}\" is an IPv4 prefix; write \"{v4}/{length}\""
-        ));
-    }
-    let never_routed: [(IpNet, &str); 5] = [
-        (net_v4([224, 0, 0, 0], 4), "multicast"),
-        (net_v4([127, 0, 0, 0], 8), "loopback"),
-        (net_v4([169, 254, 0, 0], 16), "link-local"),
-        (net_v6(0xff00, 8), "multicast"),
-        (net_v6(0xfe80, 10), "link-local"),
-    ];
-    let kind = never_routed
-        .iter()
-        .find(|(range, _)| range.contains(&net))
-        .map(|(_, kind)| *kind)
-        .or((network == IpAddr::V6(Ipv6Addr::LOCALHOST)).then_some("loopback"));
-    match kind {
-        Some(kind) => Err(format!(
-            "\"{net}\" is {kind}, which is never tunnelled; remove it"
-        )),
-        None => Ok(net),
-    }
-}
-
-fn net_v4(octets: [u8; 4], length: u8) -> IpNet {
-    IpNet::new_assert(IpAddr::from(octets), length)
-}
-
-fn net_v6(first: u16, length: u8) -> IpNet {
-    IpNet::new_assert(
-        IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)),
-        length,
-    )
 }
 
 /// Name of a gateway: what fits a line of the log.
@@ -350,45 +288,6 @@ mod tests {
             "fd00:::1",
         ] {
             assert!(address(wrong, 7).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn prefixes_are_canonical_and_routable() {
-        assert_eq!(
-            prefix("10.2.0.1/24").unwrap_err(),
-            "\"10.2.0.1/24\" has host bits set; write \"10.2.0.0/24\""
-        );
-        assert_eq!(
-            prefix("10.2.0.1").unwrap_err(),
-            "\"10.2.0.1\" has no prefix length; write \"10.2.0.1/32\""
-        );
-        assert_eq!(
-            prefix("224.0.0.0/8").unwrap_err(),
-            "\"224.0.0.0/8\" is multicast, which is never tunnelled; remove it"
-        );
-        assert_eq!(
-            prefix("::ffff:10.0.0.0/104").unwrap_err(),
-            "\"::ffff:10.0.0.0/104\" is an IPv4 prefix; write \"10.0.0.0/8\""
-        );
-        for good in [
-            "0.0.0.0/0",
-            "::/0",
-            "10.2.0.0/24",
-            "fd00::/64",
-            "10.2.0.1/32",
-        ] {
-            assert!(prefix(good).is_ok(), "{good}");
-        }
-        for wrong in [
-            "::1/128",
-            "127.0.0.0/8",
-            "fe80::/64",
-            "10.0.0.0/33",
-            "x/8",
-            "",
-        ] {
-            assert!(prefix(wrong).is_err(), "{wrong}");
         }
     }
 

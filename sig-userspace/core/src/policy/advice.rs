@@ -8,7 +8,7 @@ use super::{
     traffic::TrafficPolicy,
 };
 use crate::{
-    dataplane::none_may_cross,
+    document::prefix,
     problem::{Problem, Report},
 };
 
@@ -35,6 +35,9 @@ pub fn advice(
     let rules = || starts.iter().copied().zip(&policy.rules);
     for (at, rule) in rules() {
         host_bits(&report, at, rule);
+        if rule.action == Action::Advertise && !rule.networks.negated {
+            unheard(&report, at, rule);
+        }
     }
     if let Some(own) = around.own {
         unaddressed(&report, policy, starts, own);
@@ -81,6 +84,18 @@ fn host_bits(report: &Report<'_>, at: usize, rule: &Rule) {
     }
 }
 
+/// Prefixes that are not announced, as nothing is carried to them.
+fn unheard(report: &Report<'_>, at: usize, rule: &Rule) {
+    for prefix in &rule.networks.prefixes {
+        if let Some(kind) = prefix::refused(prefix) {
+            let message = format!(
+                "\"{prefix}\" is {kind}, which is never tunnelled: it is not announced; remove it"
+            );
+            report.warn(at, "prefixes", message);
+        }
+    }
+}
+
 /// A file may hold the rules of several ASes, but some should be for this one.
 fn unaddressed(report: &Report<'_>, policy: &RoutingPolicy, starts: &[usize], own: IsdAs) {
     let rules = || starts.iter().copied().zip(&policy.rules);
@@ -104,7 +119,7 @@ fn unaddressed(report: &Report<'_>, policy: &RoutingPolicy, starts: &[usize], ow
 fn unmet(report: &Report<'_>, at: usize, rule: &Rule, served: &[IpNet]) {
     let is_served = |prefix: &IpNet| served.contains(&prefix.trunc());
     let prefixes = &rule.networks.prefixes;
-    if prefixes.iter().all(none_may_cross) {
+    if prefixes.iter().all(|one| prefix::refused(one).is_some()) {
         report.warn(
             at,
             "prefixes",
@@ -135,7 +150,7 @@ mod tests {
                     accept 1-0 1-ff00:0:110 192.168.10.0/25\n\
                     accept 1-0 1-ff00:0:110 192.168.0.0/16\n\
                     accept 1-0 1-ff00:0:110 169.254.0.0/16,224.0.0.0/4\n\
-                    advertise 1-ff00:0:110 0-0 192.168.10.0/24\n";
+                    advertise 1-ff00:0:110 0-0 192.168.10.0/24,127.0.1.0/24\n";
         let shown = |text: &str, own: &str| -> Vec<String> {
             let (traffic, _) =
                 traffic::check(r#"{"ASes": {"1-ff00:0:111": {}}}"#, "t").expect("a traffic policy");
@@ -155,6 +170,7 @@ mod tests {
             "r:5: prefixes: this is served here: nothing of it is learned; to let remote ASes have \
              parts of it, name those parts in accept rules",
             "r:8: prefixes: such addresses are never routed: nothing of it is learned",
+            "r:9: prefixes: \"127.0.1.0/24\" is loopback, which is never tunnelled: it is not announced; remove it",
         ];
         assert_eq!(shown(text, "1-ff00:0:110"), expected);
         let foreign =

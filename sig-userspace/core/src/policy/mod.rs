@@ -6,7 +6,6 @@ pub mod advice;
 pub mod class;
 pub mod path;
 pub mod performance;
-mod prefix;
 pub mod prefix_set;
 pub mod routing;
 pub mod traffic;

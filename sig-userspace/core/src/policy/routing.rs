@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::prefix_set::PrefixSet;
+use crate::document::prefix;
 
 pub use parse::{check, read};
 
@@ -149,7 +150,7 @@ impl RoutingPolicy {
     pub fn advertised(&self, local: IsdAs, to: IsdAs) -> Vec<IpNet> {
         self.advertising(local)
             .filter(|rule| rule.to.matches(to))
-            .flat_map(|rule| rule.networks.prefixes.iter().map(IpNet::trunc))
+            .flat_map(announced)
             .collect()
     }
 
@@ -158,7 +159,7 @@ impl RoutingPolicy {
     pub fn all_advertised(&self, local: IsdAs) -> Vec<IpNet> {
         let mut known = std::collections::HashSet::new();
         self.advertising(local)
-            .flat_map(|rule| rule.networks.prefixes.iter().map(IpNet::trunc))
+            .flat_map(announced)
             .filter(|prefix| known.insert(*prefix))
             .collect()
     }
@@ -168,6 +169,12 @@ impl RoutingPolicy {
             rule.action == Action::Advertise && rule.from.matches(local) && !rule.networks.negated
         })
     }
+}
+
+/// What an advertise rule announces: not what nothing is carried to.
+fn announced(rule: &Rule) -> impl Iterator<Item = IpNet> {
+    let prefixes = rule.networks.prefixes.iter().map(IpNet::trunc);
+    prefixes.filter(|prefix| prefix::refused(prefix).is_none())
 }
 
 impl IsdAsMatcher {

@@ -13,6 +13,7 @@ use super::sections::Gateway;
 use super::{DEFAULT_DATA_PORT, EXPIRES_SOON, ReadFile, path};
 use sig_core::document::{
     common::isd_as,
+    prefix,
     toml::{Item, Place, Placed, Section, list},
     values,
 };
@@ -85,7 +86,7 @@ fn remote<'a>(
         )
         .and_then(|item| {
             list(&item, "[\"10.2.0.0/24\"]", |element| {
-                let prefix = element.parse("\"10.2.0.0/24\"", values::prefix)?;
+                let prefix = element.parse("\"10.2.0.0/24\"", prefix::inner)?;
                 Some((prefix, element.place.clone()))
             })
         });

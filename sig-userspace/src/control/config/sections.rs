@@ -12,6 +12,7 @@ use super::model::{LanTransmit, Pin, Preference};
 use super::{DEFAULT_DATA_PORT, XdpMode};
 use sig_core::document::{
     common::{XDP_MODES, isd_as, socket_path},
+    prefix,
     section::{
         Boolean, Checked, List, Number, Special, Text, Time, UnlessEmpty, Words, WordsOr, auto,
     },
@@ -53,7 +54,7 @@ section! {
     id: String = "gateway".to_owned(), UnlessEmpty(Text("\"gateway\"", values::id));
     /// IP prefixes served here: packets from remotes are accepted only towards them. Canonical. Prefixes that
     /// the routing policy advertises are served as well.
-    prefixes: Vec<IpNet> = Vec::new(), List("[\"10.1.0.0/24\"]", Text("\"10.1.0.0/24\"", values::prefix));
+    prefixes: Vec<IpNet> = Vec::new(), List("[\"10.1.0.0/24\"]", Text("\"10.1.0.0/24\"", prefix::inner));
 }
 
 section! {
@@ -102,7 +103,7 @@ section! {
     /// Which underlay addresses may bring frames of remotes.
     underlay_sources: UnderlaySources = UnderlaySources::Routers, WordsOr {
         words: [("routers", UnderlaySources::Routers), ("any", UnderlaySources::Any)],
-        kind: List("[\"10.0.0.1/32\"], or \"routers\" or \"any\"", Text("\"10.0.0.1/32\"", values::prefix)),
+        kind: List("[\"10.0.0.1/32\"], or \"routers\" or \"any\"", Text("\"10.0.0.1/32\"", prefix::canonical)),
         wrap: UnderlaySources::RoutersAnd,
         unwrap: |sources| match sources {
             UnderlaySources::RoutersAnd(prefixes) => Some(prefixes),

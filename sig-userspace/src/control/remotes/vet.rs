@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use crate::control::{config::DefaultRoute, log_limit::Say};
-use sig_core::dataplane::none_may_cross;
+use sig_core::document::prefix;
 
 /// Prefixes shorter than this count as default routes: halves of everything, or 2000::/3, do what a default
 /// route does.
@@ -92,7 +92,7 @@ impl Own {
         if self.default_route == DefaultRoute::Refuse && prefix.prefix_len() < SHORTEST {
             return Err(Refusal::DefaultRoute);
         }
-        if none_may_cross(prefix) {
+        if prefix::refused(prefix).is_some() {
             return Err(Refusal::Scope);
         }
         let is_taken = |whole: &IpNet| whole.contains(prefix) && !is_named(prefix, whole);

@@ -5,7 +5,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr};
 use ipnet::IpNet;
 
 use super::{Condition, protocol};
-use crate::policy::prefix;
+use crate::document::prefix;
 use crate::problem::excerpt;
 
 /// How deeply conditions may be nested, named classes included.

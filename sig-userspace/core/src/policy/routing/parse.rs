@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use sig_common::addr::IsdAs;
 
 use super::{Action, IsdAsMatcher, Networks, RoutingPolicy, Rule};
-use crate::policy::{LONGEST_TEXT, prefix};
+use crate::document::prefix;
+use crate::policy::LONGEST_TEXT;
 use crate::problem::{Errors, Report, excerpt};
 
 /// Checks the text of a routing policy; `file` is its name for messages.

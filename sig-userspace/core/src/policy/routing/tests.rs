@@ -242,25 +242,26 @@ fn the_first_rule_that_covers_an_address_decides() {
 
 #[test]
 fn advertised_prefixes_keep_the_order_of_the_file_and_their_doubles() {
+    // Loopback, as in a sample of the reference, is tolerated and not told.
     let read = policy(
-        "advertise 1-0 2-0 127.1.0.0/30,10.0.0.0/16\n\
-         advertise 2-0 1-0 !127.1.0.0/30\n\
+        "advertise 1-0 2-0 172.16.0.0/30,127.0.1.0/24,10.0.0.0/16\n\
+         advertise 2-0 1-0 !172.16.0.0/30\n\
          accept 1-0 2-0 11.0.0.0/8\n\
          advertise 0-0 2-5 10.0.7.0/16\n\
          advertise 3-0 0-0 12.0.0.0/8",
     );
     assert_eq!(
         list(&read.advertised(ia("1-1"), ia("2-5"))),
-        "127.1.0.0/30,10.0.0.0/16,10.0.0.0/16"
+        "172.16.0.0/30,10.0.0.0/16,10.0.0.0/16"
     );
     assert_eq!(
         list(&read.advertised(ia("1-1"), ia("2-6"))),
-        "127.1.0.0/30,10.0.0.0/16"
+        "172.16.0.0/30,10.0.0.0/16"
     );
     assert_eq!(list(&read.advertised(ia("2-1"), ia("1-1"))), "");
     assert_eq!(
         list(&read.all_advertised(ia("1-1"))),
-        "127.1.0.0/30,10.0.0.0/16"
+        "172.16.0.0/30,10.0.0.0/16"
     );
     assert_eq!(list(&read.all_advertised(ia("2-1"))), "10.0.0.0/16");
 }

@@ -10,13 +10,15 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::{AsPolicy, Fallback, SessionPolicy, TrafficPolicy};
-use crate::document::json::{Fields, Node, Unknown};
+use crate::document::{
+    json::{Fields, Node, Unknown},
+    prefix,
+};
 use crate::policy::{
     LONGEST_TEXT,
     class::{self, Condition},
     path::{self, PathPolicy},
     performance::{self, PerformancePolicy},
-    prefix,
 };
 use crate::problem::{Errors, Problem, Report, excerpt};
 
@@ -145,7 +147,7 @@ fn nets(node: &Node<'_>) -> Option<Vec<IpNet>> {
     let nodes = node.elements("an array, for example [\"10.2.0.0/24\"]")?;
     let prefixes = nodes
         .iter()
-        .filter_map(|node| node.parse("a string, for example \"10.2.0.0/24\"", prefix::canonical));
+        .filter_map(|node| node.parse("a string, for example \"10.2.0.0/24\"", prefix::nets));
     Some(prefixes.collect())
 }
 

@@ -129,6 +129,7 @@ fn what_the_reference_refuses_is_refused() {
         r#"{"ASes": {"1-1": {"Nets": [null]}}}"#,
         r#"{"ASes": {"1-1": {"Nets": ["not cidr"]}}}"#,
         r#"{"ASes": {"1-1": {"Nets": ["172.20.4.1/24"]}}}"#,
+        r#"{"ASes": {"1-1": {"Nets": ["240.0.0.0/4"]}}}"#,
         r#"{"ASes": {"1-1": {"PathCount": "2"}}}"#,
         r#"{"ASes": {"1-1": {"PathCount": 1.5}}}"#,
         r#"{"ConfigVersion": -1}"#,

@@ -12,6 +12,26 @@ fn host_bits_in_a_prefix() {
 }
 
 #[test]
+fn prefixes_whose_addresses_the_data_plane_drops() {
+    assert_eq!(
+        errors_after("10.2.0.0/24\"", "240.0.0.0/4\", \"::/96\""),
+        "gateway.toml:9: remote[0].prefixes[0]: \"240.0.0.0/4\" is reserved (RFC 1112), which is never \
+         tunnelled; remove it\n\
+         gateway.toml:9: remote[0].prefixes[1]: \"::/96\" is reserved for loopback and embedded IPv4 \
+         addresses (RFC 4291), which is never tunnelled; remove it"
+    );
+    assert_eq!(
+        errors("[gateway]\nprefixes = [\"169.254.7.0/24\"]\n")
+            .lines()
+            .next(),
+        Some(
+            "gateway.toml:2: gateway.prefixes[0]: \"169.254.7.0/24\" is link-local, which is never \
+             tunnelled; remove it"
+        )
+    );
+}
+
+#[test]
 fn an_unknown_key_with_the_one_that_was_meant() {
     assert_eq!(
         errors_after("next_hop", "nexthop"),
