@@ -18,7 +18,7 @@ pub fn inner(text: &str) -> Result<IpNet, String> {
 /// Reads a prefix in canonical form: nothing set beyond its length.
 ///
 /// # Errors
-/// Those of [`parse`], and set bits.
+/// No prefix in the strict notation, or bits set beyond its length.
 pub fn canonical(text: &str) -> Result<IpNet, String> {
     parse(text).and_then(without_host_bits)
 }
