@@ -8,7 +8,5 @@ mod bpf_embed;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    bpf_embed::embed("measure", "SIG_BPF_MEASURE_OBJECT", |objects| {
-        objects.measure
-    });
+    bpf_embed::embed(bpf_build::HARNESS, "SIG_BPF_MEASURE_OBJECT");
 }

@@ -3,7 +3,6 @@
 
 pub mod addr;
 pub mod maps;
-pub mod measure;
 pub mod reason;
 pub mod router;
 pub mod scope;

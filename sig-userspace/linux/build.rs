@@ -11,5 +11,5 @@ mod bpf_embed;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // The variable is for packagers, who build the object on another machine.
-    bpf_embed::embed("sig-ebpf", "SIG_BPF_OBJECT", |objects| objects.gateway);
+    bpf_embed::embed(bpf_build::PRODUCT, "SIG_BPF_OBJECT");
 }

@@ -1,6 +1,6 @@
-//! Finds a compiler and a linker for BPF and builds the package `sig-ebpf` with them.
+//! Finds a compiler and a linker for BPF and builds packages of BPF programs with them.
 //!
-//! This file is a module of `xtask` and, by `#[path]`, of the build scripts of `sig-userspace` and
+//! This file is a module of `xtask` and, by `#[path]`, of the build scripts of `sig-linux` and
 //! `benches`. So all of them build the same objects in the same folder, whoever comes first; cargo's
 //! lock of that folder makes the others wait. It therefore uses the standard library only.
 //!
@@ -48,14 +48,26 @@ pub(crate) struct Toolchain {
     pub(crate) linker: PathBuf,
 }
 
-/// What a build makes.
-#[derive(Clone, Debug)]
-pub(crate) struct Objects {
-    /// The gateway's programs.
-    pub(crate) gateway: PathBuf,
-    /// Generator, sink and forwarders of the throughput harness.
-    pub(crate) measure: PathBuf,
+/// A package of BPF programs, which is a workspace of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Package {
+    /// Its folder below the root of the source tree.
+    pub(crate) folder: &'static str,
+    /// The name of the object that it makes.
+    pub(crate) object: &'static str,
 }
+
+/// The programs of gateway and border router.
+pub(crate) const PRODUCT: Package = Package {
+    folder: "sig-ebpf",
+    object: "sig-ebpf",
+};
+
+/// Generator, sink and forwarders of the throughput harness.
+pub(crate) const HARNESS: Package = Package {
+    folder: "benches/ebpf",
+    object: "measure",
+};
 
 impl fmt::Display for Compiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,18 +210,26 @@ impl Toolchain {
         ))
     }
 
-    /// Builds `sig-ebpf` of the source tree `root` for the processor `arch` and returns the objects.
+    /// Builds a package of the source tree `root` for the processor `arch` and returns its object.
     ///
-    /// `target_dir` is the target folder for this build alone: cargo holds a lock on the one
+    /// `target_dir` is the target folder for these builds alone: cargo holds a lock on the one
     /// of the build that called us.
     pub(crate) fn build(
         &self,
+        package: Package,
         root: &Path,
         target_dir: &Path,
         arch: &str,
-    ) -> Result<Objects, String> {
+    ) -> Result<PathBuf, String> {
+        let folder = root.join(package.folder);
         let output = self
-            .command(Command::new(self.cargo()), "build", root, target_dir, arch)
+            .command(
+                Command::new(self.cargo()),
+                "build",
+                &folder,
+                target_dir,
+                arch,
+            )
             .output()
             .map_err(|e| format!("cargo for BPF does not start: {e}"))?;
         if !output.status.success() {
@@ -219,23 +239,27 @@ impl Toolchain {
                 stderr.trim_end()
             ));
         }
-        let object = |name: &str| {
-            let object = target_dir.join(target()).join("release").join(name);
-            match object.exists() {
-                true => Ok(object),
-                false => Err(format!("the BPF build left no {}", object.display())),
-            }
-        };
-        Ok(Objects {
-            gateway: object("sig-ebpf")?,
-            measure: object("measure")?,
-        })
+        let object = target_dir
+            .join(target())
+            .join("release")
+            .join(package.object);
+        match object.exists() {
+            true => Ok(object),
+            false => Err(format!("the BPF build left no {}", object.display())),
+        }
     }
 
-    /// The command that lints `sig-ebpf`, with the clippy that lies beside the compiler.
-    pub(crate) fn clippy(&self, root: &Path, target_dir: &Path, arch: &str) -> Command {
+    /// The command that lints a package, with the clippy that lies beside the compiler.
+    pub(crate) fn clippy(
+        &self,
+        package: Package,
+        root: &Path,
+        target_dir: &Path,
+        arch: &str,
+    ) -> Command {
         let clippy = Command::new(self.compiler.rustc.with_file_name("cargo-clippy"));
-        let mut command = self.command(clippy, "clippy", root, target_dir, arch);
+        let folder = root.join(package.folder);
+        let mut command = self.command(clippy, "clippy", &folder, target_dir, arch);
         command
             .env("CARGO", self.cargo())
             .args(["--", "-D", "warnings"]);
@@ -253,7 +277,7 @@ impl Toolchain {
         &self,
         mut command: Command,
         task: &str,
-        root: &Path,
+        folder: &Path,
         target_dir: &Path,
         arch: &str,
     ) -> Command {
@@ -271,7 +295,7 @@ impl Toolchain {
         ]
         .join("\x1f");
         command
-            .current_dir(root.join("sig-ebpf"))
+            .current_dir(folder)
             .args([
                 task,
                 "--locked",

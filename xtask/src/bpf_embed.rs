@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::bpf_build::{Objects, Toolchain};
+use super::bpf_build::{Package, Toolchain};
 
-/// Builds the BPF programs, or takes the ready object that the environment variable `variable` names,
-/// and leaves it as `name` in `OUT_DIR`. Errors become cargo's.
-pub(crate) fn embed(name: &str, variable: &str, pick: fn(Objects) -> PathBuf) {
-    if let Err(error) = try_embed(name, variable, pick) {
+/// Builds a package of BPF programs, or takes the ready object that the environment variable `variable`
+/// names, and leaves the object in `OUT_DIR`. Errors become cargo's.
+pub(crate) fn embed(package: Package, variable: &str) {
+    if let Err(error) = try_embed(package, variable) {
         // Several lines come only from a compiler; cargo takes one line per instruction.
         for line in error.lines() {
             println!("cargo::error={line}");
@@ -18,7 +18,7 @@ pub(crate) fn embed(name: &str, variable: &str, pick: fn(Objects) -> PathBuf) {
     }
 }
 
-fn try_embed(name: &str, variable: &str, pick: fn(Objects) -> PathBuf) -> Result<(), String> {
+fn try_embed(package: Package, variable: &str) -> Result<(), String> {
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     println!("cargo::rerun-if-env-changed={variable}");
     let object = match env::var_os(variable) {
@@ -27,23 +27,23 @@ fn try_embed(name: &str, variable: &str, pick: fn(Objects) -> PathBuf) -> Result
             println!("cargo::rerun-if-changed={}", object.display());
             object
         }
-        None => pick(build(&out_dir)?),
+        None => build(package, &out_dir)?,
     };
-    fs::copy(&object, out_dir.join(name))
+    fs::copy(&object, out_dir.join(package.object))
         .map(|_| ())
         .map_err(|e| format!("cannot copy the BPF object {}: {e}", object.display()))
 }
 
-fn build(out_dir: &Path) -> Result<Objects, String> {
-    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let root = package
+fn build(package: Package, out_dir: &Path) -> Result<PathBuf, String> {
+    let folder = package.folder;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
-        .find(|folder| folder.join("sig-ebpf/Cargo.toml").is_file())
-        .ok_or("no folder above the package holds sig-ebpf")?;
+        .find(|root| root.join(folder).join("Cargo.toml").is_file())
+        .ok_or_else(|| format!("no folder above this package holds {folder}"))?;
     for path in [
-        "sig-ebpf/src",
-        "sig-ebpf/Cargo.toml",
-        "sig-ebpf/Cargo.lock",
+        &format!("{folder}/src"),
+        &format!("{folder}/Cargo.toml"),
+        &format!("{folder}/Cargo.lock"),
         "sig-common/src",
         "sig-common/Cargo.toml",
         "xtask/src/bpf_build.rs",
@@ -61,7 +61,7 @@ fn build(out_dir: &Path) -> Result<Objects, String> {
         toolchain.compiler.rustc.display()
     );
     let arch = env::var("CARGO_CFG_TARGET_ARCH").map_err(|e| e.to_string())?;
-    toolchain.build(root, &target_dir(out_dir).join("bpf"), &arch)
+    toolchain.build(package, root, &target_dir(out_dir).join("bpf"), &arch)
 }
 
 /// The target folder of the build that runs us: cargo marks it as a cache.

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::{
-    bpf_build::{Objects, Toolchain},
+    bpf_build::{HARNESS, PRODUCT, Package, Toolchain},
     setup::provide_clippy,
     shell,
 };
@@ -30,12 +30,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let toolchain = Toolchain::find().map_err(|e| anyhow!(e))?;
     println!("compiler: {}", toolchain.compiler);
     println!("linker:   {}", toolchain.linker.display());
-    let objects = build(&toolchain)?;
-    println!("object:   {}", objects.gateway.display());
-    println!("harness:  {}", objects.measure.display());
+    let product = build(&toolchain, PRODUCT)?;
+    println!("object:   {}", product.display());
+    println!("harness:  {}", build(&toolchain, HARNESS)?.display());
     if let Some(output) = &arguments.output {
-        fs::copy(&objects.gateway, output)
-            .with_context(|| format!("cannot write {}", output.display()))?;
+        fs::copy(&product, output).with_context(|| format!("cannot write {}", output.display()))?;
         println!("copied:   {}", output.display());
     }
     Ok(())
@@ -45,17 +44,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 pub(crate) fn clippy() -> Result<()> {
     let toolchain = Toolchain::find().map_err(|e| anyhow!(e))?;
     provide_clippy(&toolchain.compiler)?;
-    shell::run(&mut toolchain.clippy(
-        Path::new(&shell::root()),
-        &target_dir(),
-        std::env::consts::ARCH,
-    ))
+    for package in [PRODUCT, HARNESS] {
+        shell::run(&mut toolchain.clippy(
+            package,
+            Path::new(&shell::root()),
+            &target_dir(),
+            std::env::consts::ARCH,
+        ))?;
+    }
+    Ok(())
 }
 
-/// Builds with the given toolchain and returns the paths of the objects.
-pub(crate) fn build(toolchain: &Toolchain) -> Result<Objects> {
+/// Builds a package with the given toolchain and returns the path of its object.
+pub(crate) fn build(toolchain: &Toolchain, package: Package) -> Result<PathBuf> {
     toolchain
         .build(
+            package,
             Path::new(&shell::root()),
             &target_dir(),
             std::env::consts::ARCH,

@@ -9,7 +9,7 @@ use anyhow::Result;
 pub(crate) use compiler::provide_clippy;
 
 use crate::{
-    bpf_build::{Compiler, Toolchain},
+    bpf_build::{Compiler, PRODUCT, Toolchain},
     build_ebpf,
 };
 
@@ -43,8 +43,8 @@ fn check() -> Result<()> {
 fn verify() -> Result<()> {
     step("BPF programs", "building");
     let toolchain = Toolchain::find().map_err(|e| anyhow::anyhow!(e))?;
-    let objects = build_ebpf::build(&toolchain)?;
-    step("BPF programs", &objects.gateway.display().to_string());
+    let object = build_ebpf::build(&toolchain, PRODUCT)?;
+    step("BPF programs", &object.display().to_string());
     Ok(())
 }
 

@@ -17,6 +17,8 @@ pub mod cli;
 pub mod experiment;
 pub mod instrument;
 pub mod lab;
+#[path = "../../ebpf/src/layout/mod.rs"]
+pub mod layout;
 pub mod machine;
 pub mod measure;
 pub mod progress;

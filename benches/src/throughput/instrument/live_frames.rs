@@ -19,13 +19,15 @@ use aya::{
     maps::{Array, DevMap, MapData},
     programs::{ProgramError, TestRunAttrs, Xdp},
 };
-use sig_common::measure::{Progress, Setup, Template};
 use testbed::Netns;
 
 use super::{
     Generator, Sent, pace, packet::Load, programs, template::Templates, thread as threads,
 };
-use crate::throughput::trial::Rate;
+use crate::throughput::{
+    layout::{Progress, Setup, Template},
+    trial::Rate,
+};
 
 /// Frames of one batch, between which the kernel looks for signals and other threads.
 const BATCH: u32 = 64;

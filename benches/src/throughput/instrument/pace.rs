@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sig_common::measure::{Progress, Setup};
 
 use super::{Sent, thread};
-use crate::throughput::trial::Rate;
+use crate::throughput::{
+    layout::{Progress, Setup},
+    trial::Rate,
+};
 
 /// How long after it was due a packet may still be sent: a generator that was kept from its CPU
 /// catches up with bursts of at most this length.

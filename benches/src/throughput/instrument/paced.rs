@@ -1,7 +1,6 @@
 //! The generator for even load: AF_XDP, short bursts, asleep in between.
 
 use anyhow::Result;
-use sig_common::measure::{Progress, Setup, write};
 use testbed::Netns;
 
 use super::{
@@ -10,7 +9,10 @@ use super::{
     sender::{Feed, Sender},
     template::Templates,
 };
-use crate::throughput::trial::Rate;
+use crate::throughput::{
+    layout::{Progress, Setup, write},
+    trial::Rate,
+};
 
 /// Sends through a device with AF_XDP.
 ///

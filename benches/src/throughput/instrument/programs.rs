@@ -11,11 +11,25 @@ use aya::{
         xdp::XdpLink,
     },
 };
-use sig_common::measure::Forwarding;
 use testbed::Netns;
+
+use crate::throughput::layout::{
+    Expected, Forwarding, Next, Progress, Seen, Setup, Template, Totals,
+};
 
 /// The object with all programs of the harness, built by the build script.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/measure"));
+
+macro_rules! pod {
+    ($($name:ty),*) => {$(
+        // SAFETY: `repr(C)`, made of integers only, no padding, and any bits are valid.
+        unsafe impl Pod for $name {}
+    )*};
+}
+
+pod!(
+    Forwarding, Expected, Totals, Next, Seen, Setup, Progress, Template
+);
 
 /// A program on a device. It leaves the device when this is dropped.
 #[derive(Debug)]

@@ -4,14 +4,16 @@ use std::{fs::File, io::BufReader, path::Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use pcap_file::{DataLink, pcap::PcapReader};
-use sig_common::measure::{Progress, Setup};
 use testbed::Netns;
 
 use super::{
     Generator, Sent, pace,
     sender::{Feed, ROOM, Sender},
 };
-use crate::throughput::trial::Rate;
+use crate::throughput::{
+    layout::{Progress, Setup},
+    trial::Rate,
+};
 
 /// Addresses of Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use sig_common::measure::{Progress, Setup};
 use sig_core::{
     port::Port as _,
     port::Role,
@@ -20,7 +19,10 @@ use sig_linux::af_xdp::{HugePages, Plan, PortSpec, RingSizes, XdpPort, ZeroCopy}
 use testbed::Netns;
 
 use super::{Sent, pace, thread as threads};
-use crate::throughput::trial::Rate;
+use crate::throughput::{
+    layout::{Progress, Setup},
+    trial::Rate,
+};
 
 /// Longest frame.
 pub(super) const ROOM: usize = CHUNK_SIZE - HEADROOM;

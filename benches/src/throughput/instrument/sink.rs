@@ -13,11 +13,13 @@ use aya::{
     programs::xdp::XdpLink,
 };
 use hdrhistogram::Histogram;
-use sig_common::measure::{Expected, Totals, histogram, kind};
 use testbed::Netns;
 
 use super::{packet::Expect, programs, thread};
-use crate::throughput::trial::Latency;
+use crate::throughput::{
+    layout::{Expected, Totals, histogram, kind},
+    trial::Latency,
+};
 
 /// Priority of the thread that receives: behind a generator on the same CPU it must come first.
 const PRIORITY: i32 = 10;

@@ -5,21 +5,21 @@ mod scion;
 use std::net::IpAddr;
 
 use anyhow::{Result, bail, ensure};
-use sig_common::{
-    measure::{
-        DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_FLOWS, MAX_FRAME, MAX_INNER, MAX_STREAMS,
-        MAX_TEMPLATES, Setup, Template,
-    },
-    wire::{
-        PROTO_UDP,
-        checksum::{ipv4_pseudo_header, ipv6_pseudo_header},
-        ethernet, ipv4, ipv6, udp,
-    },
+use sig_common::wire::{
+    PROTO_UDP,
+    checksum::{ipv4_pseudo_header, ipv6_pseudo_header},
+    ethernet, ipv4, ipv6, udp,
 };
 use sig_core::scion::{FrameFields, Template as Headers};
 
 use super::packet::{IpLoad, Load, Outer};
-use crate::throughput::experiment::{Mix, Size};
+use crate::throughput::{
+    experiment::{Mix, Size},
+    layout::{
+        DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_FLOWS, MAX_FRAME, MAX_INNER, MAX_STREAMS,
+        MAX_TEMPLATES, Setup, Template,
+    },
+};
 
 /// Longest Ethernet frame that several packets are packed into.
 const PACKED_FRAME: usize = 1514;

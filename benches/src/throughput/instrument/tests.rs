@@ -4,7 +4,6 @@ use aya::{TestRun as _, TestRunOptions, programs::Xdp};
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use sig_common::{
     addr::HostAddr,
-    measure::{MAX_FRAME, Progress, Setup, Template, write},
     wire::{
         PROTO_UDP,
         scion::{View, address::AddressHeader, udp as scion_udp},
@@ -24,6 +23,7 @@ use super::{
 };
 use crate::throughput::{
     experiment::{Mix, Size},
+    layout::{MAX_FRAME, Progress, Setup, Template, write},
     trial::Rate,
 };
 

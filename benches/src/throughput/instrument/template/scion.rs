@@ -3,22 +3,22 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, bail, ensure};
-use sig_common::{
-    measure::{DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_TEMPLATES, Template},
-    wire::{
-        PROTO_UDP,
-        checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header, scion_pseudo_header},
-        ethernet, ipv4, ipv6,
-        scion::{
-            common::{self, Common},
-            path,
-        },
-        udp,
+use sig_common::wire::{
+    PROTO_UDP,
+    checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header, scion_pseudo_header},
+    ethernet, ipv4, ipv6,
+    scion::{
+        common::{self, Common},
+        path,
     },
+    udp,
 };
 
 use super::{super::packet::ScionLoad, ip_header_len, template};
-use crate::throughput::experiment::Size;
+use crate::throughput::{
+    experiment::Size,
+    layout::{DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_TEMPLATES, Template},
+};
 
 /// One frame per flow id.
 pub(super) fn frames(load: &ScionLoad) -> Result<Vec<Template>> {

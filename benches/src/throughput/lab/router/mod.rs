@@ -32,6 +32,7 @@ use super::network::{Link, Network};
 use crate::throughput::{
     experiment::{Case, Family},
     instrument::packet::{Expect, IpLoad, ScionLoad},
+    layout::MARKER_LEN,
 };
 
 pub(super) use ours::Router;
@@ -77,7 +78,7 @@ pub(super) fn shortest(family: Family) -> u16 {
         Family::Ipv6 => ipv6::HEADER_LEN,
     };
     (ip + 2 * udp::HEADER_LEN + common::HEADER_LEN + ADDRESSES_LEN + PATH_LEN) as u16
-        + sig_common::measure::MARKER_LEN as u16
+        + MARKER_LEN as u16
 }
 
 /// What the generator sends; of `underlay` everything but the UDP header.
@@ -111,8 +112,8 @@ pub(super) fn load(network: &Network, underlay: IpLoad) -> Result<ScionLoad> {
 ///
 /// None with the constants as they are.
 pub(super) fn expect(network: &Network, case: &Case) -> Result<Expect> {
-    let at = ethernet::HEADER_LEN as u16 + shortest(case.family)
-        - (udp::HEADER_LEN + sig_common::measure::MARKER_LEN) as u16;
+    let at =
+        ethernet::HEADER_LEN as u16 + shortest(case.family) - (udp::HEADER_LEN + MARKER_LEN) as u16;
     Ok(Expect::Scion {
         at,
         path_at: at - PATH_LEN as u16,

@@ -13,7 +13,8 @@ use aya_ebpf::{
     maps::{Array, DevMap},
     programs::XdpContext,
 };
-use sig_common::measure::{MAX_FRAME, MAX_TEMPLATES, Progress, Setup, Store, Template, patch};
+
+use crate::layout::{MAX_FRAME, MAX_TEMPLATES, Progress, Setup, Store, Template, patch};
 
 /// What to do.
 #[map]

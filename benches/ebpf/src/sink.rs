@@ -7,15 +7,15 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray},
     programs::XdpContext,
 };
-use sig_common::{
-    measure::{
+use sig_common::wire::{Load as _, PROTO_UDP, sig_frame};
+
+use crate::{
+    layout::{
         Expected, MAGIC, MARKER_LEN, MAX_FLOWS, MAX_INNER, MAX_SEEN_STREAMS, Next,
         SEEN as SEEN_ENTRIES, Seen, Totals, histogram, kind,
     },
-    wire::{Load as _, PROTO_UDP, sig_frame},
+    packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP, Packet},
 };
-
-use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP, Packet};
 
 /// What to look for.
 #[map]

@@ -1,4 +1,4 @@
-//! XDP and TC programs of the throughput harness, in an object of their own.
+//! XDP and TC programs of the throughput harness, apart from those of the product.
 //!
 //! | program | hook | does |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 
 mod forward;
 mod generate;
-#[path = "../packet.rs"]
-#[allow(dead_code, reason = "the gateway's programs use the rest of it")]
+#[allow(dead_code, unused_imports, reason = "the harness uses the rest of it")]
+mod layout;
 mod packet;
 mod sink;
 

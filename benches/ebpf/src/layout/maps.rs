@@ -77,26 +77,3 @@ pub struct Seen {
     /// The number, as in [`Next::sequence`].
     pub sequence: u64,
 }
-
-#[cfg(feature = "user")]
-mod pod {
-    use super::{super::template, *};
-
-    macro_rules! pod {
-        ($($name:ty),*) => {$(
-            // SAFETY: `repr(C)`, made of integers only, no padding, and any bits are valid.
-            unsafe impl aya::Pod for $name {}
-        )*};
-    }
-
-    pod!(
-        Forwarding,
-        Expected,
-        Totals,
-        Next,
-        Seen,
-        template::Setup,
-        template::Progress,
-        template::Template
-    );
-}

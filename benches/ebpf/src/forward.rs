@@ -10,7 +10,8 @@ use aya_ebpf::{
     maps::{Array, DevMap, PerCpuArray, XskMap},
     programs::{TcContext, XdpContext},
 };
-use sig_common::measure::{Forwarding, MAX_QUEUES};
+
+use crate::layout::{Forwarding, MAX_QUEUES};
 
 /// Where packets go.
 #[map]

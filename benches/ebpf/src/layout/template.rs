@@ -5,8 +5,9 @@
 //! sum over the packet and its pseudo header is zero. So markers change no checksum but that of their
 //! own packet, and the sequence number of a SIG frame none but that of UDP/SCION.
 
+use sig_common::wire::checksum::Sum;
+
 use super::{DESTINATION_PORT, FIRST_PORT, MAGIC, MARKER_LEN, MAX_FRAME, MAX_INNER, MAX_STREAMS};
-use crate::wire::checksum::Sum;
 
 /// An inner packet of a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

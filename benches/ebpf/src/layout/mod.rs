@@ -1,4 +1,4 @@
-//! What the BPF programs of the throughput harness share with it in user space.
+//! What the programs share with the harness in user space, which compiles this folder too.
 //!
 //! A generated inner packet is UDP with a *marker* at the start of its payload:
 //!
