@@ -15,25 +15,16 @@ pub(crate) struct Arguments {
     /// An experiment file, or the name of one in benches/experiments; may be repeated. Default: all that are shipped
     #[arg(long, value_name = "FILE")]
     experiment: Vec<PathBuf>,
-    /// Compare with the results.jsonl of an older run; fails if a ratio is below --at-least
-    #[arg(long, value_name = "OLD")]
-    compare: Option<PathBuf>,
-    /// Smallest ratio of new to old, inverted where less is better, that is no failure [default: 0.8]
-    #[arg(long, value_name = "RATIO")]
-    at_least: Option<f64>,
     /// Also write the targets to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Folder for results and reports [default: target/bench/TIME]
+    /// Folder for results and report [default: target/bench/TIME]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Measure nothing: report the results.jsonl of an earlier run again
     #[arg(long, value_name = "RESULTS", conflicts_with_all = ["quick", "experiment"])]
     render: Option<PathBuf>,
-    /// Also write every plot to this folder, as SVG files
-    #[arg(long, value_name = "FOLDER")]
-    plots: Option<PathBuf>,
-    /// More arguments of the harness: --only NAME, --repeats N, --minutes M
+    /// More arguments of the harness: --only NAME, --repeats N
     #[arg(last = true)]
     rest: Vec<String>,
 }
@@ -64,19 +55,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cargo.arg("--experiment").arg(path);
     }
     let paths = [
-        ("--compare", &arguments.compare),
         ("--json", &arguments.json),
         ("--output", &arguments.output),
         ("--render", &arguments.render),
-        ("--plots", &arguments.plots),
     ];
     for (option, path) in paths {
         if let Some(path) = path {
             cargo.arg(option).arg(absolute(path)?);
         }
-    }
-    if let Some(ratio) = arguments.at_least {
-        cargo.arg("--at-least").arg(ratio.to_string());
     }
     cargo.args(&arguments.rest);
     shell::run(&mut cargo)

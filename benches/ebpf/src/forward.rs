@@ -11,7 +11,7 @@ use aya_ebpf::{
     programs::{TcContext, XdpContext},
 };
 
-use crate::layout::{Forwarding, MAX_QUEUES};
+use crate::layout::Forwarding;
 
 /// Where packets go.
 #[map]
@@ -25,9 +25,9 @@ static FORWARDED: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 static FORWARD_TO: DevMap = DevMap::with_max_entries(1, 0);
 
-/// The sockets of `to_socket`, by queue.
+/// The socket of `to_socket`, of queue 0.
 #[map]
-static SOCKETS: XskMap = XskMap::with_max_entries(MAX_QUEUES, 0);
+static SOCKETS: XskMap = XskMap::with_max_entries(1, 0);
 
 /// Drops every packet.
 #[xdp]

@@ -57,8 +57,7 @@ pub fn sink(ctx: XdpContext) -> u32 {
     let taken = match expected.kind {
         kind::IP => ip(&frame, expected, totals),
         kind::SIG_FRAMES => sig_frame(&frame, expected, totals),
-        kind::SCION => scion(&frame, expected, totals),
-        _ => any(&frame, totals),
+        _ => scion(&frame, expected, totals),
     };
     if taken.is_none() {
         totals.foreign += 1;
@@ -175,19 +174,6 @@ fn count_packets(frame: &Packet, start: usize, end: usize) -> u64 {
     packets
 }
 
-/// Counts any IP packet to one host.
-#[inline(always)]
-fn any(frame: &Packet, totals: &mut Totals) -> Option<()> {
-    let destination: [u8; 1] = frame.bytes(0)?;
-    let ethertype = frame.bytes(IP - 2)?;
-    if destination[0] & 1 != 0 || (ethertype != ETHERTYPE_IPV4 && ethertype != ETHERTYPE_IPV6) {
-        return None;
-    }
-    totals.packets += 1;
-    totals.bytes += frame.len().saturating_sub(IP) as u64;
-    Some(())
-}
-
 /// Notes a sequence number: is it new, late, or there for a second time?
 #[inline(always)]
 fn note(next: &mut Next, epoch: u32, whose: u32, sequence: u64, unit: u64, totals: &mut Totals) {
@@ -261,28 +247,11 @@ impl Marker {
 
     #[inline(always)]
     fn decode(marker: [u8; MARKER_LEN]) -> Option<Self> {
-        let [
-            m0,
-            m1,
-            f0,
-            f1,
-            s0,
-            s1,
-            s2,
-            s3,
-            t0,
-            t1,
-            t2,
-            t3,
-            t4,
-            t5,
-            t6,
-            t7,
-        ] = marker;
+        let [m0, m1, f0, f1, s0, s1, s2, s3, time @ ..] = marker;
         (u16::from_be_bytes([m0, m1]) == MAGIC).then(|| Self {
             flow: u16::from_be_bytes([f0, f1]),
             sequence: u32::from_be_bytes([s0, s1, s2, s3]),
-            time: u64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
+            time: u64::from_be_bytes(time),
         })
     }
 }

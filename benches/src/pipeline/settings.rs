@@ -5,7 +5,11 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::pipeline::traffic::{self, Version};
+use crate::pipeline::{
+    shape::Shape,
+    traffic::{self, SIZES, Sizes, Traffic, Version},
+    tunnel::Tunnel,
+};
 
 /// Packets of one iteration: a multiple of every number of flows.
 pub const PACKETS: usize = 4096;
@@ -13,7 +17,7 @@ pub const PACKETS: usize = 4096;
 /// What makes carrying 100-byte packets dearer: name, IP version, flows, further prefixes, and
 /// packets that wait at once, if other than a batch. 4096 waiting packets lie in 16 MiB, and so come
 /// from the last cache, as those that a network card has just written do.
-pub const CIRCUMSTANCES: [(&str, Version, usize, usize, Option<usize>); 7] = [
+const CIRCUMSTANCES: [(&str, Version, usize, usize, Option<usize>); 7] = [
     ("1 flow", Version::V4, 1, 0, None),
     ("1 flow, IPv6", Version::V6, 1, 0, None),
     ("64 flows", Version::V4, 64, 0, None),
@@ -72,6 +76,49 @@ pub fn measure<T>(
         }
     });
     group.finish();
+}
+
+/// Measures the worker of one gateway: packets of all lengths in each shape, which have these names, and packets of 100
+/// bytes in all circumstances. `window` packets wait at once.
+pub fn direction(
+    criterion: &mut Criterion,
+    name: &str,
+    shapes: [(Shape, &str); 3],
+    window: fn(Shape, Sizes) -> usize,
+    take: fn(&mut Tunnel, u64) -> Duration,
+) {
+    let traffic = |version, sizes, flows, shape| Traffic {
+        version,
+        sizes,
+        flows,
+        alternate_classes: shape == Shape::OnePerFrame,
+    };
+    for (shape, group) in shapes {
+        for sizes in SIZES {
+            measure(
+                criterion,
+                &format!("{name}, {group}"),
+                &sizes.to_string(),
+                traffic(Version::V4, sizes, 1, shape).packets(PACKETS),
+                |packets| Tunnel::new(shape.capacity(sizes), &[], packets, window(shape, sizes)),
+                take,
+            );
+        }
+    }
+    let sizes = Sizes::Fixed(100);
+    for (circumstances, version, flows, prefixes, waiting) in CIRCUMSTANCES {
+        for shape in [Shape::OnePerFrame, Shape::Packed] {
+            let window = waiting.unwrap_or(window(shape, sizes));
+            measure(
+                criterion,
+                &format!("{name} 100 B, {shape}"),
+                circumstances,
+                traffic(version, sizes, flows, shape).packets(PACKETS),
+                |packets| Tunnel::new(shape.capacity(sizes), &routes(prefixes), packets, window),
+                take,
+            );
+        }
+    }
 }
 
 /// Prefixes of a large table, of both versions in turn, of lengths as in the Internet (mostly /24 and

@@ -7,7 +7,7 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 
 use super::{
@@ -15,16 +15,17 @@ use super::{
     machine,
     progress::Progress,
     record::{self, Record, Run},
-    report::{self, compare},
+    report,
     run::{self, Workbench},
-    targets::{self, Table, Target},
+    targets::{self, Table},
 };
 
 /// Files of a full run, in this order.
-const FULL: [&str; 7] = [
+const FULL: [&str; 8] = [
     "quick",
     "limits",
     "gateway",
+    "router",
     "chain",
     "scenarios",
     "latency",
@@ -50,53 +51,21 @@ pub struct Arguments {
     /// Only experiments of this name from the files; may be repeated
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// As many repeats as there is time for, in the proportion of the files; --quick without --repeats is as --minutes 4.7
-    #[arg(long, value_name = "M", conflicts_with = "repeats", value_parser = minutes)]
-    pub minutes: Option<f64>,
     /// Repeats, whatever the files say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
-    /// Compare with the results.jsonl of an older run; fails if a ratio is below --at-least
-    #[arg(long, value_name = "OLD")]
-    pub compare: Option<PathBuf>,
-    /// Smallest ratio of new to old, inverted where less is better, that is no failure
-    #[arg(long, value_name = "RATIO", default_value_t = 0.8)]
-    pub at_least: f64,
     /// Also write the targets to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Folder for results and reports [default: target/bench/TIME]
+    /// Folder for results and report [default: target/bench/TIME]
     #[arg(long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
     /// Measure nothing: report the results.jsonl of an earlier run again
-    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["quick", "experiment", "only", "repeats", "minutes"])]
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["quick", "experiment", "only", "repeats"])]
     pub render: Option<PathBuf>,
-    /// Also write every plot to this folder, as SVG files
-    #[arg(long, value_name = "FOLDER")]
-    pub plots: Option<PathBuf>,
     /// Given by cargo bench
     #[arg(long, hide = true)]
     pub bench: bool,
-}
-
-/// Of a quick run: its end, and a slow machine, may take the rest of the five minutes.
-const QUICK_MINUTES: f64 = 4.7;
-
-fn minutes(text: &str) -> Result<f64, String> {
-    let minutes = text.parse().map_err(|_| "write a number".to_owned())?;
-    if (0.01..=10_000.0).contains(&minutes) {
-        Ok(minutes)
-    } else {
-        Err("write 0.01 to 10000".to_owned())
-    }
-}
-
-impl Arguments {
-    /// Seconds that the run is given; none: as long as it takes.
-    fn length(&self) -> Option<f64> {
-        let quick = (self.quick && self.repeats.is_none()).then_some(QUICK_MINUTES);
-        self.minutes.or(quick).map(|minutes| 60.0 * minutes)
-    }
 }
 
 /// Runs the harness with the arguments of the process. `workbench` is made when something is measured.
@@ -121,74 +90,39 @@ pub fn main<W: Workbench>(workbench: impl FnOnce() -> Result<W>) -> ExitCode {
 ///
 /// # Errors
 ///
-/// A file is wrong or cannot be written; something that should work could not be measured; the
-/// comparison fails. Reports are written before failures are reported.
+/// A file is wrong or cannot be written; something that should work could not be measured. The report is
+/// written before failures are reported.
 pub fn run<W: Workbench>(
     arguments: &Arguments,
     workbench: impl FnOnce() -> Result<W>,
 ) -> Result<()> {
-    if !arguments.at_least.is_finite() || arguments.at_least < 0.0 {
-        bail!(
-            "--at-least {}: write a ratio, such as 0.8",
-            arguments.at_least
-        );
-    }
-    // Read before anything is measured: a wrong name should not be found out an hour later.
-    let old = arguments
-        .compare
-        .as_ref()
-        .map(|path| record::read(&rooted(path)));
-    let old = old.transpose()?;
-    let (records, folder) = match &arguments.render {
+    let (records, folder, failures) = match &arguments.render {
         Some(results) => {
             let results = rooted(results);
             let beside = results.parent().map(Path::to_owned).unwrap_or_default();
-            let folder = arguments
-                .output
-                .as_ref()
-                .map_or(beside, |folder| rooted(folder));
-            (record::read(&results)?, folder)
+            let folder = arguments.output.as_deref().map_or(beside, rooted);
+            (record::read(&results)?, folder, Vec::new())
         }
-        None => measure(arguments, workbench)?,
+        None => {
+            let (records, folder) = measure(arguments, workbench)?;
+            let failures = run::failures(&records);
+            (records, folder, failures)
+        }
     };
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let files = report::write(&folder, &records)?;
-    if let Some(plots) = &arguments.plots {
-        let plots = rooted(plots);
-        let count = report::write_plots(&plots, &records)?;
-        println!("{count} plots in {}", plots.display());
-    }
+    let report = report::write(&folder, &records)?;
     let targets = targets::targets(&records);
     if let Some(file) = &arguments.json {
-        write_targets(&rooted(file), &targets)?;
+        let text = serde_json::to_string_pretty(&serde_json::json!({ "targets": targets }))? + "\n";
+        write(&rooted(file), &text)?;
     }
     if !targets.is_empty() {
         println!("\n{}", Table(&targets));
     }
-    for file in files {
-        println!("{}", file.display());
-    }
-    let mut failures = Vec::new();
-    if let Some(old) = old {
-        let comparison = compare::compare(&old, &records)?;
-        print!("\n{comparison}");
-        for row in comparison.worse_than(arguments.at_least) {
-            failures.push(format!(
-                "{} is {} times the old",
-                row.key,
-                targets::show(row.ratio)
-            ));
-        }
-    }
-    if arguments.render.is_none() {
-        failures.extend(run::failures(&records));
-    }
+    println!("{}", report.display());
     for failure in &failures {
         eprintln!("FAILED: {failure}");
     }
-    if !failures.is_empty() {
-        bail!("{} failures", failures.len());
-    }
+    ensure!(failures.is_empty(), "{} failures", failures.len());
     Ok(())
 }
 
@@ -212,17 +146,13 @@ fn measure<W: Workbench>(
     let mut workbench = workbench()?;
     let description = Run {
         quick: arguments.quick,
-        seconds: arguments.length(),
-        ..machine::describe(&experiments, files)
+        ..machine::describe(&experiments, files)?
     };
     for note in &description.notes {
         eprintln!("note: {note}");
     }
     eprintln!("results: {}", results.display());
-    let progress = match description.length() {
-        Some(length) => Progress::of_length(length),
-        None => Progress::of_work(run::estimate(&experiments)),
-    };
+    let progress = Progress::of(run::estimate(&experiments));
     let records = run::run(
         description,
         &experiments,
@@ -249,42 +179,27 @@ fn experiments(arguments: &Arguments) -> Result<(Vec<Experiment>, Vec<String>)> 
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let shown = file.display().to_string();
-        let read = read::read(&shown, &text).map_err(|problems| {
-            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!("{}", lines.join("\n"))
-        })?;
-        for experiment in read {
-            if experiments
-                .iter()
-                .any(|other| other.name == experiment.name)
-            {
-                bail!(
-                    "{shown}: another file has an experiment \"{}\" too",
-                    experiment.name
-                );
-            }
+        for experiment in read::read(&shown, &text)? {
+            let name = &experiment.name;
+            ensure!(
+                experiments.iter().all(|other| other.name != *name),
+                "{shown}: another file has an experiment \"{name}\" too"
+            );
             experiments.push(experiment);
         }
         names.push(shown);
     }
     for name in &arguments.only {
-        if !experiments
-            .iter()
-            .any(|experiment| experiment.name == *name)
-        {
-            let known: Vec<_> = experiments.iter().map(|e| e.name.as_str()).collect();
-            bail!(
-                "--only {name}: there is no such experiment; there are {}",
-                known.join(", ")
-            );
-        }
+        let mut known = experiments.iter().map(|e| e.name.as_str());
+        ensure!(
+            known.clone().any(|known| known == name),
+            "--only {name}: there is no such experiment; there are {}",
+            known.by_ref().collect::<Vec<_>>().join(", ")
+        );
     }
     if !arguments.only.is_empty() {
         experiments.retain(|experiment| arguments.only.contains(&experiment.name));
         names.push(format!("only {}", arguments.only.join(", ")));
-    }
-    if let Some(minutes) = arguments.minutes {
-        names.push(format!("{minutes} minutes"));
     }
     if let Some(repeats) = arguments.repeats {
         for experiment in &mut experiments {
@@ -309,9 +224,8 @@ fn find(file: &Path) -> Result<PathBuf> {
     }
 }
 
-fn write_targets(path: &Path, targets: &[Target]) -> Result<()> {
-    let json = serde_json::json!({ "targets": targets });
-    let text = serde_json::to_string_pretty(&json)? + "\n";
+/// Writes a file.
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 

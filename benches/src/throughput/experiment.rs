@@ -1,10 +1,9 @@
 //! Experiments: what is measured, how, with which packets.
 
-mod place;
 pub mod plan;
 pub mod read;
 
-pub use plan::{Algorithm, Experiment, LatencyLoad, Scenario};
+pub use plan::{Algorithm, Experiment};
 
 use std::fmt;
 
@@ -18,6 +17,12 @@ pub enum Size {
     Fixed(u16),
     /// A mix.
     Mix(Mix),
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self::Fixed(100)
+    }
 }
 
 impl fmt::Display for Size {

@@ -4,14 +4,13 @@
 //!   experiment file ─> run ─┬─ open a subject ([`subject::Subject`]) ─> [`subject::Device`]
 //!                           ├─ search ([`search`]) drives trials of the device
 //!                           └─ records ([`record::Record`]), one JSON line each
-//!   records ─> report: targets, tables, plots, comparison with older records
+//!   records ─> report: targets, tables, plots
 //! ```
 //!
 //! A *trial* is one interval of load at one rate. A trial in which the generator missed its rate is
 //! invalid and never a result.
 
 pub mod binary;
-mod budget;
 pub mod chain;
 pub mod cli;
 pub mod experiment;

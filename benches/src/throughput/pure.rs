@@ -35,12 +35,6 @@ struct Pure {
 ///
 /// The case makes no sense in memory.
 pub fn open(subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
-    if case.workers > 2 {
-        return Err(Refusal::NotHere(
-            "in memory there are at most two workers: on the device's CPU and on the tester's"
-                .into(),
-        ));
-    }
     let sizes = match case.size {
         Size::Fixed(bytes) => Sizes::Fixed(bytes.into()),
         Size::Mix(_) => Sizes::Mix,

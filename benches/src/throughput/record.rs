@@ -1,6 +1,6 @@
 //! What a run leaves: one JSON line per record.
 
-use std::{fmt, fs, iter, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,6 @@ pub enum Record {
         key: Key,
         /// Number of the repeat, from 0.
         repeat: u32,
-        /// Seconds since the run started.
-        at: f64,
         /// What came of it.
         trial: Trial,
     },
@@ -84,26 +82,12 @@ pub struct Run {
     pub cpus: u32,
     /// Quick or full.
     pub quick: bool,
-    /// Seconds that the run was given; none: as many repeats as planned, however long they take.
-    #[serde(default)]
-    pub seconds: Option<f64>,
     /// Experiment files and what was overridden on the command line.
     pub experiments: Vec<String>,
     /// What was to be measured.
-    #[serde(default)]
     pub plan: Vec<Experiment>,
-    /// Hash of the configuration (all experiments).
-    pub configuration: String,
     /// Facts worth knowing: drivers, offloads, other load on the machine.
     pub notes: Vec<String>,
-}
-
-impl Run {
-    /// How long it may take; none: as long as it takes.
-    pub fn length(&self) -> Option<Duration> {
-        let seconds = self.seconds?;
-        Duration::try_from_secs_f64(seconds).ok()
-    }
 }
 
 /// What a figure is of.
@@ -119,14 +103,6 @@ pub struct Key {
     pub metric: Metric,
 }
 
-impl fmt::Display for Key {
-    /// `EXPERIMENT SUBJECT SIZE … METRIC`, with what differs from the usual.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.experiment, self.subject, self.case)?;
-        write!(f, " {}", self.metric.name())
-    }
-}
-
 /// What can be found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -137,8 +113,6 @@ pub enum Metric {
     Ndr,
     /// Rate received under the highest load, packets per second.
     Mrr,
-    /// Delivery ratio at the rate of a sweep.
-    DeliveryRatio,
     /// Packets per second of the device's CPU time.
     PerCpuSecond,
     /// Run time of a BPF program per packet, microseconds.
@@ -147,24 +121,14 @@ pub enum Metric {
     LatencyP50,
     /// … of 99 %.
     LatencyP99,
-    /// … of 99.9 %.
-    LatencyP999,
-    /// Shortest latency under load, microseconds.
-    LatencyMin,
     /// Longest latency under load, microseconds.
     LatencyMax,
     /// Round trip of single pings, microseconds, mean.
     RttIdle,
-    /// Flood ping, 65 outstanding: shortest round trip, microseconds.
-    FloodRttMin,
-    /// Mean.
+    /// Flood ping, 65 outstanding: mean round trip, microseconds.
     FloodRttAvg,
-    /// Longest.
-    FloodRttMax,
     /// Flood ping: share of lost packets, percent.
     FloodLoss,
-    /// Flood ping: replies per second.
-    FloodRate,
     /// iperf3 TCP, one stream, client A to B, bits per second.
     TcpForward,
     /// … B to A.
@@ -177,10 +141,6 @@ pub enum Metric {
     UdpLoss,
     /// CPU seconds of the gateway processes per million packets.
     CpuProcess,
-    /// CPU seconds of softirqs per million packets.
-    CpuSoftirq,
-    /// CPU seconds of the gateway processes and the softirqs together per million packets.
-    CpuTotal,
     /// Time without delivery when one gateway is killed and started again under traffic, seconds.
     Outage,
 }
@@ -192,8 +152,6 @@ pub enum Unit {
     PacketsPerSecond,
     /// Packets per second of CPU time.
     PacketsPerCpuSecond,
-    /// Share of one.
-    Ratio,
     /// Percent.
     Percent,
     /// Microseconds.
@@ -207,53 +165,53 @@ pub enum Unit {
 }
 
 impl Metric {
+    /// What it is, its unit, and whether more is better.
+    fn facts(self) -> (&'static str, Unit, bool) {
+        use Metric::*;
+        use Unit::*;
+        match self {
+            Pdr => ("highest rate with tolerated loss", PacketsPerSecond, true),
+            Ndr => ("highest rate without loss", PacketsPerSecond, true),
+            Mrr => (
+                "rate received under the highest load",
+                PacketsPerSecond,
+                true,
+            ),
+            PerCpuSecond => ("packets per second of CPU time", PacketsPerCpuSecond, true),
+            ProgramTime => ("run time of the program per packet", Microseconds, false),
+            LatencyP50 => ("latency, median", Microseconds, false),
+            LatencyP99 => ("latency, 99 %", Microseconds, false),
+            LatencyMax => ("latency, longest", Microseconds, false),
+            RttIdle => ("round trip of single pings", Microseconds, false),
+            FloodRttAvg => ("flood ping, average round trip", Microseconds, false),
+            FloodLoss => ("flood ping, loss", Percent, false),
+            TcpForward => ("TCP, A to B", BitsPerSecond, true),
+            TcpReverse => ("TCP, B to A", BitsPerSecond, true),
+            UdpForward => ("UDP received, A to B", BitsPerSecond, true),
+            UdpReverse => ("UDP received, B to A", BitsPerSecond, true),
+            UdpLoss => ("UDP, loss", Percent, false),
+            CpuProcess => (
+                "CPU time of the gateway processes",
+                CpuSecondsPerMillion,
+                false,
+            ),
+            Outage => ("time without delivery", Seconds, false),
+        }
+    }
+
     /// What it is, for the reader of a report.
     pub fn title(self) -> &'static str {
-        use Metric::*;
-        match self {
-            Pdr => "highest rate with tolerated loss",
-            Ndr => "highest rate without loss",
-            Mrr => "rate received under the highest load",
-            DeliveryRatio => "delivery ratio",
-            PerCpuSecond => "packets per second of CPU time",
-            ProgramTime => "run time of the program per packet",
-            LatencyP50 => "latency, median",
-            LatencyP99 => "latency, 99 %",
-            LatencyP999 => "latency, 99.9 %",
-            LatencyMin => "latency, shortest",
-            LatencyMax => "latency, longest",
-            RttIdle => "round trip of single pings",
-            FloodRttMin => "flood ping, shortest round trip",
-            FloodRttAvg => "flood ping, average round trip",
-            FloodRttMax => "flood ping, longest round trip",
-            FloodLoss => "flood ping, loss",
-            FloodRate => "flood ping, replies",
-            TcpForward => "TCP, A to B",
-            TcpReverse => "TCP, B to A",
-            UdpForward => "UDP received, A to B",
-            UdpReverse => "UDP received, B to A",
-            UdpLoss => "UDP, loss",
-            CpuProcess => "CPU time of the gateway processes",
-            CpuSoftirq => "CPU time of softirqs",
-            CpuTotal => "CPU time of processes and softirqs",
-            Outage => "time without delivery",
-        }
+        self.facts().0
     }
 
     /// Its unit.
     pub fn unit(self) -> Unit {
-        use Metric::*;
-        match self {
-            Pdr | Ndr | Mrr | FloodRate => Unit::PacketsPerSecond,
-            PerCpuSecond => Unit::PacketsPerCpuSecond,
-            DeliveryRatio => Unit::Ratio,
-            FloodLoss | UdpLoss => Unit::Percent,
-            ProgramTime | LatencyP50 | LatencyP99 | LatencyP999 | LatencyMin | LatencyMax
-            | RttIdle | FloodRttMin | FloodRttAvg | FloodRttMax => Unit::Microseconds,
-            TcpForward | TcpReverse | UdpForward | UdpReverse => Unit::BitsPerSecond,
-            CpuProcess | CpuSoftirq | CpuTotal => Unit::CpuSecondsPerMillion,
-            Outage => Unit::Seconds,
-        }
+        self.facts().1
+    }
+
+    /// Whether more is better; if not, less is.
+    pub fn more_is_better(self) -> bool {
+        self.facts().2
     }
 
     /// The name in records, such as `flood_rtt_avg`.
@@ -263,40 +221,7 @@ impl Metric {
             .and_then(|name| name.as_str().map(str::to_owned))
             .unwrap_or_default()
     }
-
-    /// Whether more is better; if not, less is.
-    pub fn more_is_better(self) -> bool {
-        use Metric::*;
-        matches!(
-            self,
-            Pdr | Ndr
-                | Mrr
-                | DeliveryRatio
-                | PerCpuSecond
-                | FloodRate
-                | TcpForward
-                | TcpReverse
-                | UdpForward
-                | UdpReverse
-        )
-    }
-
-    /// What is typical of values: the geometric mean, the mean of values that are not all positive; none without values. Of TCP streams it is
-    /// the median: one that waits for a retransmission by the clock is several times slower, and says nothing of what carries it.
-    fn typical(self, values: &[f64]) -> Option<f64> {
-        if matches!(self, Metric::TcpForward | Metric::TcpReverse) {
-            median(values)
-        } else if values.iter().all(|value| *value > 0.0) {
-            let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-            mean(&logarithms).map(f64::exp)
-        } else {
-            mean(values)
-        }
-    }
 }
-
-/// CPUs that a cache line takes less time between, in nanoseconds, share a cache.
-const SHARED_CACHE: f64 = 80.0;
 
 /// A result: one value per repeat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -305,9 +230,6 @@ pub struct Figure {
     pub key: Key,
     /// In the metric's unit, in the order of the repeats. Repeats without a result are missing.
     pub values: Vec<f64>,
-    /// How far the CPUs were apart in each repeat, as in [`Trial::distance`]; empty where nobody looked.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub distances: Vec<Option<f64>>,
     /// Remarks, such as `tester-limited`, or why there are fewer values than repeats.
     pub notes: Vec<String>,
 }
@@ -316,11 +238,6 @@ impl Figure {
     /// The middle value; none without values.
     pub fn median(&self) -> Option<f64> {
         median(&self.values)
-    }
-
-    /// What comparisons are made of: the geometric mean, of TCP streams the median; none without values.
-    pub fn typical(&self) -> Option<f64> {
-        self.key.metric.typical(&self.values)
     }
 
     /// The best value; none without values. What a fixed value is compared with: other users of a machine's host only ever take something
@@ -332,38 +249,6 @@ impl Figure {
         } else {
             values.reduce(f64::min)
         }
-    }
-
-    /// How many times another figure this one is; none without values.
-    ///
-    /// It is the ratio of what is typical of both, in repeats that had the CPUs near each other, in those that had not and in
-    /// those where nobody knows, averaged by how much each tells. What only one side had is left out.
-    pub fn over(&self, other: &Self) -> Option<f64> {
-        let typical = |values: &[f64]| self.key.metric.typical(values);
-        let (mut sum, mut weights) = (0.0, 0.0);
-        for is_near in [Some(true), Some(false), None] {
-            let (above, below) = (self.at(is_near), other.at(is_near));
-            if let (Some(a), Some(b)) = (typical(&above), typical(&below)) {
-                let (n, m) = (above.len() as f64, below.len() as f64);
-                let weight = n * m / (n + m);
-                sum += weight * (a / b).ln();
-                weights += weight;
-            }
-        }
-        if weights > 0.0 && f64::is_finite(sum) {
-            Some((sum / weights).exp())
-        } else {
-            Some(self.typical()? / other.typical()?)
-        }
-    }
-
-    /// Values of the repeats that had the CPUs near each other, or not, or where nobody knows.
-    fn at(&self, is_near: Option<bool>) -> Vec<f64> {
-        let distances = self.distances.iter().copied().chain(iter::repeat(None));
-        let repeats = self.values.iter().zip(distances);
-        let chosen =
-            repeats.filter(|(_, distance)| distance.map(|ns| ns < SHARED_CACHE) == is_near);
-        chosen.map(|(value, _)| *value).collect()
     }
 
     /// Standard deviation of the sample; 0 for one value.
@@ -394,24 +279,6 @@ pub fn median(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn figure(values: &[f64], distances: &[f64]) -> Figure {
-        Figure {
-            key: Key {
-                experiment: "one".into(),
-                subject: Subject::XdpDrop,
-                case: Case::of(100),
-                metric: Metric::Mrr,
-            },
-            values: values.to_vec(),
-            distances: distances.iter().copied().map(Some).collect(),
-            notes: Vec::new(),
-        }
-    }
-
-    fn near(value: Option<f64>, expected: f64) -> bool {
-        value.is_some_and(|value| (value / expected - 1.0).abs() < 1e-9)
-    }
-
     #[test]
     fn the_median_is_in_the_middle() {
         assert_eq!(median(&[]), None);
@@ -421,44 +288,19 @@ mod tests {
     }
 
     #[test]
-    fn typical_is_the_geometric_mean_where_there_is_one_and_of_streams_the_median() {
-        assert_eq!(figure(&[], &[]).typical(), None);
-        assert!(near(figure(&[1.0, 4.0], &[]).typical(), 2.0));
-        assert!(near(figure(&[0.0, 4.0], &[]).typical(), 2.0));
-        let mut streams = figure(&[1.7, 0.2, 1.8], &[]);
-        streams.key.metric = Metric::TcpForward;
-        assert!(near(streams.typical(), 1.7));
-        assert!(near(streams.over(&figure(&[3.4], &[])), 0.5));
-    }
-
-    #[test]
-    fn best_is_the_most_or_the_least() {
-        let mut figure = figure(&[2.0, 3.0, 1.0], &[]);
-        assert_eq!(figure.best(), Some(3.0));
-        figure.key.metric = Metric::ProgramTime;
-        assert_eq!(figure.best(), Some(1.0));
-        figure.values.clear();
-        assert_eq!(figure.best(), None);
-    }
-
-    #[test]
-    fn a_ratio_is_between_repeats_at_the_same_distance() {
-        let (near_cpus, far) = (33.0, 150.0);
-        // Twice as much at both distances, though one side was far most times and the other near.
-        let slow = figure(&[10.0, 10.0, 4.0], &[near_cpus, near_cpus, far]);
-        let fast = figure(&[20.0, 8.0, 8.0, 8.0], &[near_cpus, far, far, far]);
-        assert!(near(fast.over(&slow), 2.0));
-        assert!(near(slow.over(&fast), 0.5));
-        // What has no counterpart says nothing.
-        let only_near = figure(&[5.0], &[near_cpus]);
-        assert!(near(fast.over(&only_near), 4.0));
-        // Without a common distance, or any, everything is taken.
-        let only_far = figure(&[8.0], &[far]);
-        assert!(near(only_far.over(&only_near), 1.6));
-        assert!(near(
-            figure(&[8.0, 2.0], &[]).over(&figure(&[2.0], &[])),
-            2.0
-        ));
-        assert_eq!(figure(&[], &[]).over(&only_near), None);
+    fn the_best_is_the_most_or_the_least_and_the_deviation_that_of_a_sample() {
+        let figure = |metric| Figure {
+            key: Key {
+                experiment: "one".into(),
+                subject: Subject::Router,
+                case: Case::of(124),
+                metric,
+            },
+            values: vec![1.0, 3.0, 2.0],
+            notes: Vec::new(),
+        };
+        assert_eq!(figure(Metric::Mrr).best(), Some(3.0));
+        assert_eq!(figure(Metric::ProgramTime).best(), Some(1.0));
+        assert_eq!(figure(Metric::Mrr).deviation(), Some(1.0));
     }
 }

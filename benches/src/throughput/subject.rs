@@ -4,10 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    experiment::Case,
-    trial::{Rate, Trial},
-};
+use super::trial::{Rate, Trial};
 
 /// Everything that can be measured, by the name that experiment files and records use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -112,22 +109,12 @@ impl Subject {
         )
     }
 
-    /// Whether [`Case::workers`] means anything to it.
+    /// Whether [`Case::workers`](super::experiment::Case::workers) means anything to it.
     pub fn has_workers(self) -> bool {
         use Subject::*;
         matches!(
             self,
-            AfXdpDrop
-                | AfXdpForward
-                | Encapsulate
-                | Decapsulate
-                | DecapsulateHelper
-                | Router
-                | RouterUnverified
-                | ChainMixed
-                | ChainSig
-                | PipelineEncapsulate
-                | PipelineDecapsulate
+            Router | RouterUnverified | PipelineEncapsulate | PipelineDecapsulate
         )
     }
 
@@ -181,6 +168,3 @@ pub enum Refusal {
     #[error(transparent)]
     Failed(#[from] anyhow::Error),
 }
-
-/// Sets a subject up for a case.
-pub type Open = fn(Subject, &Case) -> Result<Box<dyn Device>, Refusal>;

@@ -1,6 +1,6 @@
 //! One interval of load at one rate.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,10 +34,6 @@ pub struct Trial {
     pub cpu: BTreeMap<String, f64>,
     /// Time from generator to sink.
     pub latency: Option<Latency>,
-    /// Nanoseconds that a cache line took from the tester's CPU to the device's in the midst of the trial; none where
-    /// nobody looked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance: Option<f64>,
     /// Whether it counts.
     pub validity: Validity,
 }
@@ -58,14 +54,10 @@ pub enum Validity {
 pub struct Latency {
     /// Packets with a time.
     pub samples: u64,
-    /// Shortest.
-    pub min: f64,
     /// Half are not longer.
     pub p50: f64,
     /// 99 of 100 are not longer.
     pub p99: f64,
-    /// 999 of 1000 are not longer.
-    pub p999: f64,
     /// Longest.
     pub max: f64,
 }
@@ -108,10 +100,5 @@ impl Trial {
     /// Whether it counts.
     pub fn is_valid(&self) -> bool {
         self.validity == Validity::Valid
-    }
-
-    /// The duration, for those who wait for it.
-    pub fn length(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds.max(0.0))
     }
 }

@@ -1,13 +1,13 @@
 //! All subjects that this machine can measure.
 
-use std::{fs::File, iter};
+use std::fs::File;
 
 use anyhow::Result;
 
 use super::{
     binary,
     chain::Chains,
-    experiment::{Case, Experiment, Scenario},
+    experiment::{Case, Experiment},
     lab, pure,
     run::Workbench,
     scenario::Outcome,
@@ -41,18 +41,14 @@ impl Bench {
 }
 
 impl Workbench for Bench {
-    fn prepare(&mut self, next: &Experiment, begun: &[&Experiment]) {
+    fn prepare(&mut self, next: &Experiment) {
         if !self.is_built && next.subjects.iter().any(|subject| subject.runs_gateway()) {
             eprintln!("building the gateway");
             // What goes wrong is the reason why its subjects are not measured.
             let _ = binary::gateway_binary();
             self.is_built = true;
         }
-        self.chains.keep(|subject| {
-            let mut all = iter::once(&next).chain(begun);
-            all.any(|experiment| experiment.subjects.contains(&subject))
-        });
-        self.chains.set_up(next);
+        self.chains.keep(|subject| next.subjects.contains(&subject));
     }
 
     fn open(&mut self, subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
@@ -69,9 +65,8 @@ impl Workbench for Bench {
         &mut self,
         subject: Subject,
         case: &Case,
-        scenario: Scenario,
-        seconds: f64,
+        experiment: &Experiment,
     ) -> Result<Outcome, Refusal> {
-        self.chains.play(subject, case, scenario, seconds)
+        self.chains.play(subject, case, experiment)
     }
 }

@@ -6,7 +6,7 @@ use crate::support::root_or_skip;
 use benches::throughput::{
     binary,
     chain::{self, Chain, Chains, Clients, Pace, Pings},
-    experiment::{Case, Family, Scenario, Size},
+    experiment::{Case, Experiment, Family, Size, read::read},
     record::Metric,
     scenario::{self, Outcome},
     subject::{Refusal, Subject},
@@ -38,9 +38,19 @@ fn bed(subject: Subject) -> Bed {
     }
 }
 
-fn measure(bed: &mut Bed, scenario: Scenario, case: &Case) -> Outcome {
-    scenario::measure(scenario, &mut *bed.chain, case, 1.0)
-        .unwrap_or_else(|e| panic!("{scenario:?}: {e:#}"))
+/// A scenario with few pings, or of a second at a low rate.
+fn scenario(algorithm: &str) -> Experiment {
+    let packets = if algorithm == "flood-ping" { 1000 } else { 10 };
+    let text = format!(
+        "[[experiment]]\nname = \"one\"\nsubjects = [\"chain-ip\"]\nalgorithm = \"{algorithm}\"\n\
+         packets = {packets}\nrate = 500\nseconds = 1.0\n"
+    );
+    read("scenario", &text).expect("accepted").remove(0)
+}
+
+fn measure(bed: &mut Bed, algorithm: &str, case: &Case) -> Outcome {
+    scenario::measure(&scenario(algorithm), &mut *bed.chain, case)
+        .unwrap_or_else(|e| panic!("{algorithm}: {e:#}"))
 }
 
 fn value(outcome: &Outcome, metric: Metric) -> f64 {
@@ -64,28 +74,19 @@ fn all_but_restart(bed: &mut Bed) {
             family,
             ..Case::of(100)
         };
-        let idle = measure(bed, Scenario::RttIdle { packets: 10 }, &case);
+        let idle = measure(bed, "rtt-idle", &case);
         assert!(value(&idle, Metric::RttIdle) > 0.0);
-        let flood = measure(bed, Scenario::FloodPing { packets: 1000 }, &case);
-        let times = [
-            Metric::FloodRttMin,
-            Metric::FloodRttAvg,
-            Metric::FloodRttMax,
-        ]
-        .map(|metric| value(&flood, metric));
-        assert!(times[0] > 0.0 && times.is_sorted(), "{times:?}");
-        assert!(value(&flood, Metric::FloodRate) > 0.0);
+        let flood = measure(bed, "flood-ping", &case);
+        assert!(value(&flood, Metric::FloodRttAvg) > 0.0);
         assert!(value(&flood, Metric::FloodLoss) < 100.0);
     }
     let large = Case::of(1300);
-    let tcp = measure(bed, Scenario::Tcp, &large);
+    let tcp = measure(bed, "tcp", &large);
     assert!(value(&tcp, Metric::TcpForward) > 0.0 && value(&tcp, Metric::TcpReverse) > 0.0);
-    let udp = measure(bed, Scenario::Udp, &large);
+    let udp = measure(bed, "udp", &large);
     assert!(value(&udp, Metric::UdpForward) > 0.0 && value(&udp, Metric::UdpReverse) > 0.0);
     assert!(value(&udp, Metric::UdpLoss) < 100.0);
-    let cpu = measure(bed, Scenario::Cpu { rate: 1000.0 }, &Case::of(100));
-    let sum = value(&cpu, Metric::CpuProcess) + value(&cpu, Metric::CpuSoftirq);
-    assert!((value(&cpu, Metric::CpuTotal) - sum).abs() < 1e-6);
+    let cpu = measure(bed, "cpu", &Case::of(100));
     // A gateway that carries packets uses the processor; without gateways there is no process to charge.
     assert_eq!(
         value(&cpu, Metric::CpuProcess) > 0.0,
@@ -101,14 +102,14 @@ fn sig_carries_everything_and_comes_back_after_a_restart() {
     let mut bed = bed(Subject::ChainSig);
     all_but_restart(&mut bed);
     let before = bed.chain.gateways();
-    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &Case::of(100));
+    let restart = measure(&mut bed, "restart", &Case::of(100));
     // At 500 packets a second even an outage of no packet at all takes a millisecond or two.
     assert!(value(&restart, Metric::Outage) > 0.001);
     let after = bed.chain.gateways();
     assert_eq!(after.len(), 2);
-    assert_eq!(before[0].pid, after[0].pid, "the gateway of A goes on");
-    assert_ne!(before[1].pid, after[1].pid, "that of B is another one");
-    let idle = measure(&mut bed, Scenario::RttIdle { packets: 10 }, &Case::of(1300));
+    assert_eq!(before[0], after[0], "the gateway of A goes on");
+    assert_ne!(before[1], after[1], "that of B is another one");
+    let idle = measure(&mut bed, "rtt-idle", &Case::of(1300));
     assert!(value(&idle, Metric::RttIdle) > 0.0);
 }
 
@@ -119,12 +120,8 @@ fn the_kernel_forwards_on_the_same_links() {
     }
     let mut bed = bed(Subject::ChainIp);
     all_but_restart(&mut bed);
-    let restart = scenario::measure(
-        Scenario::Restart { rate: 500.0 },
-        &mut *bed.chain,
-        &Case::of(100),
-        1.0,
-    );
+    let restart = scenario("restart");
+    let restart = scenario::measure(&restart, &mut *bed.chain, &Case::of(100));
     assert!(why_not(restart).contains("no gateway"));
 }
 
@@ -154,14 +151,13 @@ fn generator_and_sink_measure_chains_that_stand() {
             assert_eq!(trial.duplicates, 0, "{subject}: {trial:?}");
         }
         // What was on the clients' devices has gone: the same chain carries ordinary traffic.
-        let idle = Scenario::RttIdle { packets: 5 };
-        let outcome = chains.play(subject, &Case::of(100), idle, 1.0);
+        let outcome = chains.play(subject, &Case::of(100), &scenario("rtt-idle"));
         assert!(value(&outcome.unwrap(), Metric::RttIdle) > 0.0);
     }
     let names = testbed::left_by(std::process::id()).unwrap();
     // Of sig one under the generator, whose gateways share a CPU, and one under programs.
     assert_eq!(names.len(), 3 * 6, "one chain of each kind: {names:?}");
-    chains.close_all();
+    chains.keep(|_| false);
     assert_eq!(
         testbed::left_by(std::process::id()).unwrap(),
         Vec::<String>::new()
@@ -190,16 +186,16 @@ fn the_reference_is_measured_if_it_is_there() {
     }
     let mut bed = bed(Subject::ChainReference);
     all_but_restart(&mut bed);
-    let restart = measure(&mut bed, Scenario::Restart { rate: 500.0 }, &Case::of(100));
+    let restart = measure(&mut bed, "restart", &Case::of(100));
     assert!(value(&restart, Metric::Outage) > 0.001);
     drop(bed);
     let mut bed = self::bed(Subject::ChainMixed);
     all_but_restart(&mut bed);
     drop(bed);
     let mut bed = self::bed(Subject::ChainScion);
-    let idle = measure(&mut bed, Scenario::RttIdle { packets: 5 }, &Case::of(100));
+    let idle = measure(&mut bed, "rtt-idle", &Case::of(100));
     assert!(value(&idle, Metric::RttIdle) > 0.0);
-    let udp = scenario::measure(Scenario::Udp, &mut *bed.chain, &Case::of(100), 1.0);
+    let udp = scenario::measure(&scenario("udp"), &mut *bed.chain, &Case::of(100));
     assert!(why_not(udp).contains("do not speak IP"));
 }
 
@@ -228,13 +224,17 @@ fn what_makes_no_sense_is_refused() {
         return;
     }
     let mut bed = bed(Subject::ChainIp);
-    let refused = |bed: &mut Bed, scenario, case: &Case| {
-        why_not(scenario::measure(scenario, &mut *bed.chain, case, 1.0))
+    let mut refused = |algorithm, case: &Case| {
+        why_not(scenario::measure(
+            &scenario(algorithm),
+            &mut *bed.chain,
+            case,
+        ))
     };
-    assert!(refused(&mut bed, Scenario::Tcp, &Case::of(100)).contains("128 bytes"));
+    assert!(refused("tcp", &Case::of(100)).contains("128 bytes"));
     let mix = Case {
         size: Size::Mix(benches::throughput::experiment::Mix::Imix),
         ..Case::of(100)
     };
-    assert!(refused(&mut bed, Scenario::Udp, &mix).contains("mix"));
+    assert!(refused("udp", &mix).contains("mix"));
 }

@@ -9,7 +9,7 @@ use benches::throughput::{
         Generator, LiveFrames, Paced, Sink,
         packet::{Expect, Load},
         programs::{self, Attached},
-        run::{Limits, Snapshot, trial_within},
+        run::{Limits, Snapshot, trial},
     },
     search::{self, SearchPlan, SearchResult},
     subject::Device,
@@ -26,13 +26,12 @@ struct Bench<G> {
 
 impl<G: Generator> Device for Bench<G> {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
-        trial_within(
+        trial(
             &self.limits,
             &mut self.generator,
             &mut self.sink,
             rate,
             length,
-            None,
             &mut || Ok(Snapshot::default()),
         )
     }
@@ -47,7 +46,7 @@ const ANY_RATE: Limits = Limits {
 fn bench(wires: &Wires, forwarder: Attached) -> Result<Bench<LiveFrames>> {
     Ok(Bench {
         generator: LiveFrames::new(&wires.generator, "g0", &Load::Ip(load()), Some(0))?,
-        sink: Sink::attach(&wires.sink, "s0", &Expect::Ip { at: 14 }, None)?,
+        sink: Sink::attach(&wires.sink, "s0", &Expect::Ip { at: 14 })?,
         _forwarder: forwarder,
         limits: ANY_RATE,
     })
@@ -130,15 +129,14 @@ fn a_generator_too_slow_for_the_rate_gives_an_invalid_trial() -> Result<()> {
         Box::new(Paced::new(&wires.generator, "g0", &load, Some(0))?),
     ];
     for mut generator in generators {
-        let mut sink = Sink::attach(&wires.sink, "s0", &Expect::Ip { at: 14 }, None)?;
+        let mut sink = Sink::attach(&wires.sink, "s0", &Expect::Ip { at: 14 })?;
         let _forwarder = programs::redirect(&wires.device, "d0", "d1", None)?;
-        let trial = trial_within(
+        let trial = trial(
             &SHARED,
             generator.as_mut(),
             &mut sink,
             rate,
             length,
-            None,
             &mut || Ok(Snapshot::default()),
         )?;
         let Validity::Invalid(reason) = &trial.validity else {

@@ -1,17 +1,17 @@
 //! Instruments on real devices: namespaces and veths of their own, root only. No figure is looked at
 //! that depends on how busy the machine is.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use crate::support::{SHARED, Wires, load, root_or_skip};
 use anyhow::Result;
 use benches::throughput::{
     experiment::{Mix, Size},
     instrument::{
-        Generator, LiveFrames, Macs, Paced, Replay, Sink,
+        Generator, LiveFrames, Paced, Sink,
         packet::{Expect, IpLoad, Load, Outer, ScionLoad},
         programs,
-        run::{Snapshot, trial_within},
+        run::{Snapshot, trial},
     },
     trial::{Rate, Trial},
 };
@@ -36,7 +36,6 @@ fn outer() -> Outer {
         path: Vec::new(),
         session: 1,
         stream: 8,
-        streams: 2,
     }
 }
 
@@ -120,15 +119,14 @@ fn every_forwarder_is_accepted_by_the_verifier_and_attaches() -> Result<()> {
 
 /// A short trial at a low rate through a forwarder.
 fn short_trial(wires: &Wires, generator: &mut dyn Generator, expect: &Expect) -> Result<Trial> {
-    let mut sink = Sink::attach(&wires.sink, "s0", expect, None)?;
+    let mut sink = Sink::attach(&wires.sink, "s0", expect)?;
     let forwarder = programs::redirect(&wires.device, "d0", "d1", None)?;
-    let trial = trial_within(
+    let trial = trial(
         &SHARED,
         generator,
         &mut sink,
         Rate::PacketsPerSecond(20_000.0),
         Duration::from_millis(300),
-        None,
         &mut || {
             let counters = [("seen".to_owned(), forwarder.seen()?)].into();
             Ok(Snapshot {
@@ -145,7 +143,7 @@ fn short_trial(wires: &Wires, generator: &mut dyn Generator, expect: &Expect) ->
 
 fn check_latency(trial: &Trial) {
     let latency = trial.latency.as_ref().expect("packets have times");
-    assert!(latency.min > 0.0 && latency.min <= latency.p50 && latency.p50 <= latency.max);
+    assert!(latency.p50 > 0.0 && latency.p50 <= latency.p99 && latency.p99 <= latency.max);
     assert!(
         latency.max < 60e6,
         "no packet was on its way for a minute: {latency:?}"
@@ -182,48 +180,6 @@ fn paced_frames_arrive_at_the_sink_in_order() -> Result<()> {
         let mut generator = Paced::new(&wires.generator, "g0", &load, None)?;
         let trial = short_trial(&wires, &mut generator, &expect(&load))?;
         check_latency(&trial);
-    }
-    Ok(())
-}
-
-#[test]
-fn a_replayed_capture_arrives() -> Result<()> {
-    if !root_or_skip() {
-        return Ok(());
-    }
-    let wires = Wires::new()?;
-    let macs = Macs {
-        source: [2, 0, 0, 0, 0, 1],
-        destination: [2, 0, 0, 0, 0, 2],
-    };
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../sig-userspace/tests/data/data-single-v4.pcap");
-    let mut generator = Replay::new(&wires.generator, "g0", &file, Some(macs), None)?;
-    short_trial(&wires, &mut generator, &Expect::Any)?;
-    Ok(())
-}
-
-#[test]
-fn a_sink_with_a_thread_can_be_attached_again() -> Result<()> {
-    if !root_or_skip() {
-        return Ok(());
-    }
-    let wires = Wires::new()?;
-    let mut generator = Paced::new(&wires.generator, "g0", &Load::Ip(load()), None)?;
-    let _forwarder = programs::redirect(&wires.device, "d0", "d1", None)?;
-    for _ in 0..3 {
-        let mut sink = Sink::attach(&wires.sink, "s0", &Expect::Ip { at: 14 }, Some(0))?;
-        let trial = trial_within(
-            &SHARED,
-            &mut generator,
-            &mut sink,
-            Rate::PacketsPerSecond(5000.0),
-            Duration::from_millis(100),
-            None,
-            &mut || Ok(Snapshot::default()),
-        )?;
-        assert_eq!(trial.received, trial.sent, "{trial:?}");
-        assert!(trial.sent > 0, "{trial:?}");
     }
     Ok(())
 }

@@ -59,7 +59,6 @@ pub(crate) fn load() -> IpLoad {
         destination: Ipv4Addr::new(10, 2, 0, 1).into(),
         size: Size::Fixed(100),
         flows: 4,
-        first_flow: 0,
         alternate_class: true,
     }
 }

@@ -1,13 +1,16 @@
-//! Targets, comparison and reports from records that were made up.
+//! Targets and reports from records that were made up.
+
+use std::fs;
 
 use crate::support::{figure, not_run, records};
 use benches::throughput::{
     experiment::{Case, Size},
-    record::{Metric, Record},
-    report::{compare::compare, html, markdown, plot, view::View},
+    record::{self, Metric, Record},
+    report::{markdown, plot, view::View},
     subject::Subject,
     targets::{Target, targets},
 };
+use testbed::Folder;
 
 fn row<'a>(targets: &'a [Target], name: &str) -> &'a Target {
     targets
@@ -21,7 +24,7 @@ fn near(value: Option<f64>, expected: f64) -> bool {
 }
 
 #[test]
-fn ratios_are_of_geometric_means_and_more_is_better() {
+fn ratios_are_of_medians_and_more_is_better() {
     let records = records();
     let targets = targets(&records);
     let of = |name: &str| row(&targets, name).ratio;
@@ -172,90 +175,6 @@ fn gateways_that_add_nothing_measurable_have_a_finite_ratio() {
 }
 
 #[test]
-fn comparison_tells_better_from_worse() {
-    let with = |rate: f64, outage: f64, loss: f64| {
-        vec![
-            figure(
-                "a",
-                Subject::Encapsulate,
-                Case::of(100),
-                Metric::Mrr,
-                &[rate],
-            ),
-            figure(
-                "a",
-                Subject::ChainSig,
-                Case::of(100),
-                Metric::Outage,
-                &[outage],
-            ),
-            figure(
-                "a",
-                Subject::ChainSig,
-                Case::of(100),
-                Metric::FloodLoss,
-                &[loss],
-            ),
-        ]
-    };
-    let (old, new) = (with(1e6, 1.0, 0.0), with(1.1e6, 2.0, 1.0));
-    let comparison = compare(&old, &new).expect("figures in common");
-    let ratios: Vec<f64> = comparison.rows.iter().map(|row| row.ratio).collect();
-    assert!(
-        near(Some(ratios[0]), 1.1) && near(Some(ratios[1]), 0.5) && near(Some(ratios[2]), 0.99)
-    );
-    let worse = comparison.worse_than(0.8);
-    assert_eq!(worse.len(), 1);
-    assert_eq!(worse[0].key.metric, Metric::Outage);
-    assert!(comparison.worse_than(0.5).is_empty());
-    assert!(comparison.to_string().contains("a encapsulate 100 B mrr"));
-    let other = [figure(
-        "b",
-        Subject::Encapsulate,
-        Case::of(100),
-        Metric::Mrr,
-        &[1.0],
-    )];
-    assert!(
-        compare(&old, &other).is_err(),
-        "nothing in common is no success"
-    );
-}
-
-#[test]
-fn the_page_is_well_formed_and_needs_nothing_else() {
-    let page = html::page(&View::of(&records()));
-    // All other elements are closed, so that what is left is XML.
-    let xml = page
-        .replace("<!DOCTYPE html>", "")
-        .replace("<meta charset=\"utf-8\">", "");
-    let document = roxmltree::Document::parse(&xml).expect("well-formed");
-    for node in document.descendants().filter(|node| node.is_element()) {
-        for attribute in node.attributes() {
-            let names = ["src", "href", "action", "data", "srcset"];
-            assert!(!names.contains(&attribute.name()), "{attribute:?}");
-        }
-        let name = node.tag_name().name();
-        assert!(
-            !["script", "link", "img", "iframe"].contains(&name),
-            "{name}"
-        );
-    }
-    assert!(!page.contains("url("), "no external resources");
-    let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
-    assert!(!elsewhere.contains("://"), "no external addresses");
-    for expected in [
-        "Linux 6.18",
-        "0.95",
-        "2 packets &lt;lost&gt;",
-        "5.00 Mpps",
-        "REF_BIN is not set",
-    ] {
-        assert!(page.contains(expected), "{expected}");
-    }
-}
-
-#[test]
 fn plots_are_complete_svg_files() {
     let view = View::of(&records());
     let mut count = 0;
@@ -302,37 +221,11 @@ fn the_markdown_tables_have_as_many_cells_in_every_row() {
         assert_eq!(*width.get_or_insert(cells), cells, "{line}");
         rows += 1;
     }
-    assert!(rows > 30, "{text}");
-    assert!(text.contains("| encapsulate 100 B / AF_XDP forward | 0.95 | ≥ 0.9 | reached |"));
+    assert!(rows > 20, "{text}");
+    assert!(text.contains("encapsulate 100 B / AF_XDP forward") && text.contains("≥ 0.9  reached"));
+    assert!(text.contains("A <fast> processor & more, 2 CPUs"));
     assert!(text.contains("REF_BIN is not set"));
     assert!(text.contains("5.00 Mpps ± 0.00 pps"));
-}
-
-#[test]
-fn sweeps_are_shown_over_rates() {
-    let view = View::of(&records());
-    let sweep = view
-        .experiments
-        .iter()
-        .find(|e| e.name == "sweep")
-        .expect("a sweep");
-    let [chart] = &sweep.charts[..] else {
-        panic!("one chart");
-    };
-    let places: Vec<_> = chart.places().iter().filter_map(|x| x.position()).collect();
-    assert_eq!(places, [1e5, 2e5, 4e5]);
-    assert_eq!(sweep.trials, 5);
-    assert_eq!(
-        sweep.invalid.values().sum::<usize>(),
-        1,
-        "not shown, but counted"
-    );
-    assert!(
-        chart.series[0]
-            .points
-            .iter()
-            .all(|point| point.median <= 1.0)
-    );
 }
 
 #[test]
@@ -343,11 +236,12 @@ fn records_survive_a_file_and_an_interrupted_line() {
         .map(|record| serde_json::to_string(record).expect("JSON") + "\n")
         .collect();
     text += "{\"record\":\"figure\",\"key\"";
-    let file = crate::support::File::with("results.jsonl", &text);
-    let read = benches::throughput::record::read(&file.0).expect("readable");
-    assert!(read == records, "the same records");
-    let file = crate::support::File::with("broken.jsonl", "{\"record\":\n{}\n");
-    let error = benches::throughput::record::read(&file.0).expect_err("broken");
+    let folder = Folder::new("records").expect("a folder");
+    let file = folder.path().join("results.jsonl");
+    fs::write(&file, text).expect("written");
+    assert!(record::read(&file).expect("readable") == records);
+    fs::write(&file, "{\"record\":\n{}\n").expect("written");
+    let error = record::read(&file).expect_err("broken");
     assert!(error.to_string().contains(":1: "), "{error}");
 }
 

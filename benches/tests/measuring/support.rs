@@ -1,10 +1,5 @@
 //! Records that were made up.
 
-use std::{
-    path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering},
-};
-
 use benches::throughput::{
     experiment::Case,
     record::{Figure, Key, Metric, Record, Run},
@@ -31,7 +26,6 @@ pub(crate) fn figure(
     Record::Figure(Figure {
         key: key(experiment, subject, case, metric),
         values: values.to_vec(),
-        distances: Vec::new(),
         notes: Vec::new(),
     })
 }
@@ -130,56 +124,17 @@ pub(crate) fn records() -> Vec<Record> {
     add("restart", ChainReference, Case::of(100), Outage, &[10.0]);
     add("memory", PipelineEncapsulate, Case::of(100), Mrr, &[14e6]);
     add("memory", PipelineDecapsulate, Case::of(100), Mrr, &[5e6]);
-    for (rate, received) in [(1e5, 1e5), (1e5, 9.9e4), (2e5, 1.9e5), (4e5, 2e5)] {
-        records.push(sweep(rate, received as u64, Validity::Valid));
+    let busy = Validity::Invalid("more arrived than was sent".into());
+    for validity in [Validity::Valid, busy] {
+        records.push(Record::Trial {
+            key: key("lab", Encapsulate, Case::of(100), Mrr),
+            repeat: 0,
+            trial: Trial {
+                validity,
+                ..Trial::default()
+            },
+        });
     }
-    records.push(sweep(
-        8e5,
-        900_000,
-        Validity::Invalid("more arrived than was sent".into()),
-    ));
     records.push(not_run("chain", ChainMixed, "REF_BIN is not set"));
     records
-}
-
-fn sweep(rate: f64, received: u64, validity: Validity) -> Record {
-    Record::Trial {
-        key: key(
-            "sweep",
-            Subject::Encapsulate,
-            Case::of(100),
-            Metric::DeliveryRatio,
-        ),
-        repeat: 0,
-        at: 1.0,
-        trial: Trial {
-            target: Some(rate),
-            seconds: 1.0,
-            sent: rate as u64,
-            received,
-            validity,
-            ..Trial::default()
-        },
-    }
-}
-
-/// A file that is removed at the end.
-pub(crate) struct File(pub(crate) PathBuf);
-
-impl File {
-    pub(crate) fn with(name: &str, contents: &str) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sig-benches-{}-{count}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, contents).expect("a temporary file");
-        Self(path)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // A left-over file is no reason to fail.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

@@ -34,10 +34,8 @@ pub mod kind {
     pub const IP: u32 = 0;
     /// SIG frames.
     pub const SIG_FRAMES: u32 = 1;
-    /// Any IP packet, without looking at sequence numbers.
-    pub const ANY: u32 = 2;
     /// Generated SCION packets with a certain path header.
-    pub const SCION: u32 = 3;
+    pub const SCION: u32 = 2;
 }
 
 /// What a sink counts, per CPU.

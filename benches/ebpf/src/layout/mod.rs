@@ -16,7 +16,7 @@ mod maps;
 mod template;
 
 pub use maps::{Expected, Forwarding, Next, Seen, Totals, kind};
-pub use template::{Inner, Progress, Setup, Store, Stream, Template, patch, write};
+pub use template::{Inner, Progress, Setup, Store, Template, patch, write};
 
 /// Starts a marker.
 pub const MAGIC: u16 = 0x5349;
@@ -28,8 +28,6 @@ pub const MAX_FRAME: usize = 2048;
 pub const MAX_INNER: usize = 40;
 /// Most templates that take turns.
 pub const MAX_TEMPLATES: u32 = 16;
-/// Most SIG streams that take turns.
-pub const MAX_STREAMS: usize = 16;
 /// UDP source port of flow 0; flow *n* has this port plus *n*.
 pub const FIRST_PORT: u16 = 10_000;
 /// UDP destination port of generated packets.
@@ -40,5 +38,3 @@ pub const MAX_FLOWS: u32 = 50_000;
 pub const MAX_SEEN_STREAMS: u32 = 1024;
 /// Sequence numbers that a sink remembers, over all flows; a power of two.
 pub const SEEN: u32 = 1 << 16;
-/// Most receive queues of a device under test.
-pub const MAX_QUEUES: u32 = 64;

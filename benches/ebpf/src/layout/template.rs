@@ -7,7 +7,7 @@
 
 use sig_common::wire::checksum::Sum;
 
-use super::{DESTINATION_PORT, FIRST_PORT, MAGIC, MARKER_LEN, MAX_FRAME, MAX_INNER, MAX_STREAMS};
+use super::{DESTINATION_PORT, FIRST_PORT, MAGIC, MARKER_LEN, MAX_FRAME, MAX_INNER};
 
 /// An inner packet of a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,28 +53,12 @@ pub struct Setup {
     pub catch_up: u64,
     /// Templates that take turns.
     pub templates: u32,
-    /// First SIG stream.
+    /// SIG stream.
     pub stream: u32,
-    /// SIG streams that take turns, 1 to [`MAX_STREAMS`].
-    pub streams: u32,
-    /// Flows of each stream, at least 1.
+    /// Flows that take turns, at least 1.
     pub flows: u32,
     /// Not 0: no more is sent.
     pub stop: u32,
-    /// Number of the first flow.
-    pub first_flow: u32,
-}
-
-/// Where a stream stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Stream {
-    /// Sequence number of its next frame.
-    pub frame: u64,
-    /// Sequence number of the next packet.
-    pub packet: u32,
-    /// Number, within the stream, of the flow it belongs to.
-    pub flow: u32,
 }
 
 /// Where a generator stands.
@@ -83,20 +67,20 @@ pub struct Stream {
 pub struct Progress {
     /// Inner packets sent.
     pub packets: u64,
-    /// Frames sent.
-    pub frames: u64,
     /// When the first was sent, nanoseconds; 0: not yet.
     pub first: u64,
     /// When the next is due, nanoseconds.
     pub due: u64,
     /// Further 2^-16 ns.
     pub due_fraction: u64,
+    /// Sequence number of the next SIG frame.
+    pub frame: u64,
+    /// Sequence number of the next packet, within its flow.
+    pub packet: u64,
+    /// The flow it belongs to.
+    pub flow: u32,
     /// Template of the next frame.
     pub template: u32,
-    /// Stream of the next frame.
-    pub stream: u32,
-    /// The streams.
-    pub streams: [Stream; MAX_STREAMS],
 }
 
 /// A frame that can be written to.
@@ -137,22 +121,17 @@ impl Setup {
             progress.due_fraction = step & 0xffff;
         }
         progress.packets += packets;
-        progress.frames += 1;
         true
     }
 }
 
 impl Progress {
-    /// Goes on to the next template and stream.
+    /// Goes on to the next template.
     #[inline(always)]
     pub fn step(&mut self, setup: &Setup) {
         self.template += 1;
         if self.template >= setup.templates {
             self.template = 0;
-        }
-        self.stream += 1;
-        if self.stream >= setup.streams {
-            self.stream = 0;
         }
     }
 }
@@ -167,19 +146,16 @@ pub fn patch<S: Store + ?Sized>(
     progress: &mut Progress,
     now: u64,
 ) -> Option<()> {
-    let number = progress.stream;
-    let stream = &mut progress.streams[number as usize % MAX_STREAMS];
     let sig = usize::from(template.sig) % MAX_FRAME;
     if sig != 0 {
-        let id = setup.stream + number;
-        let [i0, i1, i2, i3] = id.to_be_bytes();
-        let [s0, s1, s2, s3, s4, s5, s6, s7] = stream.frame.to_be_bytes();
+        let [i0, i1, i2, i3] = setup.stream.to_be_bytes();
+        let [s0, s1, s2, s3, s4, s5, s6, s7] = progress.frame.to_be_bytes();
         let header = [i0, i1, i2, i3, s0, s1, s2, s3, s4, s5, s6, s7];
         frame.store(sig + 4, header)?;
-        let sum = Sum::ZERO.add_u16(template.sig_sum).add_u32(id);
-        let checksum = sum.add_u64(stream.frame).checksum();
+        let sum = Sum::ZERO.add_u16(template.sig_sum).add_u32(setup.stream);
+        let checksum = sum.add_u64(progress.frame).checksum();
         frame.store(sig - 2, checksum.to_be_bytes())?;
-        stream.frame += 1;
+        progress.frame += 1;
     }
     for inner in 0..MAX_INNER {
         if inner as u32 >= template.packets {
@@ -187,15 +163,15 @@ pub fn patch<S: Store + ?Sized>(
         }
         let Inner { udp, sum, len } = template.inner[inner];
         let marker = Marker {
-            flow: (setup.first_flow + number + setup.streams * stream.flow) as u16,
-            sequence: stream.packet,
+            flow: progress.flow as u16,
+            sequence: progress.packet as u32,
             time: now,
         };
         frame.store(usize::from(udp) % MAX_FRAME, marker.encode(sum, len))?;
-        stream.flow += 1;
-        if stream.flow >= setup.flows {
-            stream.flow = 0;
-            stream.packet = stream.packet.wrapping_add(1);
+        progress.flow += 1;
+        if progress.flow >= setup.flows {
+            progress.flow = 0;
+            progress.packet += 1;
         }
     }
     Some(())

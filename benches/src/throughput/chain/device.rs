@@ -4,13 +4,13 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use anyhow::Result;
 
-use super::{Chain, End, process_time};
+use super::{Chain, End};
 use crate::throughput::{
     experiment::Case,
     instrument::{
         Paced, Sink,
         packet::{Expect, IpLoad, Load},
-        run::{self, Snapshot},
+        run::{self, Limits, Snapshot},
     },
     subject::{Device, Refusal},
     trial::{Rate, Trial},
@@ -41,13 +41,12 @@ impl ChainDevice {
                 destination: to.address,
                 size: case.size,
                 flows: case.flows,
-                first_flow: 0,
                 alternate_class: !case.packed,
             });
             let cpu = case.cpus.tester.into();
             (
                 Paced::new(from.netns, from.device, &load, Some(cpu))?,
-                Sink::attach(to.netns, to.device, &Expect::Ip { at: 14 }, None)?,
+                Sink::attach(to.netns, to.device, &Expect::Ip { at: 14 })?,
             )
         };
         Ok(Self {
@@ -60,25 +59,9 @@ impl ChainDevice {
 
 impl Device for ChainDevice {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
-        let chain = self.chain.borrow();
-        chain.interrupt();
-        let mut read = || {
-            let mut snapshot = Snapshot {
-                counters: chain.counters()?,
-                ..Snapshot::default()
-            };
-            for gateway in chain.gateways() {
-                let name = match gateway.end {
-                    End::A => "gateway a",
-                    End::B => "gateway b",
-                };
-                let seconds = process_time(gateway.pid)?.as_secs_f64();
-                snapshot.cpu.insert(name.into(), seconds);
-            }
-            Ok(snapshot)
-        };
-        // The gateways of most chains are on any CPU, so there is no distance to look at.
+        self.chain.borrow().interrupt();
         let (generator, sink) = (&mut self.generator, &mut self.sink);
-        run::trial(generator, sink, rate, length, None, &mut read)
+        let mut read = || Ok(Snapshot::default());
+        run::trial(&Limits::default(), generator, sink, rate, length, &mut read)
     }
 }

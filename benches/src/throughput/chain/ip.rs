@@ -5,7 +5,7 @@ use std::{net::Ipv6Addr, time::Duration};
 use anyhow::Result;
 use testbed::{Family, Netns, Network, Options};
 
-use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
+use super::{Chain, End, links, wait_loss_free};
 use crate::throughput::subject::Refusal;
 
 /// Time from the last command until packets cross.
@@ -24,7 +24,7 @@ impl Ip {
             forward(&network, end)?;
         }
         let chain = Self { network };
-        chain.wait_loss_free(READY)?;
+        wait_loss_free(&chain, READY)?;
         Ok(chain)
     }
 }
@@ -87,11 +87,7 @@ impl Chain for Ip {
         &self.network
     }
 
-    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
-        wait_for_pings(self, &BOTH_FAMILIES, limit)
-    }
-
-    fn gateways(&self) -> Vec<Gateway> {
+    fn gateways(&self) -> Vec<u32> {
         Vec::new()
     }
 

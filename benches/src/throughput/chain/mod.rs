@@ -15,7 +15,7 @@ mod reference;
 mod sig;
 mod store;
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Context as _, Result};
 use testbed::{Netns, Network, Ping, Site, wait_until};
@@ -88,17 +88,6 @@ pub enum Clients {
     Programs,
 }
 
-/// A process that does the work of a gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gateway {
-    /// For whom it works.
-    pub end: End,
-    /// Process id.
-    pub pid: u32,
-    /// The CPU it is bound to; none: all.
-    pub cpu: Option<u16>,
-}
-
 /// A series of pings from client A to client B.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pings {
@@ -133,7 +122,7 @@ pub enum Pace {
 }
 
 /// A chain that carries packets from client A to client B and back.
-pub trait Chain: Send {
+pub trait Chain {
     /// The links and namespaces.
     fn network(&self) -> &Network;
 
@@ -153,8 +142,8 @@ pub trait Chain: Send {
         })
     }
 
-    /// The processes that do the work of gateways; none if the kernel does it.
-    fn gateways(&self) -> Vec<Gateway>;
+    /// The processes that do the work of gateways, of A and B; none if the kernel does it.
+    fn gateways(&self) -> Vec<u32>;
 
     /// Kills the gateway of a site with SIGKILL and starts it again at once, as a supervisor would.
     /// Does not wait until it works.
@@ -185,25 +174,9 @@ pub trait Chain: Send {
     /// interrupts those of the reference, chains set up alike differ more from each other.
     fn interrupt(&self) {}
 
-    /// Waits until packets cross both ways without loss.
-    ///
-    /// # Errors
-    ///
-    /// They do not within `limit`.
-    fn wait_loss_free(&self, limit: Duration) -> Result<()>;
-
-    /// What the gateways count, ever rising while they run.
-    ///
-    /// # Errors
-    ///
-    /// One does not answer.
-    fn counters(&self) -> Result<BTreeMap<String, u64>> {
-        Ok(BTreeMap::new())
-    }
-
-    /// Folder for logs.
-    fn folder(&self) -> &Path {
-        self.network().folder()
+    /// The families that it carries.
+    fn families(&self) -> &'static [Family] {
+        &[Family::Ipv4, Family::Ipv6]
     }
 }
 
@@ -216,10 +189,10 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
     let chain: Box<dyn Chain> = match subject {
         Subject::ChainIp => Box::new(ip::Ip::build()?),
         Subject::ChainScion => Box::new(reference::Scion::build()?),
-        Subject::ChainReference => Box::new(reference::Reference::build(case, false)?),
-        Subject::ChainReferenceTuned => Box::new(reference::Reference::build(case, true)?),
+        Subject::ChainReference | Subject::ChainReferenceTuned | Subject::ChainMixed => {
+            Box::new(reference::Reference::build(subject, case)?)
+        }
         Subject::ChainSig => Box::new(sig::Sig::build(case, clients)?),
-        Subject::ChainMixed => Box::new(reference::Mixed::build(case)?),
         other => {
             return Err(Refusal::NotHere(format!(
                 "{other} is no chain of two sites"
@@ -244,31 +217,28 @@ fn warm_up(chain: &dyn Chain) -> Result<(), Refusal> {
     }
 }
 
-/// Waits until packets of these families cross both ways without loss.
-fn wait_for_pings(chain: &dyn Chain, families: &[Family], limit: Duration) -> Result<()> {
+/// Waits until packets cross both ways without loss.
+fn wait_loss_free(chain: &dyn Chain, limit: Duration) -> Result<()> {
     /// Pings in a row that must be answered.
     const CLEAN: u32 = 10;
-    for &family in families {
-        let pings = |count| Pings {
-            size: 100,
-            family,
-            count,
-            pace: Pace::Every(Duration::from_millis(10)),
+    for &family in chain.families() {
+        let answered = |count| {
+            let pings = Pings {
+                size: 100,
+                family,
+                count,
+                pace: Pace::Every(Duration::from_millis(10)),
+            };
+            chain.ping(&pings).map(|ping| ping.received == count)
         };
+        // One first: a series without replies takes long.
         wait_until("packets cross the chain", limit, || {
-            // One first: a series without replies takes long.
-            Ok(
-                chain.ping(&pings(1))?.received == 1
-                    && chain.ping(&pings(CLEAN))?.received == CLEAN,
-            )
+            Ok(answered(1)? && answered(CLEAN)?)
         })
         .with_context(|| format!("{family:?}"))?;
     }
     Ok(())
 }
-
-/// What IP hosts use.
-const BOTH_FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// The testbed's name of a family.
 fn of(family: Family) -> testbed::Family {

@@ -1,11 +1,11 @@
 //! sig at both ends, over its border routers, which verify every hop field.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 use testbed::{Network, Options};
 
-use super::{BOTH_FAMILIES, Chain, Clients, End, Gateway, links, wait_for_pings};
+use super::{Chain, Clients, End, links, wait_loss_free};
 use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refusal};
 
 /// Time from the gateways' word that they are ready until packets cross.
@@ -14,14 +14,12 @@ const READY: Duration = Duration::from_secs(10);
 /// The chain with sig.
 pub(super) struct Sig {
     network: Network,
-    /// CPUs of the gateways of A and B.
-    cpus: Option<[u16; 2]>,
 }
 
 impl Sig {
     pub(super) fn build(case: &Case, clients: Clients) -> Result<Self> {
         let options = Options {
-            dataplane: format!("workers = {}", case.workers),
+            dataplane: "workers = 1".into(),
             ..Options::default()
         };
         let mut network = Network::build(gateway_binary()?, &options)?;
@@ -32,15 +30,11 @@ impl Sig {
             // One CPU per site, as for the reference when it is tuned.
             Clients::Programs => case.cpus.tester,
         };
-        // Several workers of a gateway need several.
-        let cpus = (case.workers == 1).then_some([case.cpus.device, other]);
-        if let Some([a, b]) = cpus {
-            network.a.run_on(a);
-            network.b.run_on(b);
-        }
+        network.a.run_on(case.cpus.device);
+        network.b.run_on(other);
         network.start_gateways()?;
-        let chain = Self { network, cpus };
-        chain.wait_loss_free(READY)?;
+        let chain = Self { network };
+        wait_loss_free(&chain, READY)?;
         Ok(chain)
     }
 }
@@ -50,50 +44,14 @@ impl Chain for Sig {
         &self.network
     }
 
-    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
-        wait_for_pings(self, &BOTH_FAMILIES, limit)
-    }
-
-    fn gateways(&self) -> Vec<Gateway> {
-        End::ALL
-            .into_iter()
-            .filter_map(|end| {
-                Some(Gateway {
-                    end,
-                    pid: end.site(&self.network).gateway_pid()?,
-                    cpu: self.cpus.map(|cpus| cpus[end as usize]),
-                })
-            })
-            .collect()
+    fn gateways(&self) -> Vec<u32> {
+        let pids = End::ALL.map(|end| end.site(&self.network).gateway_pid());
+        pids.into_iter().flatten().collect()
     }
 
     fn restart(&mut self, end: End) -> Result<(), Refusal> {
         let site = end.site_mut(&mut self.network);
         site.kill_gateway()?;
         Ok(site.spawn_gateway()?)
-    }
-
-    fn counters(&self) -> Result<BTreeMap<String, u64>> {
-        let mut counters = BTreeMap::new();
-        for (name, end) in [("a", End::A), ("b", End::B)] {
-            let status = end.site(&self.network).status()?;
-            let of = status.counters;
-            for (what, count) in [
-                ("packets sent", of.packets_sent),
-                ("frames sent", of.frames_sent),
-                ("frames received", of.frames_received),
-                ("packets received", of.packets_received),
-                ("gaps", of.gaps),
-            ] {
-                counters.insert(format!("gateway {name} {what}"), count);
-            }
-            for drop in &status.drops {
-                // A reason may be counted in the kernel and in the engine.
-                *counters
-                    .entry(format!("gateway {name} dropped {}", drop.reason))
-                    .or_default() += drop.count;
-            }
-        }
-        Ok(counters)
     }
 }

@@ -143,10 +143,11 @@ impl Generator for LiveFrames {
         let thread = thread::Builder::new()
             .name("live-frames".into())
             .spawn(move || {
-                threads::go_first();
-                if let Some(cpu) = cpu {
-                    threads::pin(0, cpu).map_err(|e| ProgramError::IOError(io_error(&e)))?;
-                }
+                let place = || -> Result<()> {
+                    threads::go_first(0)?;
+                    cpu.map_or(Ok(()), |cpu| threads::pin(0, cpu))
+                };
+                place().map_err(|e| ProgramError::IOError(io_error(&e)))?;
                 generate(&ebpf, &page, &stopped)
             })?;
         self.run = Some(Run { stop, thread });

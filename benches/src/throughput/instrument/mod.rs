@@ -2,16 +2,13 @@
 //!
 //! Rates and counts are of inner packets throughout, also where several share a SIG frame.
 
-mod distance;
 mod live_frames;
 mod pace;
 mod paced;
 pub mod packet;
 pub(super) mod processor;
 pub mod programs;
-mod replay;
 pub mod run;
-mod sender;
 mod sink;
 mod template;
 #[cfg(test)]
@@ -20,7 +17,6 @@ pub(super) mod thread;
 
 pub use live_frames::LiveFrames;
 pub use paced::Paced;
-pub use replay::{Macs, Replay};
 pub use sink::{Arrived, Sink};
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How fast generators go, and how far they got: what both have in common.
+//! How fast generators go, and how far they got: what all have in common.
 
 use std::time::Duration;
 
@@ -47,17 +47,14 @@ pub(super) fn setup(plan: Setup, rate: Rate) -> Result<Setup> {
 pub(super) fn fresh() -> Progress {
     let mut progress = Progress::default();
     let number = thread::now() >> 6;
-    for stream in &mut progress.streams {
-        stream.frame = number;
-        stream.packet = number as u32;
-    }
+    progress.frame = number;
+    progress.packet = number;
     progress
 }
 
 /// Starts counting anew.
 pub(super) fn begin(progress: &mut Progress) {
     progress.packets = 0;
-    progress.frames = 0;
     progress.first = 0;
 }
 

@@ -22,8 +22,6 @@ pub struct IpLoad {
     pub size: Size,
     /// Flows that take turns: UDP source ports.
     pub flows: u16,
-    /// Number of the first flow: generators that send to one sink at once must not share flows.
-    pub first_flow: u16,
     /// Neighbouring packets differ in their DSCP, so that they never share a SIG frame.
     pub alternate_class: bool,
 }
@@ -73,17 +71,13 @@ pub struct Outer {
     pub path: Vec<u8>,
     /// SIG session.
     pub session: u8,
-    /// First SIG stream.
+    /// SIG stream.
     pub stream: u32,
-    /// Streams that take turns, at least one, at most 16. A flow stays in its stream.
-    pub streams: u16,
 }
 
 /// What a sink looks for; packets that are something else go to the kernel, uncounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Any IP packet to one host, as for a replay: sequence numbers and times are not looked at.
-    Any,
     /// Generated IP packets.
     Ip {
         /// Offset of their IP header: 14 in plain frames, 64 behind VXLAN over IPv4.

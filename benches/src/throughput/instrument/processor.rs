@@ -9,19 +9,16 @@ use anyhow::{Context as _, Result};
 pub(in crate::throughput) struct Usage {
     /// Time that passed.
     pub(super) seconds: f64,
-    /// In softirqs, on all CPUs.
-    pub(super) softirq: f64,
     /// Taken away by the hypervisor, on all CPUs.
-    pub(super) steal: f64,
+    pub(in crate::throughput) steal: f64,
     /// Used by processes that are neither this one nor descend from it; without kernel threads.
-    pub(super) other: f64,
+    pub(in crate::throughput) other: f64,
 }
 
 /// The same, since the machine started, and by process.
 #[derive(Clone, Debug, Default)]
 pub(in crate::throughput) struct Reading {
     at: u64,
-    softirq: u64,
     steal: u64,
     /// Ticks of every process that is not ours.
     others: BTreeMap<u32, u64>,
@@ -31,18 +28,11 @@ impl Usage {
     /// Reads what was used until now.
     pub(in crate::throughput) fn now() -> Result<Reading> {
         let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-        let fields: Vec<u64> = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1)
-            .filter_map(|field| field.parse().ok())
-            .collect();
+        // The first line: cpu user nice system idle iowait irq softirq steal …
+        let steal = text.split_whitespace().nth(8);
         Ok(Reading {
             at: super::thread::now(),
-            softirq: fields.get(6).copied().unwrap_or(0),
-            steal: fields.get(7).copied().unwrap_or(0),
+            steal: steal.and_then(|ticks| ticks.parse().ok()).unwrap_or(0),
             others: others(&processes()?, std::process::id()),
         })
     }
@@ -59,7 +49,6 @@ impl Reading {
         let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
         Usage {
             seconds: self.at.saturating_sub(before.at) as f64 / 1e9,
-            softirq: seconds(self.softirq.saturating_sub(before.softirq)),
             steal: seconds(self.steal.saturating_sub(before.steal)),
             other: seconds(other),
         }

@@ -144,20 +144,20 @@ impl Attached {
         Ok(Usage::of(&program.info()?))
     }
 
-    /// Names the socket that gets the packets of a queue.
+    /// Names the socket that gets the packets of queue 0.
     ///
     /// # Errors
     ///
-    /// The socket is none of AF_XDP with a receive ring, or there are not that many queues.
-    pub fn set_socket(&mut self, queue: u32, socket: &impl AsRawFd) -> Result<()> {
+    /// The socket is none of AF_XDP with a receive ring.
+    pub fn set_socket(&mut self, socket: &impl AsRawFd) -> Result<()> {
         let mut sockets: XskMap<_> = self
             .ebpf
             .map_mut("SOCKETS")
             .context("the BPF object has no map SOCKETS")?
             .try_into()?;
         sockets
-            .set(queue, socket.as_raw_fd(), 0)
-            .with_context(|| format!("cannot use the socket for queue {queue}"))
+            .set(0, socket.as_raw_fd(), 0)
+            .context("the program cannot use the socket")
     }
 }
 

@@ -5,13 +5,10 @@ use std::{collections::BTreeMap, ops::Sub, thread, time::Duration};
 use anyhow::{Result, ensure};
 
 use super::{
-    Generator, Sent, Sink, distance,
+    Generator, Sent, Sink,
     processor::{self, Usage},
 };
-use crate::throughput::{
-    experiment::Cpus,
-    trial::{Rate, Trial, Validity},
-};
+use crate::throughput::trial::{Rate, Trial, Validity};
 
 /// What a device under test counts, ever rising.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,40 +50,21 @@ const QUIET: Duration = Duration::from_millis(30);
 /// The longest time packets are on their way.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Offers load at `rate` for `length` and counts what arrives, within the usual [`Limits`].
+/// Offers load at `rate` for `length` and counts what arrives.
 ///
 /// It drains what is on its way, warms up for a fifth of the time (at most a second) without counting,
 /// then measures, and waits for what is still on its way. `device` reads what the device under test
-/// counts, before and after. Under the highest load it also looks how far `cpus` are apart, the tester's and the device's:
-/// at set rates what that takes from them might lose packets.
+/// counts, before and after.
 ///
 /// # Errors
 ///
 /// Something broke. A trial that merely does not count says so in [`Trial::validity`].
 pub fn trial(
-    generator: &mut dyn Generator,
-    sink: &mut Sink,
-    rate: Rate,
-    length: Duration,
-    cpus: Option<Cpus>,
-    device: &mut dyn FnMut() -> Result<Snapshot>,
-) -> Result<Trial> {
-    let limits = Limits::default();
-    trial_within(&limits, generator, sink, rate, length, cpus, device)
-}
-
-/// The same with other limits.
-///
-/// # Errors
-///
-/// As for [`trial`].
-pub fn trial_within(
     limits: &Limits,
     generator: &mut dyn Generator,
     sink: &mut Sink,
     rate: Rate,
     length: Duration,
-    cpus: Option<Cpus>,
     device: &mut dyn FnMut() -> Result<Snapshot>,
 ) -> Result<Trial> {
     ensure!(!length.is_zero(), "a trial needs time");
@@ -98,12 +76,7 @@ pub fn trial_within(
     sink.begin()?;
     let (before, usage) = (device()?, Usage::now()?);
     generator.start(rate)?;
-    thread::sleep(length / 2);
-    let distance = match (rate, cpus) {
-        (Rate::Max, Some(cpus)) => distance::between(cpus.tester.into(), cpus.device.into()),
-        _ => None,
-    };
-    thread::sleep(length / 2);
+    thread::sleep(length);
     let sent = generator.stop()?;
     sink.settle(sent.packets, QUIET, SETTLE)?;
     let (usage, after) = (Usage::now()?.since(&usage), device()?);
@@ -113,13 +86,7 @@ pub fn trial_within(
         Rate::Max => None,
         Rate::PacketsPerSecond(rate) => Some(rate),
     };
-    let mut counters = changes(&after.counters, &before.counters);
-    counters.retain(|_, change| *change != 0);
-    if arrived.foreign != 0 {
-        counters.insert("sink foreign".into(), arrived.foreign);
-    }
     let mut cpu = changes(&after.cpu, &before.cpu);
-    cpu.entry("softirq".into()).or_insert(usage.softirq);
     cpu.insert("steal".into(), usage.steal);
     cpu.insert("other".into(), usage.other);
     Ok(Trial {
@@ -129,10 +96,9 @@ pub fn trial_within(
         received: arrived.packets,
         duplicates: arrived.duplicates,
         reordered: arrived.reordered,
-        counters,
+        counters: changes(&after.counters, &before.counters),
         cpu,
         latency: sink.latency()?,
-        distance,
         validity: judge(limits, target, &sent, arrived.packets, &usage),
     })
 }
@@ -210,7 +176,6 @@ mod tests {
 
     const IDLE: Usage = Usage {
         seconds: 1.0,
-        softirq: 0.0,
         steal: 0.0,
         other: 0.0,
     };

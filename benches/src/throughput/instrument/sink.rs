@@ -1,28 +1,20 @@
 //! The sink.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use aya::{
     Ebpf,
     maps::{Array, MapData, PerCpuArray},
     programs::xdp::XdpLink,
 };
-use hdrhistogram::Histogram;
 use testbed::Netns;
 
-use super::{packet::Expect, programs, thread};
+use super::{packet::Expect, programs};
 use crate::throughput::{
     layout::{Expected, Totals, histogram, kind},
     trial::Latency,
 };
-
-/// Priority of the thread that receives: behind a generator on the same CPU it must come first.
-const PRIORITY: i32 = 10;
 
 /// Counts generated packets that arrive at a device, looks at sequence numbers and times, and drops
 /// them. Everything else goes to the kernel.
@@ -57,25 +49,12 @@ pub struct Arrived {
 impl Sink {
     /// A sink on `device`.
     ///
-    /// With `threaded` the device's packets are received by a kernel thread of its own, bound to that
-    /// CPU, which goes before ordinary threads. Without it they are received by whatever sent them, on
-    /// its CPU.
-    ///
     /// # Errors
     ///
     /// There is no such device, it has another program, or privileges are missing.
-    pub fn attach(
-        netns: &Netns,
-        device: &str,
-        expect: &Expect,
-        threaded: Option<usize>,
-    ) -> Result<Sink> {
+    pub fn attach(netns: &Netns, device: &str, expect: &Expect) -> Result<Sink> {
         let mut sink = Sink::load(expect)?;
-        let mut attach = || programs::xdp_link(netns, &mut sink.ebpf, "sink", device);
-        sink.link = Some(match threaded {
-            Some(cpu) => receive_on(netns, device, cpu, attach)?,
-            None => attach()?,
-        });
+        sink.link = Some(programs::xdp_link(netns, &mut sink.ebpf, "sink", device)?);
         Ok(sink)
     }
 
@@ -83,10 +62,6 @@ impl Sink {
     pub(super) fn load(expect: &Expect) -> Result<Sink> {
         let none = Expected::default();
         let settings = match *expect {
-            Expect::Any => Expected {
-                kind: kind::ANY,
-                ..none
-            },
             Expect::Ip { at } => Expected {
                 kind: kind::IP,
                 at: at.into(),
@@ -166,23 +141,29 @@ impl Sink {
     ///
     /// As for [`Sink::begin`].
     pub fn latency(&self) -> Result<Option<Latency>> {
-        let mut times = Histogram::<u64>::new(3)?;
-        for (bucket, (now, before)) in (0..).zip(self.buckets()?.iter().zip(&self.latency_before)) {
-            // Also recording a value no times would make it the shortest or longest.
-            if now > before {
+        let now = self.buckets()?;
+        let times: Vec<_> = (0..)
+            .zip(now.iter().zip(&self.latency_before))
+            .map(|(bucket, (now, before))| {
                 let (first, width) = histogram::range(bucket);
-                times.record_n(first + width / 2, now - before)?;
-            }
-        }
-        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
-        let at = |quantile| microseconds(times.value_at_quantile(quantile));
-        Ok((!times.is_empty()).then(|| Latency {
-            samples: times.len(),
-            min: microseconds(times.min()),
+                ((first + width / 2) as f64 / 1000.0, now - before)
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let samples: u64 = times.iter().map(|(_, count)| count).sum();
+        let at = |share: f64| {
+            let mut left = share * samples as f64;
+            let found = times.iter().find(|(_, count)| {
+                left -= *count as f64;
+                left <= 0.0
+            });
+            found.or(times.last()).map_or(0.0, |(time, _)| *time)
+        };
+        Ok((samples > 0).then(|| Latency {
+            samples,
             p50: at(0.5),
             p99: at(0.99),
-            p999: at(0.999),
-            max: microseconds(times.max()),
+            max: at(1.0),
         }))
     }
 
@@ -223,67 +204,4 @@ impl Sink {
             .map(|bucket| Ok(self.latency.get(&bucket, 0)?.iter().sum()))
             .collect()
     }
-}
-
-/// Does `attach`, and lets a kernel thread on `cpu` receive the packets of the device.
-fn receive_on<T>(
-    netns: &Netns,
-    device: &str,
-    cpu: usize,
-    attach: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    // Devices of one name in several namespaces cannot be told apart by their threads' names, so the new
-    // ones are looked for. A device that had one before must give it up first; that it cannot is no matter.
-    let _ = switch_threads(netns, device, false);
-    let before = receivers(device)?;
-    let attached = attach()?;
-    // Possible only now: without a program a veth does not receive by itself.
-    switch_threads(netns, device, true)?;
-    let all = receivers(device)?;
-    let mut found: Vec<i32> = all.difference(&before).copied().collect();
-    if found.is_empty() {
-        // Before Linux 6.17 threads stay.
-        found.extend(all);
-    }
-    ensure!(
-        !found.is_empty(),
-        "the kernel made no thread that receives from {device}"
-    );
-    for id in found {
-        thread::pin(id, cpu).with_context(|| format!("cannot bind the receiver of {device}"))?;
-        thread::make_realtime(id, PRIORITY)?;
-    }
-    Ok(attached)
-}
-
-fn switch_threads(netns: &Netns, device: &str, on: bool) -> Result<()> {
-    let value = u8::from(on);
-    // In a namespace only `ip netns exec` shows its devices in /sys.
-    let switch = format!("echo {value} > /sys/class/net/{device}/threaded");
-    let output = netns.command("sh").args(["-c", &switch]).output()?;
-    ensure!(
-        output.status.success(),
-        "cannot receive from {device} by a thread: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
-}
-
-/// Ids of the kernel threads that receive from devices of this name, in any namespace.
-fn receivers(device: &str) -> Result<BTreeSet<i32>> {
-    let prefix = format!("napi/{device}-");
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir("/proc")
-        .context("cannot list /proc")?
-        .flatten()
-    {
-        let id = entry.file_name().to_string_lossy().parse::<i32>();
-        let name = fs::read_to_string(entry.path().join("comm"));
-        if let (Ok(id), Ok(name)) = (id, name)
-            && name.starts_with(&prefix)
-        {
-            found.insert(id);
-        }
-    }
-    Ok(found)
 }

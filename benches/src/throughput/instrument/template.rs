@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use anyhow::{Result, bail, ensure};
 use sig_common::wire::{
     PROTO_UDP,
-    checksum::{ipv4_pseudo_header, ipv6_pseudo_header},
+    checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header},
     ethernet, ipv4, ipv6, udp,
 };
 use sig_core::scion::{FrameFields, Template as Headers};
@@ -16,8 +16,8 @@ use super::packet::{IpLoad, Load, Outer};
 use crate::throughput::{
     experiment::{Mix, Size},
     layout::{
-        DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_FLOWS, MAX_FRAME, MAX_INNER, MAX_STREAMS,
-        MAX_TEMPLATES, Setup, Template,
+        DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_FLOWS, MAX_FRAME, MAX_INNER, MAX_TEMPLATES,
+        Setup, Template,
     },
 };
 
@@ -39,20 +39,14 @@ pub(super) struct Templates {
 impl Templates {
     /// The templates of a load.
     pub(super) fn new(load: &Load) -> Result<Self> {
-        let (inner, streams) = match load {
-            Load::Ip(inner) => (inner, 1),
-            Load::SigFrames { inner, outer, .. } => (inner, outer.streams),
-            Load::Scion(scion) => (&scion.underlay, 1),
+        let inner = match load {
+            Load::Ip(inner) | Load::SigFrames { inner, .. } => inner,
+            Load::Scion(scion) => &scion.underlay,
         };
         ensure!(
-            (1..=MAX_STREAMS as u16).contains(&streams),
-            "the load has {streams} streams; 1 to {MAX_STREAMS} are possible"
-        );
-        ensure!(
-            inner.flows > 0 && u32::from(inner.first_flow) + u32::from(inner.flows) <= MAX_FLOWS,
-            "the load has {} flows from number {} on; possible are numbers below {MAX_FLOWS}",
-            inner.flows,
-            inner.first_flow
+            (1..=MAX_FLOWS).contains(&inner.flows.into()),
+            "the load has {} flows; 1 to {MAX_FLOWS} are possible",
+            inner.flows
         );
         let (frames, stream) = match load {
             Load::Ip(inner) => (plain(inner)?, 0),
@@ -71,9 +65,7 @@ impl Templates {
         let setup = Setup {
             templates: frames.len() as u32,
             stream,
-            streams: streams.into(),
-            flows: u32::from((inner.flows / streams).max(1)),
-            first_flow: inner.first_flow.into(),
+            flows: inner.flows.into(),
             ..Setup::default()
         };
         Ok(Templates { frames, setup })
@@ -112,16 +104,10 @@ fn plain(load: &IpLoad) -> Result<Vec<Template>> {
     if load.alternate_class && lengths.len() % 2 == 1 {
         lengths.extend_from_within(..);
     }
-    let ethertype = if load.destination.is_ipv4() {
-        ethernet::ETHERTYPE_IPV4
-    } else {
-        ethernet::ETHERTYPE_IPV6
-    };
     let mut frames = Vec::new();
     for (number, len) in lengths.into_iter().enumerate() {
         let class = CLASSES[number % 2 * usize::from(load.alternate_class)];
-        let mut frame = [load.destination_mac, load.source_mac].concat();
-        frame.extend(ethertype.to_be_bytes());
+        let mut frame = ethernet_header(load);
         let inner = append(&mut frame, load, len, class)?;
         let written = usize::from(inner.udp) + udp::HEADER_LEN + MARKER_LEN;
         frames.push(template(&frame, written, &[inner])?);
@@ -217,8 +203,25 @@ fn append(frame: &mut Vec<u8>, load: &IpLoad, len: u16, class: u8) -> Result<Inn
     let udp_at = at + ip_header_len(load);
     let udp_len = len - ip_header_len(load) as u16;
     frame.resize(at + usize::from(len), 0);
-    let packet = &mut frame[at..];
-    let pseudo = match (load.source, load.destination) {
+    let pseudo = ip_header(load, class, &mut frame[at..])?;
+    let udp = &mut frame[udp_at..];
+    udp[2..4].copy_from_slice(&DESTINATION_PORT.to_be_bytes());
+    udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+    udp[8..10].copy_from_slice(&MAGIC.to_be_bytes());
+    let sum = pseudo.add_bytes(udp).fold();
+    udp[6..8].copy_from_slice(&(!sum).to_be_bytes());
+    Ok(Inner {
+        udp: udp_at as u16,
+        sum,
+        len: udp_len,
+    })
+}
+
+/// Writes the IP header of a UDP packet; returns the sum over the pseudo header.
+fn ip_header(load: &IpLoad, class: u8, packet: &mut [u8]) -> Result<Sum> {
+    let len = packet.len() as u16;
+    let udp_len = len - ip_header_len(load) as u16;
+    match (load.source, load.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let (source, destination) = (source.octets(), destination.octets());
             let header = ipv4::Header {
@@ -232,7 +235,7 @@ fn append(frame: &mut Vec<u8>, load: &IpLoad, len: u16, class: u8) -> Result<Inn
                 destination,
             };
             header.emit(packet)?;
-            ipv4_pseudo_header(source, destination, udp_len, PROTO_UDP)
+            Ok(ipv4_pseudo_header(source, destination, udp_len, PROTO_UDP))
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let (source, destination) = (source.octets(), destination.octets());
@@ -246,23 +249,22 @@ fn append(frame: &mut Vec<u8>, load: &IpLoad, len: u16, class: u8) -> Result<Inn
                 destination,
             };
             header.emit(packet)?;
-            ipv6_pseudo_header(&source, &destination, udp_len.into(), PROTO_UDP)
+            let len = udp_len.into();
+            Ok(ipv6_pseudo_header(&source, &destination, len, PROTO_UDP))
         }
-        _ => bail!(
-            "packets from {} to {} are of no IP version",
-            load.source,
-            load.destination
-        ),
+        (source, destination) => {
+            bail!("packets from {source} to {destination} are of no IP version")
+        }
+    }
+}
+
+/// The start of a frame: addresses and EtherType.
+fn ethernet_header(load: &IpLoad) -> Vec<u8> {
+    let ethertype = match load.destination {
+        IpAddr::V4(_) => ethernet::ETHERTYPE_IPV4,
+        IpAddr::V6(_) => ethernet::ETHERTYPE_IPV6,
     };
-    let udp = &mut frame[udp_at..];
-    udp[2..4].copy_from_slice(&DESTINATION_PORT.to_be_bytes());
-    udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
-    udp[8..10].copy_from_slice(&MAGIC.to_be_bytes());
-    let sum = pseudo.add_bytes(udp).fold();
-    udp[6..8].copy_from_slice(&(!sum).to_be_bytes());
-    Ok(Inner {
-        udp: udp_at as u16,
-        sum,
-        len: udp_len,
-    })
+    let mut header = [load.destination_mac, load.source_mac].concat();
+    header.extend(ethertype.to_be_bytes());
+    header
 }

@@ -89,7 +89,7 @@ impl Awake {
 }
 
 /// Makes a thread run before all ordinary ones.
-pub(super) fn make_realtime(thread: i32, priority: i32) -> Result<()> {
+pub(in crate::throughput) fn make_realtime(thread: i32, priority: i32) -> Result<()> {
     let parameters = libc::sched_param {
         sched_priority: priority,
     };
@@ -107,10 +107,18 @@ pub(super) fn sleep_exactly() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
 }
 
-/// Puts the calling thread before other ordinary ones: a generator that waits for its turn is none.
-pub(super) fn go_first() {
-    // SAFETY: takes no pointer; 0 is the calling thread. If it fails, trials will tell.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+/// Puts a thread before all other ordinary ones; 0 is the calling one.
+///
+/// # Errors
+///
+/// Missing privileges.
+pub(in crate::throughput) fn go_first(thread: u32) -> Result<()> {
+    // SAFETY: takes no pointer.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, -20) } != 0 {
+        return Err(io::Error::last_os_error())
+            .with_context(|| format!("cannot make thread {thread} go first"));
+    }
+    Ok(())
 }
 
 /// The signal that ends a system call of another thread. It does nothing else.

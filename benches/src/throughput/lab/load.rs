@@ -20,17 +20,12 @@ use crate::throughput::{
 /// Most packets of a frame that the generator makes; fewer if not as many fit.
 const PACKED: u16 = 40;
 
-/// The load of generator number `generator`. All have the same share of the flows' number, but other flows.
+/// What the generator sends.
 ///
 /// # Errors
 ///
 /// None with the constants as they are.
-pub(super) fn load(
-    subject: Subject,
-    network: &Network,
-    case: &Case,
-    generator: u16,
-) -> Result<Load> {
+pub(super) fn load(subject: Subject, network: &Network, case: &Case) -> Result<Load> {
     let (left, right) = (&network.left, &network.right);
     let inner = IpLoad {
         source_mac: left.tester_mac,
@@ -39,7 +34,6 @@ pub(super) fn load(
         destination: right.tester_ip(case.family),
         size: case.size,
         flows: case.flows,
-        first_flow: generator * case.flows,
         alternate_class: subject == Subject::Encapsulate && !case.packed,
     };
     if subject.is_router() {
@@ -65,10 +59,7 @@ pub(super) fn load(
         path_type: 1,
         path: arrived_path()?,
         session: 0,
-        // Far apart, so that no two generators share one.
-        stream: 0x1000 * (u32::from(generator) + 1),
-        // Neighbouring numbers go to different workers.
-        streams: case.workers,
+        stream: 0x1000,
     };
     Ok(Load::SigFrames {
         inner,

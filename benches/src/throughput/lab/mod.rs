@@ -15,7 +15,6 @@ mod af_xdp;
 mod counters;
 mod device;
 mod gateway;
-mod generators;
 mod kernel;
 mod load;
 mod napi;
@@ -75,9 +74,7 @@ fn start(subject: Subject, network: &Network, case: &Case) -> Result<Box<dyn Und
 }
 
 fn links(subject: Subject, case: &Case) -> Links {
-    // Routers spread packets of one queue.
-    let queues = if subject.is_router() { 1 } else { case.workers };
-    let plain = Links::plain(queues);
+    let plain = Links::PLAIN;
     match subject {
         Subject::KernelVxlan => Links {
             right: Side::Underlay,

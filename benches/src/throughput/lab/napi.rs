@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use testbed::Netns;
 
 use crate::throughput::instrument::thread;
@@ -43,10 +43,22 @@ pub(super) fn run_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Ve
 /// As for [`run_in_threads`].
 pub(super) fn run_first_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Vec<u32>> {
     let threads = run_in_threads(netns, device, cpu)?;
-    for thread in &threads {
-        go_first(*thread)?;
+    for id in &threads {
+        thread::go_first(*id)?;
     }
     Ok(threads)
+}
+
+/// The same for a sink: behind a generator on the same CPU its threads must come before everything.
+///
+/// # Errors
+///
+/// As for [`run_in_threads`].
+pub(super) fn run_sink_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<()> {
+    for id in run_in_threads(netns, device, cpu)? {
+        thread::make_realtime(id as i32, 10)?;
+    }
+    Ok(())
 }
 
 /// The NAPI threads of a device.
@@ -64,18 +76,4 @@ fn threads_of(device: &str) -> Result<Vec<u32>> {
         }
     }
     Ok(threads)
-}
-
-/// Lets a thread go before all ordinary ones; 0 is the calling one.
-///
-/// # Errors
-///
-/// Missing privileges.
-pub(super) fn go_first(thread: u32) -> Result<()> {
-    // SAFETY: takes no pointer.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, -20) } != 0 {
-        return Err(std::io::Error::last_os_error())
-            .with_context(|| format!("cannot make thread {thread} go first"));
-    }
-    Ok(())
 }

@@ -106,7 +106,6 @@ pub(super) struct Network {
     pub(super) sink: Netns,
     pub(super) left: Link,
     pub(super) right: Link,
-    pub(super) queues: u16,
     /// When it was made, seconds since 1970.
     pub(super) born: u32,
     /// For configurations, logs and sockets.
@@ -124,21 +123,16 @@ pub(super) struct Links {
     pub(super) left_mtu: u16,
     /// MTU of the right link, bytes.
     pub(super) right_mtu: u16,
-    /// Receive and transmit queues of each end.
-    pub(super) queues: u16,
 }
 
 impl Links {
     /// Plain IP on both sides.
-    pub(super) fn plain(queues: u16) -> Self {
-        Links {
-            left: Side::Lan,
-            right: Side::Lan,
-            left_mtu: MTU,
-            right_mtu: MTU,
-            queues,
-        }
-    }
+    pub(super) const PLAIN: Self = Links {
+        left: Side::Lan,
+        right: Side::Lan,
+        left_mtu: MTU,
+        right_mtu: MTU,
+    };
 }
 
 impl Network {
@@ -157,7 +151,6 @@ impl Network {
             sink: netns("sink")?,
             left: Link::new(LEFT, ['g', 'd'], id),
             right: Link::new(RIGHT, ['s', 'd'], id),
-            queues: links.queues,
             born: SystemTime::UNIX_EPOCH.elapsed()?.as_secs() as u32,
             folder: Folder::new(&format!("lab{id}"))?,
         };
@@ -177,12 +170,11 @@ impl Network {
     }
 
     fn connect(&self, link: &Link, tester: &Netns, side: Side, mtu: u16) -> Result<()> {
-        let queues = format!("numrxqueues {0} numtxqueues {0}", self.queues);
         let (near, far) = (&link.device, &link.tester);
         let (near_mac, far_mac) = (mac(link.device_mac), mac(link.tester_mac));
         self.device.ip(&format!(
-            "link add {near} {queues} mtu {mtu} address {near_mac} type veth \
-             peer name {far} {queues} mtu {mtu} address {far_mac} netns {}",
+            "link add {near} mtu {mtu} address {near_mac} type veth \
+             peer name {far} mtu {mtu} address {far_mac} netns {}",
             tester.name()
         ))?;
         // What the kernel leaves to the network card would reach the other end unfinished.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{counters, device::UnderTest, generators::Generators, load, network::Network};
+use super::{device::UnderTest, load, napi, network::Network};
 use crate::throughput::{
-    experiment::{Case, Cpus},
+    experiment::Case,
     instrument::{
-        Sink,
-        run::{self, Snapshot},
+        LiveFrames, Sink,
+        run::{self, Limits, Snapshot},
     },
     subject::{Device, Subject},
     trial::{Rate, Trial, Validity},
@@ -17,16 +17,18 @@ use crate::throughput::{
 
 /// A subject between generator and sink. The fields are dropped in this order: what uses the namespaces goes
 /// before them.
+///
+/// The generator is live frames at every rate: what an AF_XDP socket sends would reach a device without XDP program past
+/// NAPI, and the kernel would forward on the generator's CPU instead of the device's.
 pub(super) struct Bench {
-    generators: Generators,
+    generator: LiveFrames,
     sink: Sink,
     under_test: Box<dyn UnderTest>,
-    network: Network,
-    cpus: Cpus,
+    _network: Network,
 }
 
 impl Bench {
-    /// Puts generators and sink next to what is under test.
+    /// Puts generator and sink next to what is under test.
     ///
     /// # Errors
     ///
@@ -37,16 +39,17 @@ impl Bench {
         network: Network,
         under_test: Box<dyn UnderTest>,
     ) -> Result<Self> {
+        let load = load::load(subject, &network, case)?;
         let expect = load::expect(subject, &network, case)?;
-        let tester = Some(usize::from(case.cpus.tester));
-        let sink = Sink::attach(&network.sink, &network.right.tester, &expect, tester)?;
-        let generators = Generators::new(subject, case, &network)?;
+        let (left, right) = (&network.left.tester, &network.right.tester);
+        let sink = Sink::attach(&network.sink, right, &expect)?;
+        napi::run_sink_in_threads(&network.sink, right, case.cpus.tester)?;
+        let cpu = Some(case.cpus.tester.into());
         Ok(Bench {
-            generators,
+            generator: LiveFrames::new(&network.generator, left, &load, cpu)?,
             sink,
             under_test,
-            network,
-            cpus: case.cpus,
+            _network: network,
         })
     }
 }
@@ -54,36 +57,24 @@ impl Bench {
 impl Device for Bench {
     fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
         let Bench {
-            generators,
+            generator,
             sink,
             under_test,
-            network,
-            cpus,
+            ..
         } = self;
-        let mut read = || read(&mut **under_test, network);
-        let mut trial = run::trial(generators, sink, rate, length, Some(*cpus), &mut read)?;
-        if let Some(counter) = self.under_test.own_sink() {
+        let mut read = || {
+            let mut snapshot = Snapshot::default();
+            under_test.read(&mut snapshot)?;
+            Ok(snapshot)
+        };
+        let limits = Limits::default();
+        let mut trial = run::trial(&limits, generator, sink, rate, length, &mut read)?;
+        if let Some(counter) = under_test.own_sink() {
             arrived_there(&mut trial, counter);
         }
-        self.under_test.judge(&mut trial);
+        under_test.judge(&mut trial);
         Ok(trial)
     }
-}
-
-/// Everything that is counted around the device under test.
-fn read(under_test: &mut dyn UnderTest, network: &Network) -> Result<Snapshot> {
-    let mut snapshot = Snapshot::default();
-    under_test.read(&mut snapshot)?;
-    let Snapshot { counters, cpu } = &mut snapshot;
-    for (netns, device, label) in [
-        (&network.device, &network.left.device, "d0"),
-        (&network.device, &network.right.device, "d1"),
-        (&network.sink, &network.right.tester, "s0"),
-    ] {
-        counters::add_drops(counters, netns, device, label)?;
-    }
-    counters::add_softirq(cpu)?;
-    Ok(snapshot)
 }
 
 /// The device itself was the sink, and counted this much.

@@ -1,4 +1,4 @@
-//! The report as Markdown tables.
+//! The report as Markdown, with the plots beside it.
 
 use std::fmt::Write as _;
 
@@ -6,21 +6,7 @@ use super::{
     number,
     view::{Chart, Shown, View},
 };
-use crate::throughput::{
-    record::Run,
-    targets::{self, Target},
-};
-
-/// How measurements are made, a sentence each.
-pub const METHOD: [&str; 7] = [
-    "Rates and counts are inner IP packets, also where several share a SIG frame. Lengths are those of the inner IP packets; an Ethernet frame has 18 bytes more.",
-    "Packets are counted by the generator when it sends them and by the sink when they arrive. The sink checks sequence numbers: lost, duplicated and reordered packets are told apart.",
-    "A trial does not count if the generator missed its rate by more than 2 %, if more arrived than was sent, or if the hypervisor took the processor away. Such trials are repeated, and never become a result.",
-    "The highest rate with tolerated loss is found by bisection. Both ends of the interval are tried: what loses packets at the lowest rate has no result, what loses none at the highest is limited by the tester.",
-    "Subjects of an experiment are measured in turns, repeat by repeat, so that what changes on the machine over time hits all of them alike.",
-    "Layout \"split\": the receive side of the device (driver, XDP) runs in the generator's soft interrupt, the forwarding thread has a CPU of its own. Layout \"single core\": both on the device's CPU.",
-    "Bars and points are medians of the repeats, whiskers one standard deviation to both sides. Ratios of the table of targets are between geometric means, of TCP streams medians, of repeats in which the CPUs were alike far apart.",
-];
+use crate::throughput::{record::Run, targets::Table};
 
 /// The text.
 pub fn text(view: &View) -> String {
@@ -31,53 +17,21 @@ pub fn text(view: &View) -> String {
             row(&mut text, [what.to_owned(), value]);
         }
     }
-    target_table(&mut text, &view.targets);
+    if !view.targets.is_empty() {
+        let _ = write!(text, "\n## Targets\n\n```\n{}```\n", Table(&view.targets));
+    }
     for experiment in &view.experiments {
         section(&mut text, experiment);
     }
-    text += "\n## Method\n\n";
-    for sentence in METHOD {
-        text += &format!("- {sentence}\n");
-    }
-    text
-}
-
-fn target_table(text: &mut String, targets: &[Target]) {
-    if targets.is_empty() {
-        return;
-    }
-    *text += "\n## Targets\n\n| what | ratio | target | |\n|---|--:|--:|---|\n";
-    for target in targets {
-        let state = match (target.is_reached(), &target.reason) {
-            (Some(true), _) => "reached".to_owned(),
-            (Some(false), _) => "missed".to_owned(),
-            (None, reason) => format!("not run: {}", reason.as_deref().unwrap_or_default()),
-        };
-        let ratio = target.ratio.map_or("–".to_owned(), targets::show);
-        row(
-            text,
-            [
-                target.name.to_owned(),
-                ratio,
-                format!("≥ {}", target.target),
-                state,
-            ],
-        );
-    }
+    text + "\nTables and plots show medians of the repeats ± one standard deviation. The method is in docs/measuring.md.\n"
 }
 
 fn section(text: &mut String, experiment: &Shown) {
-    let _ = writeln!(text, "\n## {}\n", experiment.title);
-    match experiment.how() {
-        Some(how) => {
-            let _ = writeln!(text, "`{}`: {how}", experiment.name);
-        }
-        None => {
-            let _ = writeln!(text, "`{}`", experiment.name);
-        }
-    }
+    let Shown { name, title, .. } = experiment;
+    let _ = writeln!(text, "\n## {title}\n\n`{name}`");
     for chart in &experiment.charts {
         table(text, chart);
+        let _ = writeln!(text, "\n![{}](plots/{}.svg)", chart.title, chart.name);
     }
     let mut list = |heading: &str, lines: &[String]| {
         if !lines.is_empty() {
@@ -87,41 +41,31 @@ fn section(text: &mut String, experiment: &Shown) {
             }
         }
     };
-    list("Remarks:", &notes(experiment));
+    list("Remarks:", &experiment.notes);
     list("Not run:", &experiment.not_run);
-    let invalid: Vec<String> = experiment
-        .invalid
-        .iter()
+    let invalid = experiment.invalid.iter();
+    let invalid: Vec<_> = invalid
         .map(|(reason, count)| format!("{count} × {reason}"))
         .collect();
-    list(
-        &format!("Invalid, of {} trials:", experiment.trials),
-        &invalid,
-    );
+    let heading = format!("Invalid, of {} trials:", experiment.trials);
+    list(&heading, &invalid);
 }
 
 fn table(text: &mut String, chart: &Chart) {
     let places = chart.places();
-    let mut head = vec![chart.title.clone()];
-    head.extend(places.iter().map(|place| place.label()));
+    let mut head = vec![chart.title.to_owned()];
+    head.extend(places.iter().map(ToString::to_string));
     text.push('\n');
     row(text, head);
     *text += &format!("|---|{}\n", "--:|".repeat(places.len()));
-    for (n, series) in chart.series.iter().enumerate() {
+    for series in &chart.series {
+        let value = |value| number::with_unit(value, chart.unit);
         let mut cells = vec![series.label.clone()];
-        for place in &places {
-            cells.push(series.at(*place).map_or("–".to_owned(), |point| {
-                let mut cell = format!(
-                    "{} ± {}",
-                    number::with_unit(point.median, chart.unit),
-                    number::with_unit(point.deviation, chart.unit)
-                );
-                if let Some(ratio) = chart.of_limit(n, *place) {
-                    cell += &format!(" ({} ×)", targets::show(ratio));
-                }
-                cell
-            }));
-        }
+        cells.extend(places.iter().map(|place| {
+            series.at(*place).map_or("–".to_owned(), |point| {
+                format!("{} ± {}", value(point.median), value(point.deviation))
+            })
+        }));
         row(text, cells);
     }
 }
@@ -135,33 +79,14 @@ fn row(text: &mut String, cells: impl IntoIterator<Item = String>) {
     *text += "|\n";
 }
 
-/// Remarks about single values.
-pub(super) fn notes(experiment: &Shown) -> Vec<String> {
-    let mut notes = Vec::new();
-    for chart in &experiment.charts {
-        for series in &chart.series {
-            for point in &series.points {
-                for note in &point.notes {
-                    let note = format!("{}, {}: {note}", series.label, point.x.label());
-                    if !notes.contains(&note) {
-                        notes.push(note);
-                    }
-                }
-            }
-        }
-    }
-    notes
-}
-
 /// Facts about machine and configuration.
-pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
+fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("started", run.started.clone()),
         ("sig", format!("{}, commit {}", run.version, run.commit)),
         ("kernel", run.kernel.clone()),
         ("processor", format!("{}, {} CPUs", run.cpu, run.cpus)),
         ("experiments", run.experiments.join(", ")),
-        ("configuration", run.configuration.clone()),
     ];
     facts.extend(run.notes.iter().map(|note| ("note", note.clone())));
     facts

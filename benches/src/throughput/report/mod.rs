@@ -1,7 +1,5 @@
 //! From records to something to read.
 
-pub mod compare;
-pub mod html;
 pub mod markdown;
 pub mod number;
 pub mod plot;
@@ -14,42 +12,23 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::record::Record;
+use super::{cli, record::Record};
 
-/// Writes `report.html` and `report.md` into a folder and returns their paths.
+/// Writes `report.md` into a folder, and every plot into `plots` below, as an SVG file of its own named
+/// `EXPERIMENT-METRIC.svg`. Returns the path of the report.
 ///
 /// # Errors
 ///
 /// They cannot be written.
-pub fn write(folder: &Path, records: &[Record]) -> Result<[PathBuf; 2]> {
+pub fn write(folder: &Path, records: &[Record]) -> Result<PathBuf> {
+    let plots = folder.join("plots");
+    fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
     let view = view::View::of(records);
-    let write = |name: &str, text: String| {
-        let path = folder.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok::<_, anyhow::Error>(path)
-    };
-    Ok([
-        write("report.html", html::page(&view))?,
-        write("report.md", markdown::text(&view))?,
-    ])
-}
-
-/// Writes every plot into a folder, as an SVG file of its own named `EXPERIMENT-METRIC.svg`.
-///
-/// # Errors
-///
-/// They cannot be written.
-pub fn write_plots(folder: &Path, records: &[Record]) -> Result<usize> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let view = view::View::of(records);
-    let mut count = 0;
-    for experiment in &view.experiments {
-        for chart in &experiment.charts {
-            let path = folder.join(format!("{}.svg", chart.name));
-            fs::write(&path, plot::svg(chart).into_string())
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            count += 1;
-        }
+    for chart in view.experiments.iter().flat_map(|e| &e.charts) {
+        let path = plots.join(format!("{}.svg", chart.name));
+        cli::write(&path, &plot::svg(chart).into_string())?;
     }
-    Ok(count)
+    let report = folder.join("report.md");
+    cli::write(&report, &markdown::text(&view))?;
+    Ok(report)
 }

@@ -18,7 +18,7 @@ fn scale(value: f64) -> (f64, &'static str) {
 }
 
 /// Three digits that count.
-pub fn digits(value: f64) -> String {
+fn digits(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
@@ -33,7 +33,6 @@ pub fn with_unit(value: f64, unit: Unit) -> String {
     match unit {
         Unit::PacketsPerSecond => si(value) + "pps",
         Unit::PacketsPerCpuSecond => si(value) + "packets/CPU s",
-        Unit::Ratio => format!("{value:.4}"),
         Unit::Percent => format!("{} %", digits(value)),
         Unit::Microseconds if value >= 10_000.0 => format!("{} ms", digits(value / 1e3)),
         Unit::Microseconds => format!("{} µs", digits(value)),
@@ -49,7 +48,6 @@ pub fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::PacketsPerSecond => "packets per second",
         Unit::PacketsPerCpuSecond => "packets per CPU second",
-        Unit::Ratio => "share",
         Unit::Percent => "%",
         Unit::Microseconds => "µs",
         Unit::Seconds => "s",

@@ -30,7 +30,7 @@ pub(super) fn tcp(
         )));
     }
     let (a, b) = (chain.client(End::A, family)?, chain.client(End::B, family)?);
-    let log = chain.folder().join("iperf3.log");
+    let log = chain.network().folder().join("iperf3.log");
     let _server = iperf::serve(b.netns, &log)?;
     let run = |direction| {
         let tcp = Protocol::Tcp {
@@ -68,7 +68,7 @@ pub(super) fn udp(
         rate: 0,
     };
     let (a, b) = (chain.client(End::A, family)?, chain.client(End::B, family)?);
-    let log = chain.folder().join("iperf3.log");
+    let log = chain.network().folder().join("iperf3.log");
     let _server = iperf::serve(b.netns, &log)?;
     let [forward, reverse] = iperf::measure_both(a.netns, b.address, udp, whole(seconds))?;
     Ok(Outcome {

@@ -7,9 +7,11 @@ mod ping;
 mod restart;
 mod stream;
 
+use anyhow::anyhow;
+
 use super::{
     chain::Chain,
-    experiment::{Case, Scenario, Size},
+    experiment::{Algorithm, Case, Experiment, Size},
     instrument::{
         processor::Usage,
         run::{self, Limits},
@@ -36,38 +38,40 @@ impl Outcome {
     }
 }
 
-/// Measures a scenario once. `seconds` is the length of what is measured by time.
+/// Measures the scenario of an experiment once.
 ///
 /// # Errors
 ///
 /// [`Refusal::NotHere`]: the chain, the size or the family does not go with the scenario, or a tool is missing.
 /// [`Refusal::Failed`]: it should have worked.
 pub fn measure(
-    scenario: Scenario,
+    experiment: &Experiment,
     chain: &mut dyn Chain,
     case: &Case,
-    seconds: f64,
 ) -> Result<Outcome, Refusal> {
     let Size::Fixed(size) = case.size else {
         return Err(Refusal::NotHere(
             "scenarios send packets of one length, not a mix".into(),
         ));
     };
+    let (family, seconds) = (case.family, experiment.seconds);
+    let (rate, packets) = (experiment.rate(), experiment.packets());
     // Where the scheduler puts a client decides whom it wakes and whom it keeps waiting: flood pings over the same chain
     // take 150 or 400 µs. iperf3 needs more than one CPU.
-    let _pinned = match scenario {
-        Scenario::RttIdle { .. } | Scenario::FloodPing { .. } | Scenario::Cpu { .. } => {
+    let _pinned = match experiment.algorithm {
+        Algorithm::RttIdle | Algorithm::FloodPing | Algorithm::Cpu => {
             Some(Pinned::to(case.cpus.tester.into())?)
         }
-        Scenario::Tcp | Scenario::Udp | Scenario::Restart { .. } => None,
+        _ => None,
     };
-    match scenario {
-        Scenario::RttIdle { packets } => ping::idle(chain, case.family, size, packets),
-        Scenario::FloodPing { packets } => ping::flood(chain, case.family, size, packets),
-        Scenario::Tcp => iperf::tcp(chain, case.family, size, seconds),
-        Scenario::Udp => iperf::udp(chain, case.family, size, seconds),
-        Scenario::Cpu { rate } => cpu::measure(chain, case.family, size, rate, seconds),
-        Scenario::Restart { rate } => restart::measure(chain, case.family, size, rate),
+    match experiment.algorithm {
+        Algorithm::RttIdle => ping::idle(chain, family, size, packets),
+        Algorithm::FloodPing => ping::flood(chain, family, size, packets),
+        Algorithm::Tcp => iperf::tcp(chain, family, size, seconds),
+        Algorithm::Udp => iperf::udp(chain, family, size, seconds),
+        Algorithm::Cpu => cpu::measure(chain, family, size, rate, seconds),
+        Algorithm::Restart => restart::measure(chain, family, size, rate),
+        _ => Err(anyhow!("{} is no scenario", experiment.name).into()),
     }
 }
 
@@ -77,17 +81,16 @@ pub fn measure(
 ///
 /// As [`measure`].
 pub fn measure_undisturbed(
-    scenario: Scenario,
+    experiment: &Experiment,
     chain: &mut dyn Chain,
     case: &Case,
-    seconds: f64,
 ) -> Result<Outcome, Refusal> {
     let before = Usage::now()?;
-    let outcome = measure(scenario, chain, case, seconds)?;
+    let outcome = measure(experiment, chain, case)?;
     // At low rates the hypervisor's part in waking a CPU that sleeps counts as taken as well.
     let is_full_load = matches!(
-        scenario,
-        Scenario::FloodPing { .. } | Scenario::Tcp | Scenario::Udp
+        experiment.algorithm,
+        Algorithm::FloodPing | Algorithm::Tcp | Algorithm::Udp
     );
     let usage = Usage::now()?.since(&before);
     match run::disturbance(&Limits::default(), &usage) {

@@ -44,7 +44,7 @@ pub(super) fn idle(
     })
 }
 
-/// Flood ping: round trips, loss and replies per second.
+/// Flood ping: mean round trip and loss.
 pub(super) fn flood(
     chain: &dyn Chain,
     family: Family,
@@ -57,22 +57,12 @@ pub(super) fn flood(
         count,
         pace: Pace::Flood(OUTSTANDING),
     })?;
-    let mut values = vec![
-        (Metric::FloodLoss, ping.loss_percent()),
-        (
-            Metric::FloodRate,
-            f64::from(ping.received) / ping.duration.as_secs_f64().max(0.001),
-        ),
-    ];
-    for (metric, rtt) in [
-        (Metric::FloodRttMin, ping.rtt_min),
-        (Metric::FloodRttAvg, ping.rtt),
-        (Metric::FloodRttMax, ping.rtt_max),
-    ] {
-        values.push((metric, microseconds(rtt.context("no ping was answered")?)));
-    }
+    let rtt = ping.rtt.context("no ping was answered")?;
     Ok(Outcome {
-        values,
+        values: vec![
+            (Metric::FloodRttAvg, microseconds(rtt)),
+            (Metric::FloodLoss, ping.loss_percent()),
+        ],
         notes: Vec::new(),
     })
 }

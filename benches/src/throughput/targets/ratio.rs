@@ -120,14 +120,14 @@ impl<'a> Results<'a> {
                     } else {
                         ((b, below), (a, above))
                     };
-                    product *= finite(over.over(under))?;
+                    product *= finite(over.median())? / finite(under.median())?;
                     let (name, experiment) = (metric.name(), &over.key.experiment);
                     hows.push(format!(
                         "{name} of {over_name} / {under_name}, {experiment}"
                     ));
                 }
                 let root = 1.0 / metrics.len() as f64;
-                Ok((product.powf(root), hows.join(" and ")))
+                Ok((finite(Some(product.powf(root)))?, hows.join(" and ")))
             }
             Ratio::Added(metric, cell, above, below) => {
                 let (with, without) = self.pair(metric, cell, above, below)?;
@@ -139,7 +139,7 @@ impl<'a> Results<'a> {
                     below.subject,
                     with.key.experiment
                 );
-                let (with, without) = (finite(with.typical())?, finite(without.typical())?);
+                let (with, without) = (finite(with.median())?, finite(without.median())?);
                 // What cannot be told from noise counts as a hundredth.
                 let added = (with - without).max(without / 100.0);
                 Ok((finite(Some(without / added))?, how))

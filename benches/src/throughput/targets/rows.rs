@@ -85,140 +85,75 @@ pub(super) fn rows() -> Vec<Row> {
     use Metric::*;
     use Ratio::*;
     use Subject::*;
-    let row = |name, target, ratio| Row {
-        name,
-        target,
-        ratio,
-    };
     let [limit, encapsulate, decapsulate, helper] =
         [AfXdpForward, Encapsulate, Decapsulate, DecapsulateHelper].map(side);
     let [ip, sig, reference, tuned] =
         [ChainIp, ChainSig, ChainReference, ChainReferenceTuned].map(side);
     let [redirect, router, router_reference] = [XdpRedirect, Router, RouterReference].map(side);
-    let two = Side {
-        workers: 2,
-        ..side(PipelineEncapsulate)
+    let [one, receiver] = [PipelineEncapsulate, PipelineDecapsulate].map(side);
+    let two = Side { workers: 2, ..one };
+    let per_cpu = |cell, of| Of(&[PerCpuSecond], cell, of, limit);
+    let pdr = |cell, over| Of(&[Pdr], cell, sig, over);
+    let tcp = |over| Of(&[TcpForward, TcpReverse], ANY, sig, over);
+    let over_reference = |metric, cell| Of(metric, cell, sig, reference);
+    let memory = |of| Over(Mrr, cell(100), of, 10e6);
+
+    let mut rows = Vec::new();
+    let mut row = |name, target, ratio| {
+        rows.push(Row {
+            name,
+            target,
+            ratio,
+        })
     };
-    vec![
-        row(
-            "encapsulate 100 B / AF_XDP forward",
-            0.9,
-            Of(&[PerCpuSecond], cell(100), encapsulate, limit),
-        ),
-        row(
-            "encapsulate 1300 B / AF_XDP forward",
-            0.9,
-            Of(&[PerCpuSecond], cell(1300), encapsulate, limit),
-        ),
-        row(
-            "encapsulate 100 B packed / AF_XDP forward",
-            2.5,
-            Of(&[PerCpuSecond], packed(100), encapsulate, limit),
-        ),
-        row(
-            "decapsulate 100 B / AF_XDP forward",
-            0.8,
-            Of(&[PerCpuSecond], cell(100), decapsulate, limit),
-        ),
-        row(
-            "decapsulate 1300 B / AF_XDP forward",
-            0.8,
-            Of(&[PerCpuSecond], cell(1300), decapsulate, limit),
-        ),
-        row(
-            "decapsulate 100 B through the TC helper / AF_XDP forward",
-            0.5,
-            Of(&[PerCpuSecond], cell(100), helper, limit),
-        ),
-        row(
-            "decapsulate 1300 B through the TC helper / AF_XDP forward",
-            0.5,
-            Of(&[PerCpuSecond], cell(1300), helper, limit),
-        ),
-        row(
-            "decapsulate 100 B packed / AF_XDP forward",
-            1.0,
-            Of(&[PerCpuSecond], packed(100), decapsulate, limit),
-        ),
-        row(
-            "two workers / one worker, a core each, in memory",
-            1.8,
-            Of(&[Mrr], cell(100), two, side(PipelineEncapsulate)),
-        ),
-        row(
-            "chain PDR 100 B / reference default",
-            30.0,
-            Of(&[Pdr], packed(100), sig, reference),
-        ),
-        row(
-            "chain PDR 1300 B / reference default",
-            30.0,
-            Of(&[Pdr], packed(1300), sig, reference),
-        ),
-        row(
-            "chain PDR 100 B / reference tuned",
-            15.0,
-            Of(&[Pdr], packed(100), sig, tuned),
-        ),
-        row(
-            "chain PDR 1300 B / reference tuned",
-            15.0,
-            Of(&[Pdr], packed(1300), sig, tuned),
-        ),
-        row(
-            "chain TCP / reference default",
-            10.0,
-            Of(&[TcpForward, TcpReverse], ANY, sig, reference),
-        ),
-        row(
-            "chain TCP / plain IP",
-            0.5,
-            Of(&[TcpForward, TcpReverse], ANY, sig, ip),
-        ),
-        row(
-            "CPU time per million packets, reference default / sig",
-            20.0,
-            Of(&[CpuProcess], cell(100), sig, reference),
-        ),
-        row(
-            "idle RTT, plain IP / added by both gateways",
-            1.0,
-            Added(RttIdle, cell(100), sig, ip),
-        ),
-        row(
-            "flood ping average RTT, reference default / sig",
-            10.0,
-            Of(&[FloodRttAvg], cell(100), sig, reference),
-        ),
-        row(
-            "restart outage, reference default / sig",
-            5.0,
-            Of(&[Outage], ANY, sig, reference),
-        ),
-        row(
-            "pipeline encapsulate 100 B / 10 Mpps",
-            1.0,
-            Over(Mrr, cell(100), side(PipelineEncapsulate), 10e6),
-        ),
-        row(
-            "pipeline decapsulate 100 B / 10 Mpps",
-            1.0,
-            Over(Mrr, cell(100), side(PipelineDecapsulate), 10e6),
-        ),
-        row(
-            "router 138 B, whole path / XDP redirect",
-            0.6,
-            Of(&[Mrr], cell(ROUTED), router, redirect),
-        ),
-        row(
-            "router 138 B, 0.5 µs / run time of the program per packet",
-            1.0,
-            Over(ProgramTime, cell(ROUTED), router, 0.5),
-        ),
-        row(
-            "router PDR 138 B / reference router",
-            6.0,
-            Of(&[Pdr], cell(ROUTED), router, router_reference),
-        ),
-    ]
+    let name = "encapsulate 100 B / AF_XDP forward";
+    row(name, 0.9, per_cpu(cell(100), encapsulate));
+    let name = "encapsulate 1300 B / AF_XDP forward";
+    row(name, 0.9, per_cpu(cell(1300), encapsulate));
+    let name = "encapsulate 100 B packed / AF_XDP forward";
+    row(name, 2.5, per_cpu(packed(100), encapsulate));
+    let name = "decapsulate 100 B / AF_XDP forward";
+    row(name, 0.8, per_cpu(cell(100), decapsulate));
+    let name = "decapsulate 1300 B / AF_XDP forward";
+    row(name, 0.8, per_cpu(cell(1300), decapsulate));
+    let name = "decapsulate 100 B through the TC helper / AF_XDP forward";
+    row(name, 0.5, per_cpu(cell(100), helper));
+    let name = "decapsulate 1300 B through the TC helper / AF_XDP forward";
+    row(name, 0.5, per_cpu(cell(1300), helper));
+    let name = "decapsulate 100 B packed / AF_XDP forward";
+    row(name, 1.0, per_cpu(packed(100), decapsulate));
+    let name = "two workers / one worker, a core each, in memory";
+    row(name, 1.8, Of(&[Mrr], cell(100), two, one));
+    let name = "chain PDR 100 B / reference default";
+    row(name, 30.0, pdr(packed(100), reference));
+    let name = "chain PDR 1300 B / reference default";
+    row(name, 30.0, pdr(packed(1300), reference));
+    let name = "chain PDR 100 B / reference tuned";
+    row(name, 15.0, pdr(packed(100), tuned));
+    let name = "chain PDR 1300 B / reference tuned";
+    row(name, 15.0, pdr(packed(1300), tuned));
+    row("chain TCP / reference default", 10.0, tcp(reference));
+    row("chain TCP / plain IP", 0.5, tcp(ip));
+    let name = "CPU time per million packets, reference default / sig";
+    row(name, 20.0, over_reference(&[CpuProcess], cell(100)));
+    let name = "idle RTT, plain IP / added by both gateways";
+    row(name, 1.0, Added(RttIdle, cell(100), sig, ip));
+    let name = "flood ping average RTT, reference default / sig";
+    row(name, 10.0, over_reference(&[FloodRttAvg], cell(100)));
+    let name = "restart outage, reference default / sig";
+    row(name, 5.0, over_reference(&[Outage], ANY));
+    row("pipeline encapsulate 100 B / 10 Mpps", 1.0, memory(one));
+    row(
+        "pipeline decapsulate 100 B / 10 Mpps",
+        1.0,
+        memory(receiver),
+    );
+    let name = "router 138 B, whole path / XDP redirect";
+    row(name, 0.6, Of(&[Mrr], cell(ROUTED), router, redirect));
+    let name = "router 138 B, 0.5 µs / run time of the program per packet";
+    row(name, 1.0, Over(ProgramTime, cell(ROUTED), router, 0.5));
+    let name = "router PDR 138 B / reference router";
+    let ratio = Of(&[Pdr], cell(ROUTED), router, router_reference);
+    row(name, 6.0, ratio);
+    rows
 }

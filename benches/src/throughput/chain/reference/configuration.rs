@@ -12,40 +12,22 @@ use testbed::{Family, Network, Site};
 use super::super::End;
 use crate::throughput::reference::Programs;
 
+macro_rules! templates {
+    ($($name:literal),*) => {
+        [$(($name, include_str!(concat!("../../../../reference/", $name)))),*]
+    };
+}
+
 /// Files of an AS, and templates of what is in them.
-const FILES: [(&str, &str); 8] = [
-    (
-        "topology.json",
-        include_str!("../../../../reference/topology.json"),
-    ),
-    (
-        "router.toml",
-        include_str!("../../../../reference/router.toml"),
-    ),
-    (
-        "control.toml",
-        include_str!("../../../../reference/control.toml"),
-    ),
-    (
-        "daemon.toml",
-        include_str!("../../../../reference/daemon.toml"),
-    ),
-    (
-        "dispatcher.toml",
-        include_str!("../../../../reference/dispatcher.toml"),
-    ),
-    (
-        "gateway.toml",
-        include_str!("../../../../reference/gateway.toml"),
-    ),
-    (
-        "traffic.policy",
-        include_str!("../../../../reference/traffic.policy"),
-    ),
-    (
-        "ip-routing.policy",
-        include_str!("../../../../reference/ip-routing.policy"),
-    ),
+const FILES: [(&str, &str); 8] = templates![
+    "topology.json",
+    "router.toml",
+    "control.toml",
+    "daemon.toml",
+    "dispatcher.toml",
+    "gateway.toml",
+    "traffic.policy",
+    "ip-routing.policy"
 ];
 
 /// For certificates and keys.

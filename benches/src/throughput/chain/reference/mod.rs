@@ -2,18 +2,21 @@
 //! without.
 
 mod configuration;
-mod mixed;
 mod scion;
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::{fs, path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use testbed::{Netns, Network, Options, Process, wait_until};
 
-use super::{BOTH_FAMILIES, Chain, End, Gateway, links, wait_for_pings};
-use crate::throughput::{experiment::Case, reference::Programs, subject::Refusal};
+use super::{Chain, End, links, wait_loss_free};
+use crate::throughput::{
+    binary::gateway_binary,
+    experiment::Case,
+    reference::Programs,
+    subject::{Refusal, Subject},
+};
 
-pub(super) use mixed::Mixed;
 pub(super) use scion::Scion;
 
 /// Time until each AS knows a path to the other.
@@ -70,10 +73,14 @@ impl Base {
             "router" | "control" => &site.router,
             _ => &site.gateway,
         };
-        self.started += 1;
-        let log = format!("{program}-{}.log", self.started);
         let cpu = self.cpus.map(|cpus| cpus[end as usize]);
-        let mut command = netns.command_on(cpu, self.programs.path(program));
+        let mut command = match program {
+            SIG => netns.command_on(cpu, gateway_binary()?),
+            _ => netns.command_on(cpu, self.programs.path(program)),
+        };
+        if program == SIG {
+            command.arg("run");
+        }
         command
             .arg("--config")
             .arg(format!("{program}.toml"))
@@ -81,8 +88,25 @@ impl Base {
         if cpu.is_some() {
             command.env("GOMAXPROCS", "1");
         }
+        self.started += 1;
+        let log = format!("{program}-{}.log", self.started);
         Process::spawn(command, &self.network.folder().join(log))
-            .with_context(|| format!("`{program}` of the reference"))
+            .with_context(|| format!("`{program}` in the chain of the reference"))
+    }
+
+    /// Writes the configuration of sig: that of the reference gateway, and which device leads to the LAN.
+    fn write_sig_configuration(&self, end: End) -> Result<()> {
+        let folder = &self.folders[end as usize];
+        let reference = fs::read_to_string(folder.join("gateway.toml"))?;
+        let socket = self.network.folder().join("sig.sock");
+        let text = reference.replacen(
+            "[gateway]\n",
+            &format!("[gateway]\nstatus_socket = \"{}\"\n", socket.display()),
+            1,
+        );
+        let dataplane = "\n[dataplane]\nlan = [\"lan\"]\nworkers = 1\n";
+        fs::write(folder.join(format!("{SIG}.toml")), text + dataplane)?;
+        Ok(())
     }
 
     /// See [`Chain::interrupt`].
@@ -112,30 +136,48 @@ impl Base {
     }
 }
 
-/// The chain with the reference gateway at both ends.
+/// sig, among the programs of the reference.
+const SIG: &str = "sig";
+
+/// The chain with the reference gateway at both ends, or at A alone and sig at B.
 pub(super) struct Reference {
     /// Of A and B; none only while one is being restarted.
     gateways: [Option<Process>; 2],
+    /// Their programs.
+    programs: [&'static str; 2],
     base: Base,
 }
 
 impl Reference {
-    /// As it is by default, or `tuned`: everything of an AS on one CPU, with one Go thread per process.
-    pub(super) fn build(case: &Case, tuned: bool) -> Result<Self, Refusal> {
-        let mut base = Base::build(tuned.then_some([case.cpus.device, case.cpus.tester]))?;
-        let a = base.start(End::A, "gateway")?;
-        let b = base.start(End::B, "gateway")?;
+    /// As the reference is by default, or tuned: everything of an AS on one CPU, with one Go thread per process.
+    pub(super) fn build(subject: Subject, case: &Case) -> Result<Self, Refusal> {
+        let is_tuned = subject == Subject::ChainReferenceTuned;
+        let base = Base::build(is_tuned.then_some([case.cpus.device, case.cpus.tester]))?;
+        let is_mixed = subject == Subject::ChainMixed;
+        if is_mixed {
+            base.write_sig_configuration(End::B)?;
+        }
         let mut chain = Self {
-            gateways: [Some(a), Some(b)],
+            gateways: [None, None],
+            programs: ["gateway", if is_mixed { SIG } else { "gateway" }],
             base,
         };
-        if let Err(error) = chain.wait_loss_free(READY) {
+        for end in End::ALL {
+            chain.start(end)?;
+        }
+        if let Err(error) = wait_loss_free(&chain, READY) {
             // That one of them has ended says more.
             alive(chain.gateways.iter_mut().flatten())?;
             alive(&mut chain.base.processes)?;
             return Err(error.into());
         }
         Ok(chain)
+    }
+
+    fn start(&mut self, end: End) -> Result<()> {
+        let process = self.base.start(end, self.programs[end as usize])?;
+        self.gateways[end as usize] = Some(process);
+        Ok(())
     }
 }
 
@@ -148,21 +190,8 @@ impl Chain for Reference {
         self.base.interrupt(&self.gateways);
     }
 
-    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
-        wait_for_pings(self, &BOTH_FAMILIES, limit)
-    }
-
-    fn gateways(&self) -> Vec<Gateway> {
-        End::ALL
-            .into_iter()
-            .filter_map(|end| {
-                Some(Gateway {
-                    end,
-                    pid: self.gateways[end as usize].as_ref()?.id(),
-                    cpu: self.base.cpus.map(|cpus| cpus[end as usize]),
-                })
-            })
-            .collect()
+    fn gateways(&self) -> Vec<u32> {
+        self.gateways.iter().flatten().map(Process::id).collect()
     }
 
     fn restart(&mut self, end: End) -> Result<(), Refusal> {
@@ -170,8 +199,7 @@ impl Chain for Reference {
         let mut process = slot.take().context("the gateway does not run")?;
         process.signal(libc::SIGKILL);
         process.wait(GONE)?;
-        *slot = Some(self.base.start(end, "gateway")?);
-        Ok(())
+        Ok(self.start(end)?)
     }
 }
 

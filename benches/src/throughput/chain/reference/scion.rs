@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use testbed::{Network, Ping};
 
-use super::{Base, DAEMON, READY};
+use super::{Base, DAEMON, READY, wait_loss_free};
 use crate::throughput::{
-    chain::{Chain, End, Gateway, Host, Pace, Pings, wait_for_pings},
+    chain::{Chain, End, Host, Pace, Pings},
     experiment::Family,
     subject::Refusal,
 };
@@ -23,7 +23,7 @@ impl Scion {
         let chain = Self {
             base: Base::build(None)?,
         };
-        chain.wait_loss_free(READY)?;
+        wait_loss_free(&chain, READY)?;
         Ok(chain)
     }
 }
@@ -39,11 +39,11 @@ impl Chain for Scion {
         ))
     }
 
-    fn wait_loss_free(&self, limit: Duration) -> Result<()> {
-        wait_for_pings(self, &[Family::Ipv4], limit)
+    fn families(&self) -> &'static [Family] {
+        &[Family::Ipv4]
     }
 
-    fn gateways(&self) -> Vec<Gateway> {
+    fn gateways(&self) -> Vec<u32> {
         Vec::new()
     }
 

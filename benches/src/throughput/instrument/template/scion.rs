@@ -1,12 +1,10 @@
 //! Templates of SCION packets.
 
-use std::net::IpAddr;
-
 use anyhow::{Result, bail, ensure};
 use sig_common::wire::{
     PROTO_UDP,
-    checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header, scion_pseudo_header},
-    ethernet, ipv4, ipv6,
+    checksum::scion_pseudo_header,
+    ethernet,
     scion::{
         common::{self, Common},
         path,
@@ -14,7 +12,7 @@ use sig_common::wire::{
     udp,
 };
 
-use super::{super::packet::ScionLoad, ip_header_len, template};
+use super::{super::packet::ScionLoad, ethernet_header, ip_header, ip_header_len, template};
 use crate::throughput::{
     experiment::Size,
     layout::{DESTINATION_PORT, Inner, MAGIC, MARKER_LEN, MAX_TEMPLATES, Template},
@@ -57,10 +55,10 @@ fn frame(load: &ScionLoad, flow_id: u32) -> Result<Template> {
         "packets of {len} bytes are too short for their headers and a marker"
     );
 
-    let mut frame = [underlay.destination_mac, underlay.source_mac].concat();
+    let mut frame = ethernet_header(underlay);
     frame.resize(end, 0);
     let outer_len = (end - outer) as u16;
-    let pseudo = outer_header(&mut frame, load, outer_len)?;
+    let pseudo = ip_header(underlay, 0, &mut frame[ip..])?;
     let header = udp::Header {
         source_port: ports[0],
         destination_port: ports[1],
@@ -108,48 +106,6 @@ fn frame(load: &ScionLoad, flow_id: u32) -> Result<Template> {
         len: datagram_len,
     };
     template(&frame, l4 + udp::HEADER_LEN + MARKER_LEN, &[inner])
-}
-
-/// Writes EtherType and IP header; returns the sum over the pseudo header.
-fn outer_header(frame: &mut [u8], load: &ScionLoad, udp_len: u16) -> Result<Sum> {
-    let (ethertype, packet) = frame[ethernet::HEADER_LEN - 2..].split_at_mut(2);
-    match (load.underlay.source, load.underlay.destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            ethertype.copy_from_slice(&ethernet::ETHERTYPE_IPV4.to_be_bytes());
-            let (source, destination) = (source.octets(), destination.octets());
-            let header = ipv4::Header {
-                tos: 0,
-                total_len: packet.len() as u16,
-                identification: 0,
-                dont_fragment: true,
-                ttl: 64,
-                protocol: PROTO_UDP,
-                source,
-                destination,
-            };
-            header.emit(packet)?;
-            Ok(ipv4_pseudo_header(source, destination, udp_len, PROTO_UDP))
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            ethertype.copy_from_slice(&ethernet::ETHERTYPE_IPV6.to_be_bytes());
-            let (source, destination) = (source.octets(), destination.octets());
-            let header = ipv6::Header {
-                traffic_class: 0,
-                flow_label: 0,
-                payload_len: udp_len,
-                next_header: PROTO_UDP,
-                hop_limit: 64,
-                source,
-                destination,
-            };
-            header.emit(packet)?;
-            let len = udp_len.into();
-            Ok(ipv6_pseudo_header(&source, &destination, len, PROTO_UDP))
-        }
-        (source, destination) => {
-            bail!("packets from {source} to {destination} are of no IP version")
-        }
-    }
 }
 
 #[cfg(test)]

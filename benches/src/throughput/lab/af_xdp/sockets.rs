@@ -1,7 +1,7 @@
 //! Rings and packet memory of one forwarding thread, straight from xsk-rs.
 
 use std::{
-    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+    os::fd::AsRawFd as _,
     thread,
     time::{Duration, Instant},
 };
@@ -45,13 +45,13 @@ pub(super) struct Out {
 }
 
 impl Sockets {
-    /// Opens queue `queue` of the device `from` and, to send, of the device `to`, in the network namespace of
+    /// Opens the only queue of the device `from` and, to send, of the device `to`, in the network namespace of
     /// the calling thread. All chunks go to the fill ring.
     ///
     /// # Errors
     ///
     /// The kernel refuses; the message says what.
-    pub(super) fn open(from: &str, to: Option<&str>, queue: u32) -> Result<Self> {
+    pub(super) fn open(from: &str, to: Option<&str>) -> Result<Self> {
         let umem_config = UmemConfig::builder()
             .frame_size(FrameSize::new(CHUNK_SIZE)?)
             .fill_queue_size(QueueSize::new(CHUNKS)?)
@@ -59,11 +59,11 @@ impl Sockets {
             .build()?;
         let count = CHUNKS.try_into().context("chunks")?;
         let (umem, chunks) = Umem::new(umem_config, count, false)?;
-        let (transmit, receive, mut fill, completed) = bind(&umem, from, queue)?;
+        let (transmit, receive, mut fill, completed) = bind(&umem, from)?;
         let out = match to {
             None => None,
             Some(to) => {
-                let (transmit, receive, fill, completed) = bind(&umem, to, queue)?;
+                let (transmit, receive, fill, completed) = bind(&umem, to)?;
                 widen(transmit.fd().as_raw_fd());
                 Some(Out {
                     transmit,
@@ -84,23 +84,12 @@ impl Sockets {
             out,
         })
     }
-
-    /// A second descriptor of the receiving socket, for its statistics and for the table of sockets.
-    ///
-    /// # Errors
-    ///
-    /// Too many open files.
-    pub(super) fn descriptor(&self) -> Result<OwnedFd> {
-        let raw = self.receive.fd().as_raw_fd();
-        // SAFETY: `self` keeps it open through the call.
-        Ok(unsafe { BorrowedFd::borrow_raw(raw) }.try_clone_to_owned()?)
-    }
 }
 
 type Rings = (TxQueue, RxQueue, FillQueue, CompQueue);
 
 /// Zero copy where the driver offers it, else copy.
-fn bind(umem: &Umem, device: &str, queue: u32) -> Result<Rings> {
+fn bind(umem: &Umem, device: &str) -> Result<Rings> {
     let config = SocketConfig::builder()
         .rx_queue_size(QueueSize::new(RING)?)
         .tx_queue_size(QueueSize::new(RING)?)
@@ -111,12 +100,12 @@ fn bind(umem: &Umem, device: &str, queue: u32) -> Result<Rings> {
     let start = Instant::now();
     let (transmit, receive, rings) = loop {
         // SAFETY: libxdp loads no program, as the flag says.
-        match unsafe { Socket::new(config, umem, &interface, queue) } {
+        match unsafe { Socket::new(config, umem, &interface, 0) } {
             Ok(socket) => break socket,
             Err(_) if start.elapsed() < QUEUE_PATIENCE => thread::sleep(Duration::from_millis(10)),
             Err(error) => {
                 return Err(anyhow!(error))
-                    .with_context(|| format!("no AF_XDP socket on queue {queue} of {device}"));
+                    .with_context(|| format!("no AF_XDP socket on {device}"));
             }
         }
     };
@@ -144,49 +133,6 @@ fn widen(socket: libc::c_int) {
             )
         };
     }
-}
-
-/// What the kernel could not give to a socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lost {
-    /// The receive ring was full.
-    pub(super) ring_full: u64,
-    /// The fill ring was empty.
-    pub(super) fill_empty: u64,
-}
-
-/// Asks the kernel.
-///
-/// # Errors
-///
-/// It is no AF_XDP socket.
-pub(super) fn lost(socket: &OwnedFd) -> Result<Lost> {
-    let mut statistics = libc::xdp_statistics {
-        rx_dropped: 0,
-        rx_invalid_descs: 0,
-        tx_invalid_descs: 0,
-        rx_ring_full: 0,
-        rx_fill_ring_empty_descs: 0,
-        tx_ring_empty_descs: 0,
-    };
-    let mut length = size_of_val(&statistics) as libc::socklen_t;
-    // SAFETY: both are live variables, and the length is that of the first.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_XDP,
-            libc::XDP_STATISTICS,
-            (&raw mut statistics).cast(),
-            &raw mut length,
-        )
-    };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error()).context("statistics of an AF_XDP socket");
-    }
-    Ok(Lost {
-        ring_full: statistics.rx_ring_full,
-        fill_empty: statistics.rx_fill_ring_empty_descs,
-    })
 }
 
 /// Descriptors of a batch.

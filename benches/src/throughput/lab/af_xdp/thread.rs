@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use xsk_rs::FrameDesc;
 
 use super::sockets::{BATCH, Out, RING, Sockets, batch};
-use crate::throughput::{instrument::thread, lab::napi};
+use crate::throughput::instrument::thread;
 
 /// What becomes of packets.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +34,6 @@ const SLEEP_MS: i32 = 100;
 pub(super) struct Counts {
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
-    pub(super) wake_ups: AtomicU64,
-    pub(super) sleeps: AtomicU64,
 }
 
 /// A running thread. It ends when this is dropped.
@@ -71,7 +69,7 @@ impl Forwarder {
             .spawn(move || {
                 // SAFETY: takes no pointer.
                 let id = unsafe { libc::gettid() } as u32;
-                let placed = thread::pin(0, cpu.into()).and_then(|()| napi::go_first(0));
+                let placed = thread::pin(0, cpu.into()).and_then(|()| thread::go_first(0));
                 let failed = placed.is_err();
                 let _ = ready.send(placed.map(|()| id));
                 if failed {
@@ -137,7 +135,6 @@ impl Running {
                 self.wake()?;
             }
             if self.spin.is_zero() || last.elapsed() > self.spin {
-                self.counts.sleeps.fetch_add(1, Ordering::Relaxed);
                 self.sockets.receive.poll(SLEEP_MS)?;
                 last = Instant::now();
             }
@@ -186,10 +183,7 @@ impl Running {
     /// Has the kernel send, if it wants to be told.
     fn wake(&mut self) -> io::Result<()> {
         match &self.sockets.out {
-            Some(Out { transmit, .. }) if transmit.needs_wakeup() => {
-                self.counts.wake_ups.fetch_add(1, Ordering::Relaxed);
-                transmit.wakeup()
-            }
+            Some(Out { transmit, .. }) if transmit.needs_wakeup() => transmit.wakeup(),
             _ => Ok(()),
         }
     }

@@ -1,10 +1,6 @@
 //! The configuration of a gateway in the lab.
 
-use std::path::Path;
-
-use anyhow::{Context as _, Result, bail};
-
-use super::Direction;
+use super::{Direction, Way};
 use crate::throughput::{
     experiment::{Case, Family},
     lab::network::{Link, Network},
@@ -28,34 +24,19 @@ pub(in super::super) const REMOTE: [u8; 4] = [10, 99, 0, 2];
 /// Port of both gateways.
 pub(in super::super) const DATA_PORT: u16 = 30056;
 
-/// How decapsulated packets leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transmit {
-    /// As the gateway does by default.
-    Default,
-    /// Straight to the LAN port where route and neighbour are known.
-    Auto,
-    /// All through the TC helper.
-    Helper,
-}
-
 /// The text of the configuration.
-pub(super) fn text(
-    network: &Network,
-    direction: Direction,
-    case: &Case,
-    transmit: Transmit,
-) -> String {
+pub(super) fn text(network: &Network, way: Way, case: &Case) -> String {
+    let direction = way.direction();
     let (lan, underlay) = match direction {
         Direction::Encapsulate => (&network.left, &network.right),
         Direction::Decapsulate => (&network.right, &network.left),
     };
     // The other site's LAN: where packets go to, or come from.
     let elsewhere = underlay;
-    let transmit = match transmit {
-        Transmit::Default => "",
-        Transmit::Auto => "lan_transmit = \"auto\"\n",
-        Transmit::Helper => "lan_transmit = \"helper\"\n",
+    let transmit = match way {
+        Way::Encapsulate => "",
+        Way::Straight => "lan_transmit = \"auto\"\n",
+        Way::Helper => "lan_transmit = \"helper\"\n",
     };
     let [a, b, c, d] = REMOTE;
     // The generator's frames come from the remote's address, without a border router between.
@@ -67,7 +48,7 @@ pub(super) fn text(
         "[gateway]\nid = \"lab\"\nisd_as = \"{OWN_AS}\"\ndata_addr = \"{address}:{DATA_PORT}\"\n\
          prefixes = [{own}]\nstatus_socket = \"{socket}\"\n\n\
          [tunnel]\nname = \"sig\"\n\n\
-         [dataplane]\nunderlay = \"{underlay}\"\nlan = [\"{lan}\"]\nworkers = {workers}\npin = {pin:?}\n\
+         [dataplane]\nunderlay = \"{underlay}\"\nlan = [\"{lan}\"]\nworkers = 1\npin = [{cpu}]\n\
          {transmit}{sources}\n\
          [[remote]]\nisd_as = \"{REMOTE_AS}\"\ngateway = \"{a}.{b}.{c}.{d}:{DATA_PORT}\"\n\
          prefixes = [{remote}]\n\n\
@@ -77,8 +58,7 @@ pub(super) fn text(
         socket = super::socket(network).display(),
         underlay = underlay.device,
         lan = lan.device,
-        workers = case.workers,
-        pin = worker_cpus(case),
+        cpu = case.cpus.device,
         remote = prefixes(elsewhere),
         router = underlay.router(),
     )
@@ -88,38 +68,4 @@ fn prefixes(link: &Link) -> String {
     [Family::Ipv4, Family::Ipv6]
         .map(|family| format!("{:?}", link.prefix(family)))
         .join(", ")
-}
-
-/// CPUs of the workers: the first on that of the device under test; further ones take turns, because there
-/// may be no more CPUs than these two.
-pub(in super::super) fn worker_cpus(case: &Case) -> Vec<u16> {
-    let cpus = [case.cpus.device, case.cpus.tester];
-    (0..usize::from(case.workers))
-        .map(|number| cpus[number % cpus.len()])
-        .collect()
-}
-
-/// Whether the program takes the configuration; if not, its complaint.
-///
-/// # Errors
-///
-/// The program cannot say.
-pub(super) fn complaint(binary: &Path, file: &Path) -> Result<Option<String>> {
-    let output = std::process::Command::new(binary)
-        .args(["config", "check"])
-        .arg(file)
-        .output()
-        .with_context(|| format!("{} does not start", binary.display()))?;
-    match output.status.code() {
-        Some(0) => Ok(None),
-        Some(2) => {
-            let said = [output.stderr, output.stdout].concat();
-            Ok(Some(String::from_utf8_lossy(&said).trim().to_owned()))
-        }
-        _ => bail!(
-            "`sig config check` failed ({}): {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        ),
-    }
 }

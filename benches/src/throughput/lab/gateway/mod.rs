@@ -1,14 +1,15 @@
 //! The gateway as a device under test: the program `sig run` between a LAN and an underlay port.
 
 mod config;
-mod status;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs, io::Read as _, net::Shutdown, os::unix::net::UnixStream, path::PathBuf, time::Duration,
+};
 
 use anyhow::Context as _;
-use testbed::Process;
+use testbed::{Process, Status};
 
-pub(super) use config::{DATA_PORT, OVERHEAD, OWN_AS, PATH, REMOTE, REMOTE_AS, worker_cpus};
+pub(super) use config::{DATA_PORT, OVERHEAD, OWN_AS, PATH, REMOTE, REMOTE_AS};
 
 use super::{
     counters,
@@ -19,11 +20,10 @@ use super::{
 use crate::throughput::{
     binary,
     experiment::{Case, Layout},
-    instrument::run::Snapshot,
+    instrument::{run::Snapshot, thread},
     subject::Refusal,
     trial::{Trial, Validity},
 };
-use config::Transmit;
 
 /// How long a gateway may take until traffic flows.
 const READY: Duration = Duration::from_secs(15);
@@ -74,36 +74,15 @@ impl Gateway {
     pub(super) fn start(network: &Network, way: Way, case: &Case) -> Result<Self, Refusal> {
         let binary = binary::gateway_binary()?;
         let file = network.folder.path().join("gateway.toml");
-        let write = |transmit| {
-            let text = config::text(network, way.direction(), case, transmit);
-            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
-        };
-        write(match way {
-            Way::Encapsulate => Transmit::Default,
-            Way::Straight => Transmit::Auto,
-            Way::Helper => Transmit::Helper,
-        })?;
-        if let Some(complaint) = config::complaint(binary, &file)? {
-            if !complaint.contains("lan_transmit") {
-                return Err(anyhow::anyhow!(
-                    "the gateway refuses its configuration: {complaint}"
-                ))?;
-            }
-            if way == Way::Straight {
-                return Err(Refusal::NotHere(
-                    "this version of the gateway does not send straight to the LAN port".into(),
-                ));
-            }
-            // It has nothing but the helper.
-            write(Transmit::Default)?;
-        }
+        fs::write(&file, config::text(network, way, case))
+            .with_context(|| format!("cannot write {}", file.display()))?;
         let mut command = network.device.command(binary);
         command.args(["run", "--config"]).arg(&file);
         let mut process = Process::spawn(command, &network.folder.path().join("gateway.log"))?;
         process.wait_for("ready", READY)?;
-        for (thread, name, _) in counters::threads(process.id())? {
+        for (id, name, _) in counters::threads(process.id())? {
             if name.starts_with(WORKER) {
-                napi::go_first(thread)?;
+                thread::go_first(id)?;
             }
         }
         let napi = match case.layout {
@@ -121,6 +100,26 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// What it tells about itself. One that does not answer within seconds is stuck.
+    fn status(&self) -> anyhow::Result<Status> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        // Nothing is to follow: the gateway need not wait for it.
+        stream.shutdown(Shutdown::Write)?;
+        let mut document = Vec::new();
+        stream.read_to_end(&mut document)?;
+        Ok(serde_json::from_slice(&document)?)
+    }
+}
+
+/// Counters of packets.
+const SENT: &str = "gateway packets_sent";
+const RECEIVED: &str = "gateway packets_received";
+/// … of those received, by how they left.
+const STRAIGHT: &str = "gateway packets_straight";
+const HELPED: &str = "gateway packets_via_helper";
+
 /// Where names of worker threads start.
 const WORKER: &str = "sig-worker-";
 
@@ -134,7 +133,18 @@ impl UnderTest for Gateway {
         if let Some(status) = self.process.ended()? {
             anyhow::bail!("the gateway has ended ({status}):\n{}", self.process.log());
         }
-        status::add_counters(&status::ask(&self.socket)?, &mut snapshot.counters);
+        let asked = self.status();
+        let of = asked
+            .with_context(|| format!("status of the gateway at {}", self.socket.display()))?
+            .counters;
+        for (name, count) in [
+            (SENT, of.packets_sent),
+            (RECEIVED, of.packets_received),
+            (STRAIGHT, of.packets_straight),
+            (HELPED, of.packets_via_helper),
+        ] {
+            snapshot.counters.insert(name.into(), count);
+        }
         let (mut process, mut workers) = (0.0, 0.0);
         for (_, name, seconds) in counters::threads(self.process.id())? {
             process += seconds;
@@ -150,10 +160,7 @@ impl UnderTest for Gateway {
 
     fn judge(&self, trial: &mut Trial) {
         let count = |name: &str| trial.counters.get(name).copied().unwrap_or_default();
-        let (straight, helped) = (
-            count("gateway lan tx_packets"),
-            count("gateway inner tx_packets"),
-        );
+        let (straight, helped) = (count(STRAIGHT), count(HELPED));
         let wrong = match self.way {
             Way::Encapsulate => return,
             Way::Straight => helped,

@@ -6,7 +6,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sig_common::router::Reason;
 use sig_linux::bpf::{Attachment, RouterOptions, RouterPrograms, XdpMode};
 use sig_router::fast::{Arrival, Port, Slots, Spread, Underlay, Way, tables};
 
@@ -29,7 +28,6 @@ pub(in super::super) struct Router {
     // The program leaves the devices before its maps go.
     _attachments: Vec<Attachment>,
     programs: RouterPrograms,
-    slots: Slots,
     napi: Vec<u32>,
 }
 
@@ -82,7 +80,6 @@ impl Router {
         Ok(Self {
             _attachments: attachments,
             programs,
-            slots,
             // The threads of a CPU map are not known, so with one the time of the others says nothing.
             napi: if cpus.is_empty() { napi } else { Vec::new() },
         })
@@ -160,14 +157,6 @@ impl UnderTest for Router {
             usage.time += program.run_time;
         }
         add_program(snapshot, usage);
-        for (_, slot) in self.slots.iter() {
-            let reasons = self.programs.reasons(slot)?;
-            for reason in Reason::ALL {
-                let count = reasons.of(reason);
-                let name = format!("router {}", reason.name());
-                *snapshot.counters.entry(name).or_default() += count;
-            }
-        }
         add_napi(snapshot, &self.napi);
         Ok(())
     }

@@ -3,11 +3,11 @@
 use maud::{Markup, html};
 
 use super::{FAINT, TEXT, WIDTH, colour, frame, line, one, scale::Scale, text, whisker, width};
-use crate::throughput::report::{
-    number,
-    view::{Chart, X},
+use crate::throughput::{
+    experiment::Size,
+    report::{number, view::Chart},
+    subject::Subject,
 };
-use crate::throughput::targets;
 
 const BAR: f64 = 18.0;
 const GAP: f64 = 6.0;
@@ -41,22 +41,21 @@ pub(super) fn draw(chart: &Chart) -> Markup {
     frame(chart, y, &content)
 }
 
-fn group(chart: &Chart, place: X, x: &Scale, left: f64, top: f64) -> Markup {
-    let rows: Vec<_> = chart
-        .series
-        .iter()
-        .enumerate()
-        .filter_map(|(n, series)| Some((n, series, series.at(place)?)))
+fn group(chart: &Chart, place: Size, x: &Scale, left: f64, top: f64) -> Markup {
+    let rows = chart.series.iter();
+    let rows: Vec<_> = rows
+        .filter_map(|series| Some((series, series.at(place)?)))
         .collect();
     let first = top + HEADING;
-    let limit = chart.limit.and_then(|limit| chart.series[limit].at(place));
+    let is_limit = |subject| matches!(subject, Subject::AfXdpForward | Subject::ChainIp);
+    let limit = rows.iter().find(|(series, _)| is_limit(series.subject));
     let bottom = first + rows.len() as f64 * (BAR + GAP);
     html! {
-        text x="12" y=(one(top + 17.0)) font-weight="600" { (place.label()) }
-        @if let Some(limit) = limit {
+        text x="12" y=(one(top + 17.0)) font-weight="600" { (place) }
+        @if let Some((_, limit)) = limit {
             (line((x.at(limit.median), first - 4.0), (x.at(limit.median), bottom), FAINT, 1.0, Some("3 3")))
         }
-        @for (row, (n, series, point)) in rows.iter().enumerate() {
+        @for (row, (series, point)) in rows.iter().enumerate() {
             @let y = first + row as f64 * (BAR + GAP);
             @let end = x.at(point.median);
             (text(left - 8.0, y + 13.0, "end", TEXT, &series.label))
@@ -71,17 +70,9 @@ fn group(chart: &Chart, place: X, x: &Scale, left: f64, top: f64) -> Markup {
             }
             @let edge = x.at(point.median + point.deviation).max(end);
             text x=(one(edge + 8.0)) y=(one(y + 13.0)) stroke="#ffffff" stroke-width="5" paint-order="stroke" {
-                (value(chart, *n, place, point.median))
+                (number::with_unit(point.median, chart.unit))
             }
         }
-    }
-}
-
-fn value(chart: &Chart, series: usize, place: X, median: f64) -> String {
-    let value = number::with_unit(median, chart.unit);
-    match chart.of_limit(series, place) {
-        Some(ratio) => format!("{value}, {} ×", targets::show(ratio)),
-        None => value,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::throughput::{
     record::Unit,
     report::{
         number,
-        view::{Axis, Chart, Series},
+        view::{self, Chart, Series},
     },
 };
 
@@ -37,10 +37,6 @@ pub(super) fn draw(chart: &Chart) -> Markup {
     } else {
         unit = format!("{}, {unit}", chart.title);
     }
-    let axis = match chart.axis {
-        Axis::Size => "inner IP packet, bytes",
-        Axis::Rate => "offered, packets per second",
-    };
     let content = html! {
         (text(LEFT - 50.0, 16.0, "start", FAINT, &unit))
         @for tick in y.ticks(6) {
@@ -50,9 +46,9 @@ pub(super) fn draw(chart: &Chart) -> Markup {
         (line((LEFT, bottom), (right, bottom), FAINT, 1.0, None))
         @for tick in horizontal_ticks(chart, &x) {
             (line((x.at(tick), bottom), (x.at(tick), bottom + 4.0), FAINT, 1.0, None))
-            (text(x.at(tick), bottom + 18.0, "middle", FAINT, &horizontal_label(chart, tick)))
+            (text(x.at(tick), bottom + 18.0, "middle", FAINT, &format!("{tick:.0}")))
         }
-        (text((LEFT + right) / 2.0, bottom + 38.0, "middle", FAINT, axis))
+        (text((LEFT + right) / 2.0, bottom + 38.0, "middle", FAINT, "inner IP packet, bytes"))
         @for series in &chart.series {
             (one_series(series, &x, &y))
         }
@@ -64,7 +60,7 @@ pub(super) fn draw(chart: &Chart) -> Markup {
 
 fn horizontal(chart: &Chart, right: f64) -> Scale {
     let places = chart.places();
-    let positions = || places.iter().filter_map(|x| x.position());
+    let positions = || places.iter().filter_map(|size| view::position(*size));
     let high = positions().fold(0.0, f64::max);
     Scale::linear(0.0, high * 1.02, LEFT, right)
 }
@@ -72,7 +68,7 @@ fn horizontal(chart: &Chart, right: f64) -> Scale {
 fn vertical(chart: &Chart, bottom: f64) -> Scale {
     let values = || {
         let points = chart.series.iter().flat_map(|series| &series.points);
-        points.filter(|point| point.x.position().is_some())
+        points.filter(|point| point.position().is_some())
     };
     let high = values().fold(0.0, |high: f64, point| {
         high.max(point.median + point.deviation)
@@ -80,8 +76,6 @@ fn vertical(chart: &Chart, bottom: f64) -> Scale {
     let low = values().fold(f64::INFINITY, |low, point| low.min(point.median));
     if low > 0.0 && high / low > DECADES_FROM {
         Scale::decades(low, high, bottom, TOP)
-    } else if chart.axis == Axis::Rate {
-        Scale::linear(0.0, 1.02, bottom, TOP)
     } else {
         Scale::linear(0.0, high * 1.05, bottom, TOP)
     }
@@ -91,20 +85,13 @@ fn vertical(chart: &Chart, bottom: f64) -> Scale {
 fn horizontal_ticks(chart: &Chart, x: &Scale) -> Vec<f64> {
     let places = chart.places();
     let mut ticks: Vec<f64> = Vec::new();
-    for position in places.iter().filter_map(|x| x.position()) {
+    for position in places.iter().filter_map(|size| view::position(*size)) {
         let room = |last: &f64| x.at(position) - x.at(*last) > 34.0;
         if ticks.last().is_none_or(room) {
             ticks.push(position);
         }
     }
     ticks
-}
-
-fn horizontal_label(chart: &Chart, value: f64) -> String {
-    match chart.axis {
-        Axis::Size => format!("{value:.0}"),
-        Axis::Rate => label(value),
-    }
 }
 
 /// Short: `1.5M`, `200k`, `0`.
@@ -124,7 +111,7 @@ fn one_series(series: &Series, x: &Scale, y: &Scale) -> Markup {
     let points: Vec<_> = series
         .points
         .iter()
-        .filter_map(|point| Some((x.at(point.x.position()?), point)))
+        .filter_map(|point| Some((x.at(point.position()?), point)))
         .collect();
     let path: Vec<String> = points
         .iter()
@@ -142,7 +129,7 @@ fn one_series(series: &Series, x: &Scale, y: &Scale) -> Markup {
                 ))
             }
             circle cx=(one(*x)) cy=(one(y.at(point.median))) r="3.2" fill=(colour) {
-                title { (series.label) ", " (point.x.label()) ": " (format!("{:.5}", point.median)) }
+                title { (series.label) ", " (point.size) ": " (format!("{:.5}", point.median)) }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Plots as SVG: lines with error bars over packet length or rate, bars against a limit.
+//! Plots as SVG: lines with error bars over packet length, bars against a limit.
 
 mod bars;
 mod lines;
@@ -6,7 +6,7 @@ mod scale;
 
 use maud::{Markup, html};
 
-use super::view::{Axis, Chart};
+use super::view::{self, Chart};
 use crate::throughput::subject::Subject;
 
 /// Width of every plot, in its own units.
@@ -18,12 +18,8 @@ const GRID: &str = "#e4e7eb";
 
 /// Lines where there are three places or more on the axis, bars otherwise. Complete in itself.
 pub fn svg(chart: &Chart) -> Markup {
-    let positions = chart
-        .places()
-        .iter()
-        .filter(|x| x.position().is_some())
-        .count();
-    if chart.axis == Axis::Rate || positions >= 3 {
+    let places = chart.places().into_iter();
+    if places.filter_map(view::position).count() >= 3 {
         lines::draw(chart)
     } else {
         bars::draw(chart)
