@@ -5,7 +5,7 @@ use std::{fs::File, time::Duration};
 use crate::support::root_or_skip;
 use benches::throughput::{
     binary,
-    chain::{self, Chain, Chains, Clients, Pace, Pings},
+    chain::{self, Chain, Chains, Clients},
     experiment::{Case, Experiment, Family, Size, read::read},
     record::Metric,
     scenario::{self, Outcome},
@@ -197,25 +197,6 @@ fn the_reference_is_measured_if_it_is_there() {
     assert!(value(&idle, Metric::RttIdle) > 0.0);
     let udp = scenario::measure(&scenario("udp"), &mut *bed.chain, &Case::of(100));
     assert!(why_not(udp).contains("do not speak IP"));
-}
-
-#[test]
-fn several_chains_stand_side_by_side() {
-    if !root_or_skip() {
-        return;
-    }
-    let bed = bed(Subject::ChainIp);
-    let other = chain::build(Subject::ChainSig, &Case::of(100), Clients::Programs)
-        .unwrap_or_else(|e| panic!("{e:#}"));
-    for chain in [&bed.chain, &other] {
-        let pings = Pings {
-            size: 200,
-            family: Family::Ipv4,
-            count: 5,
-            pace: Pace::Every(Duration::from_millis(10)),
-        };
-        assert!(chain.ping(&pings).unwrap().received > 0);
-    }
 }
 
 #[test]

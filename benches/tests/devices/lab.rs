@@ -137,7 +137,7 @@ fn routers_forward_what_they_should() -> Result<()> {
 }
 
 #[test]
-fn a_mix_of_lengths_is_carried() -> Result<()> {
+fn mixes_of_lengths_ipv6_and_several_packets_per_frame_are_carried() -> Result<()> {
     use Subject::*;
     if !can_run() {
         return Ok(());
@@ -148,10 +148,13 @@ fn a_mix_of_lengths_is_carried() -> Result<()> {
         size: Size::Mix(Mix::Imix),
         ..case()
     };
+    let ipv6 = Case {
+        family: Family::Ipv6,
+        packed: true,
+        ..case()
+    };
     for subject in [
-        XdpRedirect,
         AfXdpForward,
-        KernelForward,
         KernelVxlan,
         Encapsulate,
         Decapsulate,
@@ -163,30 +166,6 @@ fn a_mix_of_lengths_is_carried() -> Result<()> {
             trial.received * 24 > trial.sent * 23,
             "{subject}: {trial:?}"
         );
-    }
-    Ok(())
-}
-
-#[test]
-fn ipv6_and_several_packets_per_frame_are_carried() -> Result<()> {
-    use Subject::*;
-    if !can_run() {
-        return Ok(());
-    }
-    let _alone = testbed::exclusive()?;
-    binary::use_unoptimised()?;
-    let ipv6 = Case {
-        family: Family::Ipv6,
-        packed: true,
-        ..case()
-    };
-    for subject in [
-        KernelForward,
-        KernelVxlan,
-        Encapsulate,
-        Decapsulate,
-        DecapsulateHelper,
-    ] {
         examine(subject, &ipv6)?;
     }
     Ok(())

@@ -123,35 +123,6 @@ fn nothing_is_compared_across_experiments_or_cases() {
 }
 
 #[test]
-fn a_figure_without_values_is_no_zero() {
-    let records = [
-        figure(
-            "one",
-            Subject::Encapsulate,
-            Case::of(100),
-            Metric::PerCpuSecond,
-            &[],
-        ),
-        figure(
-            "one",
-            Subject::AfXdpForward,
-            Case::of(100),
-            Metric::PerCpuSecond,
-            &[1e6],
-        ),
-    ];
-    let targets = targets(&records);
-    let encapsulate = row(&targets, "encapsulate 100 B / AF_XDP forward");
-    assert_eq!(encapsulate.ratio, None);
-    assert_eq!(
-        encapsulate.reason.as_deref(),
-        Some("encapsulate: no repeat counted")
-    );
-    // What the run was not to measure is no row.
-    assert_eq!(targets.len(), 1);
-}
-
-#[test]
 fn gateways_that_add_nothing_measurable_have_a_finite_ratio() {
     let records = [
         figure(

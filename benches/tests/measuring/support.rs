@@ -98,27 +98,14 @@ pub(crate) fn records() -> Vec<Record> {
     for size in (100..=1300).step_by(100) {
         let slower = f64::from(size) / 10.0;
         let around = |value: f64| [value * 0.9, value, value * 1.1];
-        add(
-            "flood",
-            ChainSig,
-            Case::of(size),
-            FloodRttAvg,
-            &around(990.0 + slower),
-        );
-        add(
-            "flood",
-            ChainReference,
-            Case::of(size),
-            FloodRttAvg,
-            &around(7990.0 + slower),
-        );
-        add(
-            "flood",
-            ChainIp,
-            Case::of(size),
-            FloodRttAvg,
-            &around(690.0 + slower),
-        );
+        for (subject, least) in [
+            (ChainSig, 990.0),
+            (ChainReference, 7990.0),
+            (ChainIp, 690.0),
+        ] {
+            let values = around(least + slower);
+            add("flood", subject, Case::of(size), FloodRttAvg, &values);
+        }
     }
     add("restart", ChainSig, Case::of(100), Outage, &[0.5]);
     add("restart", ChainReference, Case::of(100), Outage, &[10.0]);

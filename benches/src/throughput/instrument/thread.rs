@@ -21,10 +21,6 @@ pub(super) fn now() -> u64 {
 }
 
 /// Binds a thread to a CPU; 0 is the calling one.
-///
-/// # Errors
-///
-/// There is no such CPU, or it is not ours to use.
 pub(in crate::throughput) fn pin(thread: i32, cpu: usize) -> Result<()> {
     // SAFETY: all bits zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -48,9 +44,6 @@ fn set_affinity(thread: i32, set: &libc::cpu_set_t) -> io::Result<()> {
 pub(in crate::throughput) struct Pinned(libc::cpu_set_t);
 
 impl Pinned {
-    /// # Errors
-    ///
-    /// As [`pin`].
     pub(in crate::throughput) fn to(cpu: usize) -> Result<Self> {
         // SAFETY: all bits zero is the empty set.
         let mut before: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -108,10 +101,6 @@ pub(super) fn sleep_exactly() {
 }
 
 /// Puts a thread before all other ordinary ones; 0 is the calling one.
-///
-/// # Errors
-///
-/// Missing privileges.
 pub(in crate::throughput) fn go_first(thread: u32) -> Result<()> {
     // SAFETY: takes no pointer.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, -20) } != 0 {

@@ -19,10 +19,6 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// Has the kernel forward from the left LAN to the right one.
-    ///
-    /// # Errors
-    ///
-    /// The receive side of the device cannot run in a thread.
     pub(super) fn forward(network: &Network, case: &Case) -> Result<Self> {
         // What the generator sends without the kernel's stack arrives only where NAPI runs.
         let left = &network.left.device;
@@ -32,10 +28,6 @@ impl Kernel {
     }
 
     /// The same, into a VXLAN tunnel over the right link, which is an underlay.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::forward`], or the kernel has no VXLAN.
     pub(super) fn vxlan(network: &Network, case: &Case) -> Result<Self> {
         let right = &network.right;
         // On the other side of the tunnel, where nobody answers.

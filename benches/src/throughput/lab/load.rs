@@ -21,10 +21,6 @@ use crate::throughput::{
 const PACKED: u16 = 40;
 
 /// What the generator sends.
-///
-/// # Errors
-///
-/// None with the constants as they are.
 pub(super) fn load(subject: Subject, network: &Network, case: &Case) -> Result<Load> {
     let (left, right) = (&network.left, &network.right);
     let inner = IpLoad {
@@ -81,10 +77,6 @@ fn arrived_path() -> Result<Vec<u8>> {
 }
 
 /// What arrives behind a subject.
-///
-/// # Errors
-///
-/// None with the constants as they are.
 pub(super) fn expect(subject: Subject, network: &Network, case: &Case) -> Result<Expect> {
     Ok(match subject {
         _ if subject.is_router() => router::expect(network, case)?,

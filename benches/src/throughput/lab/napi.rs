@@ -11,10 +11,6 @@ use crate::throughput::instrument::thread;
 ///
 /// The device must have a receive side of its own: an XDP program, or GRO. Its name must be unique on the
 /// machine.
-///
-/// # Errors
-///
-/// The kernel has no threaded NAPI for the device.
 pub(super) fn run_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Vec<u32>> {
     let switch = format!("echo 1 > /sys/class/net/{device}/threaded");
     // The folder shows the devices of the namespace only after `ip netns exec`.
@@ -37,10 +33,6 @@ pub(super) fn run_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Ve
 
 /// The same for a device whose receive side is all that is under test: its threads go before ordinary ones, as the
 /// threads of subjects that have some do.
-///
-/// # Errors
-///
-/// As for [`run_in_threads`].
 pub(super) fn run_first_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<Vec<u32>> {
     let threads = run_in_threads(netns, device, cpu)?;
     for id in &threads {
@@ -50,10 +42,6 @@ pub(super) fn run_first_in_threads(netns: &Netns, device: &str, cpu: u16) -> Res
 }
 
 /// The same for a sink: behind a generator on the same CPU its threads must come before everything.
-///
-/// # Errors
-///
-/// As for [`run_in_threads`].
 pub(super) fn run_sink_in_threads(netns: &Netns, device: &str, cpu: u16) -> Result<()> {
     for id in run_in_threads(netns, device, cpu)? {
         thread::make_realtime(id as i32, 10)?;

@@ -137,10 +137,6 @@ impl Links {
 
 impl Network {
     /// Makes namespaces, links, addresses and neighbours.
-    ///
-    /// # Errors
-    ///
-    /// Missing privileges or tools.
     pub(super) fn new(links: &Links) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -29,10 +29,6 @@ pub(super) struct Program {
 
 impl Program {
     /// XDP drops every packet.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses the program, as for all functions here.
     pub(super) fn drop(network: &Network, case: &Case) -> Result<Self> {
         let program = programs::drop(&network.device, &network.left.device)?;
         Self::start(network, case, program, true)

@@ -18,10 +18,6 @@ pub(super) fn longest(size: Size) -> u16 {
 }
 
 /// Complains about combinations that make no sense here, beyond what no experiment file may say.
-///
-/// # Errors
-///
-/// Why.
 pub(super) fn check(subject: Subject, case: &Case) -> Result<(), Refusal> {
     let not_here = |reason: String| Err(Refusal::NotHere(reason));
     if subject.is_router() {

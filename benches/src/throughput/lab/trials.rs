@@ -29,10 +29,6 @@ pub(super) struct Bench {
 
 impl Bench {
     /// Puts generator and sink next to what is under test.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses their programs.
     pub(super) fn new(
         subject: Subject,
         case: &Case,

@@ -24,23 +24,11 @@ pub(super) fn idle(
     size: u16,
     count: u32,
 ) -> Result<Outcome, Refusal> {
-    let ping = chain.ping(&Pings {
-        size,
-        family,
-        count,
-        pace: Pace::Every(INTERVAL),
-    })?;
-    let rtt = ping.rtt.context("no ping was answered")?;
-    let mut notes = Vec::new();
-    if ping.received < ping.sent {
-        notes.push(format!(
-            "{:.2} % of the pings were lost",
-            ping.loss_percent()
-        ));
-    }
+    let (rtt, loss) = ping(chain, family, size, count, Pace::Every(INTERVAL))?;
+    let note = (loss > 0.0).then(|| format!("{loss:.2} % of the pings were lost"));
     Ok(Outcome {
-        values: vec![(Metric::RttIdle, microseconds(rtt))],
-        notes,
+        values: vec![(Metric::RttIdle, rtt)],
+        notes: note.into_iter().collect(),
     })
 }
 
@@ -51,22 +39,27 @@ pub(super) fn flood(
     size: u16,
     count: u32,
 ) -> Result<Outcome, Refusal> {
-    let ping = chain.ping(&Pings {
-        size,
-        family,
-        count,
-        pace: Pace::Flood(OUTSTANDING),
-    })?;
-    let rtt = ping.rtt.context("no ping was answered")?;
+    let (rtt, loss) = ping(chain, family, size, count, Pace::Flood(OUTSTANDING))?;
     Ok(Outcome {
-        values: vec![
-            (Metric::FloodRttAvg, microseconds(rtt)),
-            (Metric::FloodLoss, ping.loss_percent()),
-        ],
+        values: vec![(Metric::FloodRttAvg, rtt), (Metric::FloodLoss, loss)],
         notes: Vec::new(),
     })
 }
 
-fn microseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
+/// Mean round trip, microseconds, and lost packets, percent.
+fn ping(
+    chain: &dyn Chain,
+    family: Family,
+    size: u16,
+    count: u32,
+    pace: Pace,
+) -> Result<(f64, f64), Refusal> {
+    let ping = chain.ping(&Pings {
+        size,
+        family,
+        count,
+        pace,
+    })?;
+    let rtt = ping.rtt.context("no ping was answered")?;
+    Ok((rtt.as_secs_f64() * 1e6, ping.loss_percent()))
 }

@@ -21,7 +21,7 @@ pub(super) struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Figures of a subject in a case, also without values; usual family and layout, any number of flows.
+    /// Figures of a subject in a case; usual family and layout, any number of flows.
     fn figures(&self, metric: Metric, cell: Cell, side: Side) -> impl Iterator<Item = &'a Figure> {
         self.records.iter().filter_map(move |record| {
             let Record::Figure(figure) = record else {
@@ -58,7 +58,6 @@ impl<'a> Results<'a> {
                 let values = figure.values.len().min(other.values.len());
                 if a.experiment == b.experiment
                     && same_case
-                    && values > 0
                     && best.is_none_or(|(most, ..)| values > most)
                 {
                     best = Some((values, figure, other));
@@ -66,29 +65,20 @@ impl<'a> Results<'a> {
             }
         }
         best.map(|(_, above, below)| (above, below))
-            .ok_or_else(|| self.why_not(metric, cell, &[above, below]))
+            .ok_or_else(|| self.why_not(metric, cell, [above, below]))
     }
 
     /// Why figures of one of these sides are missing.
-    fn why_not(&self, metric: Metric, cell: Cell, sides: &[Side]) -> Missing {
-        let mut reasons = Vec::new();
+    fn why_not(&self, metric: Metric, cell: Cell, sides: [Side; 2]) -> Missing {
+        let mut first = None;
         for side in sides {
-            let mut figures = self.figures(metric, cell, *side).peekable();
-            let reason = if figures.peek().is_some() {
-                let empty = figures.find(|figure| figure.values.is_empty());
-                empty.map(|figure| match figure.notes.as_slice() {
-                    [] => "no repeat counted".to_owned(),
-                    notes => notes.join("; "),
-                })
-            } else {
-                match self.not_run(cell, *side) {
-                    Some(reason) => Some(reason.to_owned()),
-                    None => return Missing::NotPlanned,
-                }
-            };
-            reasons.extend(reason.map(|reason| format!("{}: {reason}", side.subject)));
+            if self.figures(metric, cell, side).next().is_none() {
+                let Some(reason) = self.not_run(cell, side) else {
+                    return Missing::NotPlanned;
+                };
+                first.get_or_insert_with(|| format!("{}: {reason}", side.subject));
+            }
         }
-        let first = reasons.into_iter().next();
         Missing::NotMeasured(first.unwrap_or_else(|| "not measured in one experiment".to_owned()))
     }
 

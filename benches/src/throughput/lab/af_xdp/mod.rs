@@ -41,10 +41,6 @@ pub(super) struct AfXdp {
 impl AfXdp {
     /// Starts a thread on the network's device. With `forward` packets leave through the right
     /// port, without they end there.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses sockets or the thread.
     pub(super) fn start(network: &Network, case: &Case, forward: bool) -> Result<Self> {
         let (left, right) = (&network.left, &network.right);
         let task = if forward {

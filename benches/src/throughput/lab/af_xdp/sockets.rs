@@ -47,10 +47,6 @@ pub(super) struct Out {
 impl Sockets {
     /// Opens the only queue of the device `from` and, to send, of the device `to`, in the network namespace of
     /// the calling thread. All chunks go to the fill ring.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses; the message says what.
     pub(super) fn open(from: &str, to: Option<&str>) -> Result<Self> {
         let umem_config = UmemConfig::builder()
             .frame_size(FrameSize::new(CHUNK_SIZE)?)

@@ -48,10 +48,6 @@ pub(super) struct Forwarder {
 impl Forwarder {
     /// Starts a thread on `cpu` that looks for packets for as long as `spin` after the last one before it
     /// sleeps.
-    ///
-    /// # Errors
-    ///
-    /// There is no such CPU, or no thread can be made.
     pub(super) fn start(sockets: Sockets, task: Task, cpu: u16, spin: Duration) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Counts::default());

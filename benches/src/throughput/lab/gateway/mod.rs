@@ -67,10 +67,6 @@ pub(super) struct Gateway {
 
 impl Gateway {
     /// Starts a gateway in the network's device and waits until it is ready.
-    ///
-    /// # Errors
-    ///
-    /// The program cannot do what is asked for, or does not get ready; the message holds its log.
     pub(super) fn start(network: &Network, way: Way, case: &Case) -> Result<Self, Refusal> {
         let binary = binary::gateway_binary()?;
         let file = network.folder.path().join("gateway.toml");

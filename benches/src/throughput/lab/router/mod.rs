@@ -82,10 +82,6 @@ pub(super) fn shortest(family: Family) -> u16 {
 }
 
 /// What the generator sends; of `underlay` everything but the UDP header.
-///
-/// # Errors
-///
-/// None with the constants as they are.
 pub(super) fn load(network: &Network, underlay: IpLoad) -> Result<ScionLoad> {
     Ok(ScionLoad {
         underlay: IpLoad {
@@ -107,10 +103,6 @@ pub(super) fn load(network: &Network, underlay: IpLoad) -> Result<ScionLoad> {
 }
 
 /// What the sink sees behind the router.
-///
-/// # Errors
-///
-/// None with the constants as they are.
 pub(super) fn expect(network: &Network, case: &Case) -> Result<Expect> {
     let at =
         ethernet::HEADER_LEN as u16 + shortest(case.family) - (udp::HEADER_LEN + MARKER_LEN) as u16;

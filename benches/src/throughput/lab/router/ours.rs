@@ -33,10 +33,6 @@ pub(in super::super) struct Router {
 
 impl Router {
     /// Puts the program on both devices. With two workers packets are spread over both CPUs.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses the program, or has no CPU map.
     pub(in super::super) fn start(network: &Network, case: &Case, verifies: bool) -> Result<Self> {
         let mut programs = RouterPrograms::load(RouterOptions {
             forged_hops_pass_for_benchmarks: !verifies,

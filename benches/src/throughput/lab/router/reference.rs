@@ -30,10 +30,6 @@ pub(in super::super) struct Reference {
 
 impl Reference {
     /// Starts a router in the network's device and waits until its sockets are open.
-    ///
-    /// # Errors
-    ///
-    /// The program is missing, or ends.
     pub(in super::super) fn start(network: &Network, case: &Case) -> Result<Self, Refusal> {
         let programs = Programs::find()?;
         let file = write_files(network, case.family)?;
