@@ -181,31 +181,14 @@ impl Header {
     /// The bytes on the wire, with the header checksum.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let (tos, ttl, protocol) = (self.tos, self.ttl, self.protocol);
         let [l0, l1] = self.total_len.to_be_bytes();
         let [i0, i1] = self.identification.to_be_bytes();
         let flags = if self.dont_fragment { 0x40 } else { 0 };
         let [s0, s1, s2, s3] = self.source;
         let [d0, d1, d2, d3] = self.destination;
         let mut bytes = [
-            0x45,
-            self.tos,
-            l0,
-            l1,
-            i0,
-            i1,
-            flags,
-            0,
-            self.ttl,
-            self.protocol,
-            0,
-            0,
-            s0,
-            s1,
-            s2,
-            s3,
-            d0,
-            d1,
-            d2,
+            0x45, tos, l0, l1, i0, i1, flags, 0, ttl, protocol, 0, 0, s0, s1, s2, s3, d0, d1, d2,
             d3,
         ];
         [bytes[10], bytes[11]] = Sum::of(&bytes).checksum().to_be_bytes();

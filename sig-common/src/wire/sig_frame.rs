@@ -40,32 +40,16 @@ impl Header {
     /// [`Error::Version`] for any version but 0.
     #[inline(always)]
     pub const fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, Error> {
-        let [
-            version,
-            session,
-            i0,
-            i1,
-            s0,
-            s1,
-            s2,
-            s3,
-            q0,
-            q1,
-            q2,
-            q3,
-            q4,
-            q5,
-            q6,
-            q7,
-        ] = *bytes;
-        if version != VERSION {
+        let words = u128::from_be_bytes(*bytes);
+        let (first, sequence) = ((words >> 64) as u64, words as u64);
+        if (first >> 56) as u8 != VERSION {
             return Err(Error::Version);
         }
         Ok(Self {
-            session,
-            index: u16::from_be_bytes([i0, i1]),
-            stream: u32::from_be_bytes([s0, s1, s2, s3]) & STREAM_MASK,
-            sequence: u64::from_be_bytes([q0, q1, q2, q3, q4, q5, q6, q7]),
+            session: (first >> 48) as u8,
+            index: (first >> 32) as u16,
+            stream: first as u32 & STREAM_MASK,
+            sequence,
         })
     }
 
@@ -73,27 +57,11 @@ impl Header {
     #[inline(always)]
     #[must_use]
     pub const fn encode(&self) -> [u8; HEADER_LEN] {
-        let [i0, i1] = self.index.to_be_bytes();
-        let [s0, s1, s2, s3] = (self.stream & STREAM_MASK).to_be_bytes();
-        let [q0, q1, q2, q3, q4, q5, q6, q7] = self.sequence.to_be_bytes();
-        [
-            VERSION,
-            self.session,
-            i0,
-            i1,
-            s0,
-            s1,
-            s2,
-            s3,
-            q0,
-            q1,
-            q2,
-            q3,
-            q4,
-            q5,
-            q6,
-            q7,
-        ]
+        let first = (VERSION as u64) << 56
+            | (self.session as u64) << 48
+            | (self.index as u64) << 32
+            | (self.stream & STREAM_MASK) as u64;
+        ((first as u128) << 64 | self.sequence as u128).to_be_bytes()
     }
 
     /// Writes the header to the start of `out`; returns the bytes written.

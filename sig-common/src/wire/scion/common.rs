@@ -48,32 +48,18 @@ impl Common {
     /// [`Error::Version`] for any version but 0.
     #[inline(always)]
     pub const fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, Error> {
-        let [
-            w0,
-            w1,
-            w2,
-            w3,
-            next_header,
-            header_words,
-            l0,
-            l1,
-            path_type,
-            address_types,
-            _,
-            _,
-        ] = *bytes;
-        let first = first_word(w0, w1, w2, w3);
+        let first = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         if first >> 28 != 0 {
             return Err(Error::Version);
         }
         Ok(Self {
             traffic_class: (first >> 20) as u8,
             flow_id: first & FLOW_ID_MASK,
-            next_header,
-            header_words,
-            payload_len: be16(l0, l1),
-            path_type,
-            address_types,
+            next_header: bytes[NEXT_HEADER_OFFSET],
+            header_words: bytes[5],
+            payload_len: be16(bytes[PAYLOAD_LEN_OFFSET], bytes[PAYLOAD_LEN_OFFSET + 1]),
+            path_type: bytes[8],
+            address_types: bytes[9],
         })
     }
 
@@ -82,21 +68,10 @@ impl Common {
     #[must_use]
     pub const fn encode(&self) -> [u8; HEADER_LEN] {
         let [w0, w1, w2, w3] = encode_first_word(self.traffic_class, self.flow_id);
+        let (next, words) = (self.next_header, self.header_words);
         let [l0, l1] = self.payload_len.to_be_bytes();
-        [
-            w0,
-            w1,
-            w2,
-            w3,
-            self.next_header,
-            self.header_words,
-            l0,
-            l1,
-            self.path_type,
-            self.address_types,
-            0,
-            0,
-        ]
+        let (path, types) = (self.path_type, self.address_types);
+        [w0, w1, w2, w3, next, words, l0, l1, path, types, 0, 0]
     }
 
     /// Length of the SCION header in bytes, at most [`super::MAX_HEADER_LEN`].
@@ -105,11 +80,6 @@ impl Common {
     pub const fn header_len(&self) -> usize {
         self.header_words as usize * 4
     }
-}
-
-#[inline(always)]
-const fn first_word(w0: u8, w1: u8, w2: u8, w3: u8) -> u32 {
-    u32::from_be_bytes([w0, w1, w2, w3])
 }
 
 /// The first four bytes of a SCION header of version 0: what changes from packet to packet of a
