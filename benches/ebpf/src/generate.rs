@@ -13,8 +13,9 @@ use aya_ebpf::{
     maps::{Array, DevMap},
     programs::XdpContext,
 };
+use sig_common::wire::Store;
 
-use crate::layout::{MAX_FRAME, MAX_TEMPLATES, Progress, Setup, Store, Template, patch};
+use crate::layout::{MAX_FRAME, MAX_TEMPLATES, Progress, Setup, Template, patch};
 
 /// What to do.
 #[map]

@@ -1,5 +1,7 @@
 //! Ethernet II with up to two VLAN tags (IEEE 802.1Q, 802.1ad "QinQ").
 
+use core::net::IpAddr;
+
 use super::{Error, be16, split, split_mut};
 
 /// Bytes of the header without tags.
@@ -17,6 +19,16 @@ pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub const TPID_8021Q: u16 = 0x8100;
 /// Tag protocol identifier of IEEE 802.1ad.
 pub const TPID_8021AD: u16 = 0x88a8;
+
+/// EtherType of IP packets with addresses of this version.
+#[inline(always)]
+#[must_use]
+pub const fn ethertype(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(_) => ETHERTYPE_IPV4,
+        IpAddr::V6(_) => ETHERTYPE_IPV6,
+    }
+}
 
 /// Whether this EtherType announces a VLAN tag.
 #[inline(always)]

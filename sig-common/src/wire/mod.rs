@@ -19,6 +19,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod scion;
 pub mod sig_frame;
+pub mod template;
 pub mod udp;
 pub mod underlay;
 
@@ -28,6 +29,13 @@ pub const PROTO_UDP: u8 = 17;
 pub const PROTO_TCP: u8 = 6;
 /// Protocol number of SCTP.
 pub const PROTO_SCTP: u8 = 132;
+/// Protocol number of ICMP for IPv4.
+pub const PROTO_ICMP: u8 = 1;
+/// Protocol number of ICMP for IPv6.
+pub const PROTO_ICMPV6: u8 = 58;
+
+/// Time to live or hop limit of packets that begin here.
+pub const TTL: u8 = 64;
 
 /// Why bytes are not the header they were taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +104,23 @@ impl Load for [u8] {
     #[inline(always)]
     fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.get(offset..)?.first_chunk().copied()
+    }
+}
+
+/// Bounds-checked stores to a packet.
+///
+/// Implemented for byte slices, and by the XDP programs for their context. As with [`Load`], offsets
+/// are bounded by constants.
+pub trait Store {
+    /// Writes `bytes` at `offset`; `None` if they are not all within reach.
+    fn store<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()>;
+}
+
+impl Store for [u8] {
+    #[inline(always)]
+    fn store<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
+        *self.get_mut(offset..)?.first_chunk_mut()? = bytes;
+        Some(())
     }
 }
 

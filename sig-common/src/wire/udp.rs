@@ -1,10 +1,22 @@
 //! UDP (RFC 768). UDP over SCION has the same header; its length rules differ, see
 //! [`super::scion::udp`].
 
+use super::checksum::Sum;
 use super::{Error, be16, split, split_mut};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 8;
+
+/// The checksum of a datagram over IP, of `sum` with its pseudo header and without its checksum. Never
+/// 0, which says that there is none (RFC 768).
+#[inline(always)]
+#[must_use]
+pub const fn checksum(sum: Sum) -> u16 {
+    match sum.checksum() {
+        0 => 0xffff,
+        checksum => checksum,
+    }
+}
 
 /// A UDP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -183,8 +183,7 @@ fn frame(worker: &mut Worker, what: u8, bytes: &[u8]) -> Option<Frame> {
                 sequence: u64::from(sequence % 64),
                 index: u16::from_be_bytes([high, low]),
             };
-            (frame.len() <= CHUNK_SIZE - HEADROOM)
-                .then(|| template().write(&mut frame, &fields))?;
+            template().write(&mut frame, &fields)?;
             frame
         }
         _ => bytes.to_vec(),

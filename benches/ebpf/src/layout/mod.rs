@@ -16,7 +16,7 @@ mod maps;
 mod template;
 
 pub use maps::{Expected, Forwarding, Next, Seen, Totals, kind};
-pub use template::{Inner, Progress, Setup, Store, Template, patch, write};
+pub use template::{Inner, Progress, Setup, Template, patch, write};
 
 /// Starts a marker.
 pub const MAGIC: u16 = 0x5349;

@@ -5,7 +5,7 @@
 //! sum over the packet and its pseudo header is zero. So markers change no checksum but that of their
 //! own packet, and the sequence number of a SIG frame none but that of UDP/SCION.
 
-use sig_common::wire::checksum::Sum;
+use sig_common::wire::{Store, checksum::Sum, udp};
 
 use super::{DESTINATION_PORT, FIRST_PORT, MAGIC, MARKER_LEN, MAX_FRAME, MAX_INNER};
 
@@ -81,20 +81,6 @@ pub struct Progress {
     pub flow: u32,
     /// Template of the next frame.
     pub template: u32,
-}
-
-/// A frame that can be written to.
-pub trait Store {
-    /// Writes bytes at `offset`; `None` if they are not all within the frame.
-    fn store<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()>;
-}
-
-impl Store for [u8] {
-    #[inline(always)]
-    fn store<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
-        *self.get_mut(offset..)?.first_chunk_mut()? = bytes;
-        Some(())
-    }
 }
 
 impl Setup {
@@ -196,10 +182,7 @@ impl Marker {
             .add_u16(self.flow)
             .add_u32(self.sequence)
             .add_u64(self.time);
-        let checksum = match sum.checksum() {
-            0 => 0xffff,
-            checksum => checksum,
-        };
+        let checksum = udp::checksum(sum);
         let [p0, p1] = port.to_be_bytes();
         let [d0, d1] = DESTINATION_PORT.to_be_bytes();
         let [l0, l1] = len.to_be_bytes();

@@ -4,7 +4,7 @@ mod scion;
 
 use std::net::IpAddr;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use sig_common::wire::{
     PROTO_UDP,
     checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header},
@@ -149,7 +149,9 @@ fn sig_frames(load: &IpLoad, outer: &Outer, per_frame: u16) -> Result<Vec<Templa
             sequence: 0,
             index: 0,
         };
-        headers.write(&mut frame, &fields);
+        headers
+            .write(&mut frame, &fields)
+            .context("the frame begins with its headers")?;
         frames.push((frame, inner));
     }
     let sig = headers.len() - 16;

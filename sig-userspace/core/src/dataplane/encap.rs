@@ -393,7 +393,8 @@ impl Stream {
             sequence,
             index: closed.index,
         };
-        path.template.write(frame.bytes_mut(context.area), &fields);
+        let written = path.template.write(frame.bytes_mut(context.area), &fields);
+        debug_assert!(written.is_some(), "the frame begins with the room for them");
         let sent = &path.counters[context.worker].sent;
         for traffic in [sent, &context.counters.sent] {
             traffic.frames.add(1);

@@ -95,10 +95,7 @@ fn frame(load: &ScionLoad, flow_id: u32) -> Result<Template> {
     let sum = covered.add_bytes(datagram).fold();
     datagram[6..8].copy_from_slice(&(!sum).to_be_bytes());
     // Markers change no sum around them: that over a datagram and its pseudo header is zero.
-    let checksum = match pseudo.add_bytes(&frame[outer..]).checksum() {
-        0 => 0xffff,
-        checksum => checksum,
-    };
+    let checksum = udp::checksum(pseudo.add_bytes(&frame[outer..]));
     frame[outer + 6..scion].copy_from_slice(&checksum.to_be_bytes());
     let inner = Inner {
         udp: l4 as u16,
