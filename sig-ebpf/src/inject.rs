@@ -4,6 +4,8 @@
 //! the hop limit, put the link-layer addresses in, send. Everything with more to it (delivery to
 //! this host, ICMP errors, fragmentation, IPv4 options) goes up the kernel's stack, unchanged.
 
+use core::net::IpAddr;
+
 use aya_ebpf::{
     EbpfContext as _,
     bindings::{BPF_FIB_LKUP_RET_NO_NEIGH, BPF_FIB_LKUP_RET_SUCCESS, bpf_fib_lookup as FibLookup},
@@ -12,39 +14,36 @@ use aya_ebpf::{
 };
 use sig_common::{
     reason::DropReason,
-    wire::{Load as _, checksum, inner::BACK_TO_SENDER},
+    wire::{
+        Load as _, PROTO_TCP, PROTO_UDP, Store as _,
+        inner::{BACK_TO_SENDER, InnerPacket},
+        ipv4, ipv6,
+    },
 };
 
 use crate::{
     Egress,
-    packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP, Packet},
+    packet::{AF_INET, AF_INET6, IP, Packet},
 };
 
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-
 /// Headers looked at: Ethernet, IPv6, and the ports.
-const LINEAR: u32 = 14 + 40 + 4;
+const LINEAR: u32 = (IP + ipv6::HEADER_LEN + 4) as u32;
 
 /// The way out for a packet; `None` leaves it to the kernel.
 #[inline(always)]
 pub fn way_out(ctx: &TcContext) -> Option<Egress> {
-    let mut packet = Packet::of_tc(ctx);
-    if packet.len() < LINEAR as usize && packet.len() < ctx.len() as usize {
+    let linear = ctx.data_end() - ctx.data();
+    if linear < LINEAR as usize && linear < ctx.len() as usize {
         ctx.pull_data(LINEAR.min(ctx.len())).ok()?;
-        packet = Packet::of_tc(ctx);
     }
-    let ethertype = packet.bytes::<2>(12)?;
-    let (mut question, hops) = match ethertype {
-        ETHERTYPE_IPV4 => ipv4(&packet)?,
-        ETHERTYPE_IPV6 => ipv6(&packet)?,
-        _ => return None,
-    };
-    if hops <= 1 {
+    let mut packet = Packet::of_tc(ctx);
+    let ethertype = packet.be16(IP - 2)?;
+    let mut ip = packet.ip();
+    let mut inner = InnerPacket::parse(&ip).ok()?;
+    if ethertype != inner.ethertype() || inner.ttl <= 1 {
         return None;
     }
+    let mut question = question(&inner, &ip)?;
     let lookup = &mut question.0;
     // SAFETY: the context is of this program, and the kernel fills this field.
     let ingress = unsafe { (*ctx.skb.skb).ifindex };
@@ -69,15 +68,8 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
     if turns && packet.bytes::<6>(6)? == BACK_TO_SENDER {
         return Some(Egress::Drop(DropReason::RoutingLoop));
     }
-    let header = packet.bytes_mut::<20>(IP)?;
-    if ethertype == ETHERTYPE_IPV4 {
-        let old = u16::from_be_bytes([header[8], header[9]]);
-        header[8] = hops - 1;
-        let new = u16::from_be_bytes([header[8], header[9]]);
-        let sum = u16::from_be_bytes([header[10], header[11]]);
-        [header[10], header[11]] = checksum::update(sum, old, new).to_be_bytes();
-    } else {
-        header[7] = hops - 1;
+    if !inner.decrement_ttl(&mut ip) {
+        return None;
     }
     if turns {
         // The worker behind the device looks at no link-layer address.
@@ -88,10 +80,9 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
             ifindex: lookup.ifindex,
         });
     }
-    let macs = packet.bytes_mut::<12>(0)?;
     let [d0, d1, d2, d3, d4, d5] = lookup.dmac;
     let [s0, s1, s2, s3, s4, s5] = lookup.smac;
-    *macs = [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5];
+    packet.store(0, [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5])?;
     Some(Egress::Send {
         ifindex: lookup.ifindex,
     })
@@ -101,65 +92,41 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
 #[repr(C, align(8))]
 struct Question(FibLookup);
 
-/// What to look up for an IPv4 packet, and the hops it has left.
+/// What to look up for a packet.
 #[inline(always)]
-fn ipv4(packet: &Packet) -> Option<(Question, u8)> {
-    let header = packet.bytes::<20>(IP)?;
-    // Options are for the kernel.
-    if header[0] != 0x45 {
-        return None;
-    }
+fn question(inner: &InnerPacket, ip: &Packet) -> Option<Question> {
     let mut question = empty_question();
     let lookup = &mut question.0;
-    lookup.family = AF_INET;
-    lookup.l4_protocol = header[9];
-    lookup.__bindgen_anon_1.tot_len = u16::from_be_bytes([header[2], header[3]]);
-    lookup.__bindgen_anon_2.tos = header[1];
-    lookup.__bindgen_anon_3.ipv4_src =
-        u32::from_ne_bytes([header[12], header[13], header[14], header[15]]);
-    lookup.__bindgen_anon_4.ipv4_dst =
-        u32::from_ne_bytes([header[16], header[17], header[18], header[19]]);
-    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
-    if !is_fragment {
-        set_ports(lookup, packet, IP + 20);
+    lookup.l4_protocol = inner.protocol;
+    lookup.__bindgen_anon_1.tot_len = inner.total_len;
+    match (inner.source, inner.destination) {
+        // Options are for the kernel.
+        (IpAddr::V4(_), _) if usize::from(inner.header_len) != ipv4::HEADER_LEN => return None,
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            lookup.family = AF_INET;
+            lookup.__bindgen_anon_2.tos = inner.tos;
+            lookup.__bindgen_anon_3.ipv4_src = source.to_bits().to_be();
+            lookup.__bindgen_anon_4.ipv4_dst = destination.to_bits().to_be();
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            lookup.family = AF_INET6;
+            let [first, label @ ..] = ip.bytes::<4>(0)?;
+            // Traffic class and flow label.
+            lookup.__bindgen_anon_2.flowinfo =
+                u32::from_ne_bytes([first & 0x0f, label[0], label[1], label[2]]);
+            lookup.__bindgen_anon_3.ipv6_src = words(source.octets());
+            lookup.__bindgen_anon_4.ipv6_dst = words(destination.octets());
+        }
+        _ => return None,
     }
-    Some((question, header[8]))
-}
-
-/// What to look up for an IPv6 packet, and the hops it has left.
-#[inline(always)]
-fn ipv6(packet: &Packet) -> Option<(Question, u8)> {
-    let header = packet.bytes::<40>(IP)?;
-    if header[0] >> 4 != 6 {
-        return None;
-    }
-    let payload_len = u16::from_be_bytes([header[4], header[5]]);
-    let mut question = empty_question();
-    let lookup = &mut question.0;
-    lookup.family = AF_INET6;
-    lookup.l4_protocol = header[6];
-    lookup.__bindgen_anon_1.tot_len = payload_len.checked_add(40)?;
-    // Traffic class and flow label.
-    lookup.__bindgen_anon_2.flowinfo =
-        u32::from_ne_bytes([header[0] & 0x0f, header[1], header[2], header[3]]);
-    lookup.__bindgen_anon_3.ipv6_src = words(header, 8);
-    lookup.__bindgen_anon_4.ipv6_dst = words(header, 24);
-    set_ports(lookup, packet, IP + 40);
-    Some((question, header[7]))
-}
-
-/// Ports matter to rules and to the choice among several next hops.
-#[inline(always)]
-fn set_ports(lookup: &mut FibLookup, packet: &Packet, offset: usize) {
-    if !matches!(lookup.l4_protocol, TCP | UDP) {
-        return;
-    }
-    if let Some([s0, s1, d0, d1]) = packet.bytes::<4>(offset) {
-        lookup.sport = u16::from_ne_bytes([s0, s1]);
+    // Ports matter to rules and to the choice among several next hops.
+    if let (PROTO_TCP | PROTO_UDP, Some([source, destination])) = (inner.protocol, inner.ports) {
+        lookup.sport = source.to_be();
         // Volatile, or else both are stored as one word, at an address where the stack takes none.
         // SAFETY: the place is borrowed from the structure.
-        unsafe { core::ptr::write_volatile(&raw mut lookup.dport, u16::from_ne_bytes([d0, d1])) };
+        unsafe { core::ptr::write_volatile(&raw mut lookup.dport, destination.to_be()) };
     }
+    Some(question)
 }
 
 #[inline(always)]
@@ -169,10 +136,7 @@ fn empty_question() -> Question {
 }
 
 #[inline(always)]
-fn words(header: [u8; 40], at: usize) -> [u32; 4] {
-    let word = |i: usize| {
-        let i = at + 4 * i;
-        u32::from_ne_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]])
-    };
-    [word(0), word(1), word(2), word(3)]
+fn words(address: [u8; 16]) -> [u32; 4] {
+    let (words, _) = address.as_chunks();
+    [words[0], words[1], words[2], words[3]].map(u32::from_ne_bytes)
 }

@@ -5,29 +5,34 @@ use aya_ebpf::{
     bindings::xdp_md,
     programs::{TcContext, XdpContext},
 };
-use sig_common::wire::Load;
+use sig_common::wire::{Load, Store, ethernet};
 
-/// EtherType of IPv4, as on the wire.
-pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
-/// EtherType of IPv6, as on the wire.
-pub const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 /// Offset of the IP header in an Ethernet frame without VLAN tags.
-pub const IP: usize = 14;
+pub const IP: usize = ethernet::HEADER_LEN;
+
+/// The address family of IPv4, for the kernel's tables.
+pub const AF_INET: u8 = 2;
+/// The address family of IPv6.
+pub const AF_INET6: u8 = 10;
 
 /// The packet of the running program.
 #[derive(Clone, Copy)]
 pub struct Packet {
     start: usize,
+    /// End of what is within reach.
     end: usize,
+    len: usize,
 }
 
 impl Packet {
     /// The packet an XDP program looks at.
     #[inline(always)]
     pub fn of_xdp(ctx: &XdpContext) -> Self {
+        let (start, end) = (ctx.data(), ctx.data_end());
         Self {
-            start: ctx.data(),
-            end: ctx.data_end(),
+            start,
+            end,
+            len: end - start,
         }
     }
 
@@ -42,18 +47,31 @@ impl Packet {
                 core::ptr::read_volatile(&raw const (*ctx).data_end),
             )
         };
+        let (start, end) = (start as usize + offset, end as usize);
         Self {
-            start: start as usize + offset,
-            end: end as usize,
+            start,
+            end,
+            len: end - start,
         }
     }
 
-    /// The linear part of the packet a TC program looks at.
+    /// The packet a TC program looks at; its linear part is within reach.
     #[inline(always)]
     pub fn of_tc(ctx: &TcContext) -> Self {
         Self {
             start: ctx.data(),
             end: ctx.data_end(),
+            len: ctx.len() as usize,
+        }
+    }
+
+    /// What is behind the Ethernet header of a frame without VLAN tags.
+    #[inline(always)]
+    pub fn ip(self) -> Self {
+        Self {
+            start: self.start + IP,
+            len: self.len.saturating_sub(IP),
+            ..self
         }
     }
 
@@ -96,7 +114,7 @@ impl Packet {
 impl Load for Packet {
     #[inline(always)]
     fn len(&self) -> usize {
-        self.end - self.start
+        self.len
     }
 
     #[inline(always)]
@@ -105,5 +123,13 @@ impl Load for Packet {
         // SAFETY: `at` checked that the bytes are within the packet, which the kernel keeps in
         // place while the program runs.
         Some(unsafe { *at })
+    }
+}
+
+impl Store for Packet {
+    #[inline(always)]
+    fn store<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
+        *self.bytes_mut(offset)? = bytes;
+        Some(())
     }
 }

@@ -2,14 +2,10 @@
 //! packet.
 
 use aya_ebpf::programs::XdpContext;
-use sig_common::wire::Load;
+use sig_common::wire::{Load, ethernet};
 
-/// EtherType of IPv4, as on the wire.
-pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
-/// EtherType of IPv6, as on the wire.
-pub const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 /// Offset of the IP header in an Ethernet frame without VLAN tags.
-pub const IP: usize = 14;
+pub const IP: usize = ethernet::HEADER_LEN;
 
 /// The packet of the running program.
 #[derive(Clone, Copy)]

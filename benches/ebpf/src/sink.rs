@@ -7,14 +7,18 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray},
     programs::XdpContext,
 };
-use sig_common::wire::{Load as _, PROTO_UDP, sig_frame};
+use sig_common::wire::{
+    Load as _, PROTO_UDP,
+    ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    sig_frame,
+};
 
 use crate::{
     layout::{
         Expected, MAGIC, MARKER_LEN, MAX_FLOWS, MAX_INNER, MAX_SEEN_STREAMS, Next,
         SEEN as SEEN_ENTRIES, Seen, Totals, histogram, kind,
     },
-    packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP, Packet},
+    packet::{IP, Packet},
 };
 
 /// What to look for.
@@ -259,15 +263,16 @@ impl Marker {
 /// Offset of the UDP header behind the IP header at `ip`, which has no options.
 #[inline(always)]
 fn udp_of(frame: &Packet, ip: usize) -> Option<usize> {
-    let ethertype = frame.bytes(ip.checked_sub(2)?)?;
-    if ethertype == ETHERTYPE_IPV4 {
-        let [version, _] = frame.bytes(ip)?;
-        let [protocol] = frame.bytes(ip + 9)?;
-        (version == 0x45 && protocol == PROTO_UDP).then_some(ip + 20)
-    } else if ethertype == ETHERTYPE_IPV6 {
-        let [protocol] = frame.bytes(ip + 6)?;
-        (protocol == PROTO_UDP).then_some(ip + 40)
-    } else {
-        None
+    match frame.bytes(ip.checked_sub(2)?).map(u16::from_be_bytes)? {
+        ETHERTYPE_IPV4 => {
+            let [version, _] = frame.bytes(ip)?;
+            let [protocol] = frame.bytes(ip + 9)?;
+            (version == 0x45 && protocol == PROTO_UDP).then_some(ip + 20)
+        }
+        ETHERTYPE_IPV6 => {
+            let [protocol] = frame.bytes(ip + 6)?;
+            (protocol == PROTO_UDP).then_some(ip + 40)
+        }
+        _ => None,
     }
 }

@@ -1,9 +1,11 @@
-//! A checked summary of an inner packet: what routing, policing and framing ask of it.
+//! The summary of an inner packet: what programs, routing, policing and framing ask of it, read once.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::ipv6::UpperLayer;
-use super::{Error, ipv4, ipv6};
+use super::ipv6::{UpperLayer, upper_layer};
+use super::{
+    Error, Load, PROTO_SCTP, PROTO_TCP, PROTO_UDP, Store, be16, checksum, ethernet, ipv4, ipv6,
+};
 
 /// Source MAC address of a decapsulated packet on its way through the tunnel device which must not
 /// come back into the tunnel, for there its way leads to the remote that sent it. No device has it.
@@ -14,7 +16,7 @@ pub const BACK_TO_SENDER: [u8; 6] = [0x02, 0, 0, 0, 0, 0];
 pub struct InnerPacket {
     /// Source address.
     pub source: IpAddr,
-    /// Destination address.
+    /// Destination address, of the same version.
     pub destination: IpAddr,
     /// Bytes of the whole packet; never more than there were.
     pub total_len: u16,
@@ -26,12 +28,16 @@ pub struct InnerPacket {
     pub ttl: u8,
     /// Protocol of IPv4, or next header of the IPv6 header (perhaps an extension header).
     pub protocol: u8,
-    /// Whether this is a fragment (IPv6: as far as extension headers are followed).
-    pub is_fragment: bool,
+    /// What is behind all headers that are followed. Offsets count from the start of the packet.
+    pub upper: UpperLayer,
+    /// Source and destination port of TCP, UDP and SCTP; none in fragments.
+    pub ports: Option<[u16; 2]>,
+    /// Whether this is an IPv4 fragment other than the first.
+    pub is_later_fragment: bool,
 }
 
 impl InnerPacket {
-    /// Checks that `packet` starts with an IPv4 or IPv6 packet that is there in full.
+    /// Reads the IPv4 or IPv6 packet that `packet` starts with, which must be there in full.
     ///
     /// Bytes beyond it (Ethernet padding) are ignored: see [`InnerPacket::total_len`]. The IPv4
     /// header checksum is not verified: see [`ipv4::View::checksum_is_valid`].
@@ -40,81 +46,178 @@ impl InnerPacket {
     /// Those of [`ipv4::View::new_checked`] and [`ipv6::View::new_checked`]; [`Error::Version`] for
     /// other versions; [`Error::Length`] for an IPv6 packet above 65 535 bytes, which the gateway
     /// does not carry.
-    #[inline]
-    pub fn parse(packet: &[u8]) -> Result<Self, Error> {
-        match packet.first().ok_or(Error::Truncated)? >> 4 {
-            4 => {
-                let view = ipv4::View::new_checked(packet)?;
-                Ok(Self {
-                    source: IpAddr::V4(view.source().into()),
-                    destination: IpAddr::V4(view.destination().into()),
-                    total_len: view.total_len(),
-                    header_len: view.header_len() as u8,
-                    tos: view.tos(),
-                    ttl: view.ttl(),
-                    protocol: view.protocol(),
-                    is_fragment: view.is_fragment(),
-                })
-            }
-            6 => {
-                let view = ipv6::View::new_checked(packet)?;
-                let total_len = view
-                    .payload_len()
-                    .checked_add(ipv6::HEADER_LEN as u16)
-                    .ok_or(Error::Length)?;
-                Ok(Self {
-                    source: IpAddr::V6(view.source().into()),
-                    destination: IpAddr::V6(view.destination().into()),
-                    total_len,
-                    header_len: ipv6::HEADER_LEN as u8,
-                    tos: view.traffic_class(),
-                    ttl: view.hop_limit(),
-                    protocol: view.next_header(),
-                    is_fragment: view.upper_layer() == UpperLayer::Fragment,
-                })
-            }
+    #[inline(always)]
+    pub fn parse<L: Load + ?Sized>(packet: &L) -> Result<Self, Error> {
+        let [first] = packet.bytes(0).ok_or(Error::Truncated)?;
+        match first >> 4 {
+            4 => Self::parse_v4(packet),
+            6 => Self::parse_v6(packet),
             _ => Err(Error::Version),
         }
     }
 
-    /// 4 or 6.
+    #[inline(always)]
+    fn parse_v4<L: Load + ?Sized>(packet: &L) -> Result<Self, Error> {
+        let header = packet.bytes::<{ ipv4::HEADER_LEN }>(0);
+        let header = header.ok_or(Error::Truncated)?;
+        let header_len = (header[0] & 0x0f) * 4;
+        if usize::from(header_len) < ipv4::HEADER_LEN {
+            return Err(Error::HeaderLength);
+        }
+        let total_len = be16(header[2], header[3]);
+        if usize::from(total_len) > packet.len() || total_len < header_len.into() {
+            return Err(Error::Length);
+        }
+        let (fragment, protocol) = (be16(header[6], header[7]), header[9]);
+        let upper = if ipv4::is_fragment(fragment) {
+            UpperLayer::Fragment
+        } else {
+            let offset = header_len.into();
+            UpperLayer::At { protocol, offset }
+        };
+        let [.., s0, s1, s2, s3, d0, d1, d2, d3] = header;
+        Ok(Self {
+            source: IpAddr::V4(Ipv4Addr::from_octets([s0, s1, s2, s3])),
+            destination: IpAddr::V4(Ipv4Addr::from_octets([d0, d1, d2, d3])),
+            total_len,
+            header_len,
+            tos: header[1],
+            ttl: header[8],
+            protocol,
+            upper,
+            ports: ports(&Clipped(packet, total_len.into()), upper),
+            is_later_fragment: ipv4::is_later_fragment(fragment),
+        })
+    }
+
+    #[inline(always)]
+    fn parse_v6<L: Load + ?Sized>(packet: &L) -> Result<Self, Error> {
+        const HEADER_LEN: u16 = ipv6::HEADER_LEN as u16;
+        // One by one: if all are loaded before any is checked, LLVM leaves out checks that the later
+        // ones imply, and the BPF verifier cannot follow.
+        let [b0, b1, _, _, l0, l1, protocol, ttl] = packet.bytes(0).ok_or(Error::Truncated)?;
+        let source = packet.bytes::<16>(8).ok_or(Error::Truncated)?;
+        let destination = packet.bytes::<16>(24).ok_or(Error::Truncated)?;
+        let payload_len = be16(l0, l1);
+        let is_jumbogram = payload_len == 0 && protocol == ipv6::HOP_BY_HOP;
+        let total_len = payload_len.checked_add(HEADER_LEN).ok_or(Error::Length)?;
+        if is_jumbogram || usize::from(total_len) > packet.len() {
+            return Err(Error::Length);
+        }
+        let packet = Clipped(packet, total_len.into());
+        let upper = upper_layer(&packet, protocol, ipv6::HEADER_LEN);
+        Ok(Self {
+            source: IpAddr::V6(Ipv6Addr::from_octets(source)),
+            destination: IpAddr::V6(Ipv6Addr::from_octets(destination)),
+            total_len,
+            header_len: ipv6::HEADER_LEN as u8,
+            tos: b0 << 4 | b1 >> 4,
+            ttl,
+            protocol,
+            upper,
+            ports: ports(&packet, upper),
+            is_later_fragment: false,
+        })
+    }
+
+    /// EtherType of the packet.
+    #[inline(always)]
+    #[must_use]
+    pub const fn ethertype(&self) -> u16 {
+        ethernet::ethertype(self.source)
+    }
+
+    /// Protocol of IPv4; in IPv6, behind the extension headers. `None` where it cannot be told.
     #[inline]
     #[must_use]
-    pub const fn version(&self) -> u8 {
+    pub const fn upper_protocol(&self) -> Option<u8> {
+        match (self.upper, self.source) {
+            (UpperLayer::At { protocol, .. }, _) => Some(protocol),
+            (_, IpAddr::V4(_)) => Some(self.protocol),
+            (_, IpAddr::V6(_)) => None,
+        }
+    }
+
+    /// What follows the IPv4 or IPv6 header in `packet`, without padding. `None` if that is not the
+    /// packet of this summary.
+    #[must_use]
+    pub fn payload<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
+        packet.get(self.header_len.into()..self.total_len.into())
+    }
+
+    /// Takes one from TTL or hop limit, here and in `packet`, and keeps the IPv4 checksum right (a wrong
+    /// one stays wrong). `false`, and nothing is changed, if it is 0 or 1.
+    #[inline(always)]
+    #[must_use]
+    pub fn decrement_ttl<P: Load + Store + ?Sized>(&mut self, packet: &mut P) -> bool {
+        if self.ttl <= 1 {
+            return false;
+        }
+        let ttl = self.ttl - 1;
+        let stored = match self.source {
+            IpAddr::V4(_) => store_ipv4(packet, 8, [ttl, self.protocol]),
+            IpAddr::V6(_) => packet.store(7, [ttl]),
+        };
+        self.ttl = ttl;
+        stored.is_some()
+    }
+
+    /// Sets type of service or traffic class, here and in `packet`, and keeps the IPv4 checksum right (a
+    /// wrong one stays wrong).
+    #[inline]
+    pub fn set_tos<P: Load + Store + ?Sized>(&mut self, packet: &mut P, tos: u8) {
+        self.tos = tos;
+        let Some([first, second]) = packet.bytes(0) else {
+            return;
+        };
         match self.source {
-            IpAddr::V4(_) => 4,
-            IpAddr::V6(_) => 6,
-        }
+            IpAddr::V4(_) => store_ipv4(packet, 0, [first, tos]),
+            IpAddr::V6(_) => packet.store(0, [6 << 4 | tos >> 4, tos << 4 | second & 0x0f]),
+        };
     }
 }
 
-/// Takes one from TTL or hop limit of the IP packet, keeping the IPv4 checksum right. `false`, and
-/// nothing is changed, if it is 0 or 1, or if this is no IP packet.
-#[inline]
-#[must_use]
-pub fn decrement_ttl(packet: &mut [u8]) -> bool {
-    match packet.first().map(|first| first >> 4) {
-        Some(4) => ipv4::Patch::new_checked(packet).is_ok_and(|mut p| p.decrement_ttl()),
-        Some(6) => ipv6::Patch::new_checked(packet).is_ok_and(|mut p| p.decrement_hop_limit()),
-        _ => false,
-    }
+/// Sets the two bytes at `offset`, which is even, in an IPv4 header, and its checksum (RFC 1624).
+#[inline(always)]
+fn store_ipv4<P: Load + Store + ?Sized>(
+    packet: &mut P,
+    offset: usize,
+    bytes: [u8; 2],
+) -> Option<()> {
+    let old = packet.bytes(offset).map(u16::from_be_bytes)?;
+    let checksum = packet.bytes(10).map(u16::from_be_bytes)?;
+    packet.store(offset, bytes)?;
+    let checksum = checksum::update(checksum, old, u16::from_be_bytes(bytes));
+    packet.store(10, checksum.to_be_bytes())
 }
 
-/// Sets type of service or traffic class of the IP packet, keeping the IPv4 checksum right. Bytes
-/// that are no IP packet are left as they are.
-#[inline]
-pub fn set_tos(packet: &mut [u8], tos: u8) {
-    match packet.first().map(|first| first >> 4) {
-        Some(4) => {
-            if let Ok(mut patch) = ipv4::Patch::new_checked(packet) {
-                patch.set_tos(tos);
-            }
+/// Both ports, if the protocol has them.
+#[inline(always)]
+fn ports<L: Load + ?Sized>(packet: &L, upper: UpperLayer) -> Option<[u16; 2]> {
+    let UpperLayer::At { protocol, offset } = upper else {
+        return None;
+    };
+    if !matches!(protocol, PROTO_TCP | PROTO_UDP | PROTO_SCTP) {
+        return None;
+    }
+    let [s0, s1, d0, d1] = packet.bytes(offset)?;
+    Some([be16(s0, s1), be16(d0, d1)])
+}
+
+/// The first bytes of a packet, so many.
+struct Clipped<'a, L: ?Sized>(&'a L, usize);
+
+impl<L: Load + ?Sized> Load for Clipped<'_, L> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.1
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if offset + N > self.1 {
+            return None;
         }
-        Some(6) => {
-            if let Ok(mut patch) = ipv6::Patch::new_checked(packet) {
-                patch.set_traffic_class(tos);
-            }
-        }
-        _ => {}
+        self.0.bytes(offset)
     }
 }

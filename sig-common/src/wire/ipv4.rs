@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791).
 
-use super::checksum::{self, Sum};
+use super::checksum::Sum;
 use super::{Error, be16, split, split_mut};
 
 /// Bytes of the header without options.
@@ -8,14 +8,23 @@ pub const HEADER_LEN: usize = 20;
 
 /// Flag "don't fragment" in the flags and fragment offset field.
 const DONT_FRAGMENT: u16 = 0x4000;
-/// Flag "more fragments" and the fragment offset: not zero in any fragment.
-const FRAGMENT: u16 = 0x3fff;
+/// Flag "more fragments".
+const MORE_FRAGMENTS: u16 = 0x2000;
+/// The fragment offset in units of 8 bytes.
+const OFFSET: u16 = 0x1fff;
 
 /// Whether this flags and fragment offset field is a fragment's.
 #[inline(always)]
 #[must_use]
 pub const fn is_fragment(flags_and_offset: u16) -> bool {
-    flags_and_offset & FRAGMENT != 0
+    flags_and_offset & (MORE_FRAGMENTS | OFFSET) != 0
+}
+
+/// Whether this flags and fragment offset field is that of a fragment other than the first.
+#[inline(always)]
+#[must_use]
+pub const fn is_later_fragment(flags_and_offset: u16) -> bool {
+    flags_and_offset & OFFSET != 0
 }
 
 /// An IPv4 packet.
@@ -90,13 +99,13 @@ impl<'a> View<'a> {
     /// Flag "more fragments".
     #[must_use]
     pub const fn more_fragments(&self) -> bool {
-        self.flags_and_offset() & 0x2000 != 0
+        self.flags_and_offset() & MORE_FRAGMENTS != 0
     }
 
     /// Fragment offset in bytes.
     #[must_use]
     pub const fn fragment_offset(&self) -> u16 {
-        (self.flags_and_offset() & 0x1fff) << 3
+        (self.flags_and_offset() & OFFSET) << 3
     }
 
     /// Whether this is one of several fragments, also the first.
@@ -203,85 +212,5 @@ impl Header {
         let (header, _) = split_mut(out)?;
         *header = self.encode();
         Ok(HEADER_LEN)
-    }
-}
-
-/// Changes fields of an IPv4 header in place and keeps its checksum right (RFC 1624). A header
-/// whose checksum was wrong before stays wrong.
-#[derive(Debug)]
-pub struct Patch<'a>(&'a mut [u8; HEADER_LEN]);
-
-impl<'a> Patch<'a> {
-    /// Takes the first bytes of `packet`, which must be an IPv4 packet.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`], [`Error::Version`].
-    #[inline]
-    pub fn new_checked(packet: &'a mut [u8]) -> Result<Self, Error> {
-        let (fixed, _) = packet.split_first_chunk_mut().ok_or(Error::Truncated)?;
-        Self::new(fixed)
-    }
-
-    /// Takes the fixed part of an IPv4 header.
-    ///
-    /// # Errors
-    /// [`Error::Version`].
-    #[inline]
-    pub fn new(fixed: &'a mut [u8; HEADER_LEN]) -> Result<Self, Error> {
-        if fixed[0] >> 4 != 4 {
-            return Err(Error::Version);
-        }
-        Ok(Self(fixed))
-    }
-
-    /// Sets type of service.
-    #[inline]
-    pub fn set_tos(&mut self, tos: u8) {
-        let old = be16(self.0[0], self.0[1]);
-        self.0[1] = tos;
-        self.update(old, be16(self.0[0], tos));
-    }
-
-    /// Sets total length.
-    #[inline]
-    pub fn set_total_len(&mut self, len: u16) {
-        let old = be16(self.0[2], self.0[3]);
-        [self.0[2], self.0[3]] = len.to_be_bytes();
-        self.update(old, len);
-    }
-
-    /// Sets identification.
-    #[inline]
-    pub fn set_identification(&mut self, identification: u16) {
-        let old = be16(self.0[4], self.0[5]);
-        [self.0[4], self.0[5]] = identification.to_be_bytes();
-        self.update(old, identification);
-    }
-
-    /// Sets time to live.
-    #[inline]
-    pub fn set_ttl(&mut self, ttl: u8) {
-        let old = be16(self.0[8], self.0[9]);
-        self.0[8] = ttl;
-        self.update(old, be16(ttl, self.0[9]));
-    }
-
-    /// Takes one from the time to live, as a router does. `false`, and nothing is changed, if it
-    /// is 0 or 1: the packet must not be forwarded.
-    #[inline]
-    #[must_use]
-    pub fn decrement_ttl(&mut self) -> bool {
-        let ttl = self.0[8];
-        if ttl <= 1 {
-            return false;
-        }
-        self.set_ttl(ttl - 1);
-        true
-    }
-
-    #[inline]
-    fn update(&mut self, old: u16, new: u16) {
-        let checksum = checksum::update(be16(self.0[10], self.0[11]), old, new);
-        [self.0[10], self.0[11]] = checksum.to_be_bytes();
     }
 }

@@ -6,8 +6,9 @@
 //!   on. After that no accessor can panic: fixed fields are read from arrays of known size.
 //! * `Header` is the plain form, with `emit(&mut [u8])` that returns the bytes written.
 //!
-//! [`underlay::parse`] and [`flow::flow_hash`] are the code on the road of every packet. They are
-//! generic over [`Load`], so that the XDP programs and the engine run the same source.
+//! [`underlay::parse`], [`inner::InnerPacket`] and [`template::HeaderTemplate`] are the code on the
+//! road of every packet. They are generic over [`Load`] and [`Store`], so that the XDP programs and the
+//! engine run the same source.
 //!
 //! All multi-byte fields are in network byte order on the wire and in host order in Rust values.
 

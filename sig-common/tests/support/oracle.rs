@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use sig_common::addr::{HostAddr, IsdAs};
 use sig_common::wire::flow::flow_hash;
 use sig_common::wire::inner::InnerPacket;
+use sig_common::wire::ipv6::UpperLayer;
 use sig_common::wire::scion::path::{Path, ScionPath};
 use sig_common::wire::underlay::{Local, Parsed, parse};
-use sig_common::wire::{PROTO_UDP, ethernet, inner, ipv4, ipv6, scion, sig_frame, udp};
+use sig_common::wire::{Error, PROTO_SCTP, PROTO_TCP, PROTO_UDP};
+use sig_common::wire::{ethernet, ipv4, ipv6, scion, sig_frame, udp};
 
 fn locals() -> [Local; 2] {
     ["10.0.0.2", "fd00::2"].map(|host| {
@@ -128,31 +130,28 @@ pub fn check(packet: &[u8]) {
 
 /// Everything that takes bytes takes any bytes.
 pub fn touch(bytes: &[u8]) {
-    for offset in [0, 14, bytes.len(), bytes.len() + 1] {
-        let _ = flow_hash(bytes, offset);
-    }
     let _ = ipv4::View::new_checked(bytes).map(|v| v.checksum_is_valid());
     let _ = ipv6::View::new_checked(bytes).map(|v| v.upper_layer());
     if let Ok(view) = scion::View::new_checked(bytes) {
         let _ = view.upper_layer();
         emit_again(bytes, &view);
     }
-    let mut copy = bytes.to_vec();
     let summary = InnerPacket::parse(bytes);
-    let decremented = inner::decrement_ttl(&mut copy);
-    inner::set_tos(&mut copy, 0xff);
+    assert_eq!(summary, inner_by_views(bytes), "{bytes:02x?}");
     if let Ok(summary) = summary {
         assert!(usize::from(summary.total_len) <= bytes.len());
+        let _ = flow_hash(&summary);
+        let (mut after, mut copy) = (summary, bytes.to_vec());
+        let decremented = after.decrement_ttl(&mut copy[..]);
         assert_eq!(decremented, summary.ttl > 1);
-        let after = InnerPacket::parse(&copy).unwrap();
-        assert_eq!(
-            after,
-            InnerPacket {
-                tos: 0xff,
-                ttl: summary.ttl - u8::from(decremented),
-                ..summary
-            }
-        );
+        after.set_tos(&mut copy[..], 0xff);
+        let expected = InnerPacket {
+            tos: 0xff,
+            ttl: summary.ttl - u8::from(decremented),
+            ..summary
+        };
+        assert_eq!(after, expected);
+        assert_eq!(InnerPacket::parse(&copy[..]), Ok(expected));
         if let (Ok(before), Ok(after)) = (
             ipv4::View::new_checked(bytes),
             ipv4::View::new_checked(&copy),
@@ -161,6 +160,73 @@ pub fn touch(bytes: &[u8]) {
             assert_eq!(before.checksum_is_valid(), after.checksum_is_valid());
         }
     }
+}
+
+/// The summary once more, by the views.
+fn inner_by_views(packet: &[u8]) -> Result<InnerPacket, Error> {
+    let ports = |upper, payload: &[u8], offset: usize| match upper {
+        UpperLayer::At {
+            protocol: PROTO_TCP | PROTO_UDP | PROTO_SCTP,
+            ..
+        } => {
+            let ports = payload.get(offset..)?.first_chunk::<4>()?;
+            let (source, destination) = ports.split_at(2);
+            let port = |bytes: &[u8]| u16::from_be_bytes(bytes.try_into().unwrap());
+            Some([port(source), port(destination)])
+        }
+        _ => None,
+    };
+    let version = packet.first().ok_or(Error::Truncated)? >> 4;
+    if version == 6 {
+        let view = ipv6::View::new_checked(packet)?;
+        let (upper, at) = match view.upper_layer() {
+            UpperLayer::At { protocol, offset } => {
+                let behind = offset + ipv6::HEADER_LEN;
+                let upper = UpperLayer::At {
+                    protocol,
+                    offset: behind,
+                };
+                (upper, offset)
+            }
+            upper => (upper, 0),
+        };
+        return Ok(InnerPacket {
+            source: view.source().into(),
+            destination: view.destination().into(),
+            total_len: view.payload_len().checked_add(40).ok_or(Error::Length)?,
+            header_len: 40,
+            tos: view.traffic_class(),
+            ttl: view.hop_limit(),
+            protocol: view.next_header(),
+            upper,
+            ports: ports(upper, view.payload(), at),
+            is_later_fragment: false,
+        });
+    }
+    if version != 4 {
+        return Err(Error::Version);
+    }
+    let view = ipv4::View::new_checked(packet)?;
+    let upper = if view.is_fragment() {
+        UpperLayer::Fragment
+    } else {
+        UpperLayer::At {
+            protocol: view.protocol(),
+            offset: view.header_len(),
+        }
+    };
+    Ok(InnerPacket {
+        source: view.source().into(),
+        destination: view.destination().into(),
+        total_len: view.total_len(),
+        header_len: view.header_len() as u8,
+        tos: view.tos(),
+        ttl: view.ttl(),
+        protocol: view.protocol(),
+        upper,
+        ports: ports(upper, view.payload(), 0),
+        is_later_fragment: view.fragment_offset() != 0,
+    })
 }
 
 /// What was read is written again byte for byte, but for reserved fields.

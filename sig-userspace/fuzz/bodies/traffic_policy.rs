@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use sig_common::{addr::IsdAs, wire::inner::InnerPacket};
 use sig_core::{
     policy::{
-        class::{Condition, Facts, MAX_CONDITIONS, MAX_DEPTH},
+        class::{Condition, MAX_CONDITIONS, MAX_DEPTH},
         traffic::{Fallback, SessionPolicy, check},
     },
     problem::Problem,
@@ -66,8 +66,8 @@ fn assert_policy(policy: &SessionPolicy) {
         Ok(condition),
         "it reads what it prints"
     );
-    let summary = InnerPacket::parse(&PACKET).expect("a packet");
-    let matches = condition.matches(&Facts::of(&summary, &PACKET));
+    let packet = InnerPacket::parse(&PACKET[..]).expect("a packet");
+    let matches = condition.matches(&packet);
     assert!(matches || !condition.is_always());
 
     let interface = |asn: u64| Interface {

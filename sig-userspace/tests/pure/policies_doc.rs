@@ -6,7 +6,6 @@ use ipnet::IpNet;
 use sig_common::{addr::IsdAs, wire::inner::InnerPacket};
 use sig_core::{
     policy::{
-        class::Facts,
         routing::{self, RoutingPolicy},
         traffic::{self, AsPolicy, SessionPolicy, TrafficPolicy},
     },
@@ -104,9 +103,9 @@ impl Page {
             destination.parse().expect(line),
         );
         let bytes = ip_packet(protocol, tos, ends.0, ends.1);
-        let facts = Facts::of(&InnerPacket::parse(&bytes).expect(line), &bytes);
+        let packet = InnerPacket::parse(&bytes[..]).expect(line);
         let mut policies = remote.policies.iter();
-        let policy = policies.find(|policy| policy.condition.matches(&facts));
+        let policy = policies.find(|policy| policy.condition.matches(&packet));
         assert_eq!(
             policy.map(|policy| policy.name.as_str()),
             Some(name.trim()),

@@ -6,7 +6,9 @@ use sig_common::{
     addr::{HostAddr, IsdAs},
     reason::DropReason,
     wire::{
-        inner::{BACK_TO_SENDER, InnerPacket, decrement_ttl},
+        ethernet,
+        inner::{BACK_TO_SENDER, InnerPacket},
+        sig_frame,
         underlay::{self, Parsed},
     },
 };
@@ -23,7 +25,7 @@ use crate::{
 };
 
 /// Longest inner packet that fits a chunk behind its headroom and an Ethernet header.
-pub const MAX_PACKET: usize = CHUNK_SIZE - HEADROOM - inner::ETHERNET_LEN;
+pub const MAX_PACKET: usize = CHUNK_SIZE - HEADROOM - ethernet::HEADER_LEN;
 
 /// Where the last frame came from: most frames come from where the one before came from.
 #[derive(Default)]
@@ -113,8 +115,8 @@ impl Decap {
         };
         let remote = &context.tables.remotes[usize::from(slot)];
         let received = &remote.counters[context.worker].received;
-        let payload_at = usize::from(parsed.frame) + inner::SIG_LEN;
-        let payload_len = usize::from(parsed.frame_len) - inner::SIG_LEN;
+        let payload_at = usize::from(parsed.frame) + sig_frame::HEADER_LEN;
+        let payload_len = usize::from(parsed.frame_len) - sig_frame::HEADER_LEN;
         received.frames.add(1);
         received.frame_bytes.add(u64::from(parsed.frame_len));
         context.counters.received.frames.add(1);
@@ -261,7 +263,7 @@ impl Delivery<'_, '_> {
         let counters = &context.tables.remotes[usize::from(slot)].counters[context.worker];
         match finish(context, self.police, slot, &mut packet, congestion) {
             Ok(port) => {
-                let bytes = (packet.len() - inner::ETHERNET_LEN) as u64;
+                let bytes = (packet.len() - ethernet::HEADER_LEN) as u64;
                 for traffic in [&counters.received, &context.counters.received] {
                     traffic.packets.add(1);
                     traffic.packet_bytes.add(bytes);
@@ -296,14 +298,14 @@ fn finish(
     congestion: bool,
 ) -> Result<Option<usize>, DropReason> {
     let bytes = packet.bytes_mut(context.area);
-    let summary = InnerPacket::parse(bytes).map_err(|_| DropReason::InvalidPacket)?;
+    let mut summary = InnerPacket::parse(bytes).map_err(|_| DropReason::InvalidPacket)?;
     let tables = context.tables;
     let delivery = police.admit(tables, slot, bytes, &summary)?;
     if congestion {
-        inner::mark_congestion(bytes, &summary)?;
+        inner::mark_congestion(bytes, &mut summary)?;
     }
-    let (start, len) = (packet.headroom() - inner::ETHERNET_LEN, packet.len());
-    packet.place(start, inner::ETHERNET_LEN + len);
+    let (start, len) = (packet.headroom() - ethernet::HEADER_LEN, packet.len());
+    packet.place(start, ethernet::HEADER_LEN + len);
     let hop = match delivery {
         police::Delivery::Lan(place) => tables.lan.hop(place),
         police::Delivery::Kernel | police::Delivery::KernelButNotBack => None,
@@ -318,7 +320,7 @@ fn finish(
         }
         return Ok(None);
     };
-    let lives_on = decrement_ttl(&mut frame[inner::ETHERNET_LEN..]);
+    let lives_on = summary.decrement_ttl(&mut frame[ethernet::HEADER_LEN..]);
     debug_assert!(lives_on, "a hop takes only packets with hops left");
     inner::write_ethernet(frame, &hop.macs, &summary);
     hop.mark_used();
@@ -331,7 +333,7 @@ fn copy(area: &Area, free: &mut FreeList, packet: &[u8]) -> Result<Frame, DropRe
         return Err(DropReason::PacketTooBig);
     }
     let mut frame = free.take().ok_or(DropReason::NoFreeChunk)?;
-    frame.place(HEADROOM + inner::ETHERNET_LEN, packet.len());
+    frame.place(HEADROOM + ethernet::HEADER_LEN, packet.len());
     frame.bytes_mut(area).copy_from_slice(packet);
     Ok(frame)
 }

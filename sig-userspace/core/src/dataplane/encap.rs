@@ -8,10 +8,7 @@ use std::{collections::HashMap, net::IpAddr};
 use sig_common::{
     reason::DropReason,
     scope::may_cross,
-    wire::{
-        flow::flow_hash,
-        inner::{InnerPacket, decrement_ttl},
-    },
+    wire::{ethernet, flow::flow_hash, inner::InnerPacket, sig_frame},
 };
 
 use super::{
@@ -23,7 +20,6 @@ use super::{
 };
 use crate::{
     framing::{Closed, Packer, Placement},
-    policy::class::Facts,
     port::umem::{Area, CHUNK_SIZE, Frame, HEADROOM},
     scion::FrameFields,
 };
@@ -140,13 +136,13 @@ impl Encap {
         frame: &mut Frame,
         origin: Origin,
     ) -> Result<(u16, Classified), Refused> {
-        let ip = frame.bytes(context.area).get(inner::ETHERNET_LEN..);
-        let packet = ip
+        let ip = frame.bytes(context.area).get(ethernet::HEADER_LEN..);
+        let mut packet = ip
             .and_then(|packet| InnerPacket::parse(packet).ok())
             .ok_or((DropReason::InvalidPacket, None))?;
         // Behind the packet there may be Ethernet padding.
         frame.place(
-            frame.headroom() + inner::ETHERNET_LEN,
+            frame.headroom() + ethernet::HEADER_LEN,
             packet.total_len.into(),
         );
         let way = self
@@ -154,7 +150,7 @@ impl Encap {
             .map_err(|reason| (reason, None))?;
         if let Origin::Lan { partial } = origin {
             let bytes = frame.bytes_mut(context.area);
-            if !decrement_ttl(bytes) {
+            if !packet.decrement_ttl(bytes) {
                 return Err((
                     DropReason::TtlExpired,
                     Some((Message::TimeExceeded, packet)),
@@ -164,15 +160,11 @@ impl Encap {
                 inner::complete_checksum(bytes, &packet);
             }
         }
-        let bytes = frame.bytes(context.area);
-        let flow_hash = flow_hash(bytes, 0);
+        let flow_hash = flow_hash(&packet);
         let unreachable = |reason| (reason, Some((Message::Unreachable, packet)));
         let action = match way {
             Way::Fixed(action) => action,
-            Way::Rules(site) => {
-                let facts = Facts::of(&packet, bytes);
-                context.tables.routing.decide(site, &facts)
-            }
+            Way::Rules(site) => context.tables.routing.decide(site, &packet),
             Way::Home => return Err((DropReason::NoRoute, None)),
         };
         let session = match action {
@@ -237,12 +229,12 @@ impl Encap {
         let Some(mut answer) = context.free.take() else {
             return;
         };
-        let start = HEADROOM + inner::ETHERNET_LEN;
+        let start = HEADROOM + ethernet::HEADER_LEN;
         let room = &mut answer.chunk_mut(context.area)[start..];
         let original = frame.bytes(context.area);
         match icmp::error(message, &context.tables.icmp, original, packet, room) {
             Some(len) => {
-                answer.place(HEADROOM, inner::ETHERNET_LEN + len);
+                answer.place(HEADROOM, ethernet::HEADER_LEN + len);
                 let macs = &context.tables.inner_macs;
                 inner::write_ethernet(answer.bytes_mut(context.area), macs, packet);
                 context.counters.icmp_sent.add(1);
@@ -400,7 +392,7 @@ impl Stream {
             traffic.frames.add(1);
             traffic
                 .frame_bytes
-                .add((inner::SIG_LEN + closed.len) as u64);
+                .add((sig_frame::HEADER_LEN + closed.len) as u64);
         }
         context.to_underlay.push(frame);
     }

@@ -4,22 +4,21 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::PacketBuilder;
-use sig_common::wire::{
-    inner::InnerPacket,
-    ipv4,
-    ipv6::{self, UpperLayer},
+use sig_common::{
+    scope::may_cross,
+    wire::{
+        PROTO_ICMP, PROTO_ICMPV6, TTL,
+        inner::InnerPacket,
+        ipv4,
+        ipv6::{self, UpperLayer},
+    },
 };
 
-/// Hop limit of the messages.
-const TTL: u8 = 64;
 /// An ICMP error over IPv4 is at most 576 bytes, over IPv6 at most 1280 (RFC 1812, RFC 4443).
 const MAX_V4: usize = 576;
 const MAX_V6: usize = 1280;
-const V4_HEADERS: usize = 20 + 8;
-const V6_HEADERS: usize = 40 + 8;
-
-const PROTOCOL_ICMP: u8 = 1;
-const PROTOCOL_ICMPV6: u8 = 58;
+const V4_HEADERS: usize = ipv4::HEADER_LEN + 8;
+const V6_HEADERS: usize = ipv6::HEADER_LEN + 8;
 
 /// What the host is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,36 +49,32 @@ pub fn error(
     inner: &InnerPacket,
     out: &mut [u8],
 ) -> Option<usize> {
+    if !may_answer(packet, inner) {
+        return None;
+    }
     let room = out.len();
     let mut writer = &mut out[..];
-    let written = if inner.version() == 4 {
-        let source = sources.v4?;
-        let destination = Ipv4Addr::from(<[u8; 4]>::try_from(packet.get(12..16)?).ok()?);
-        if !may_answer_v4(packet, destination) {
-            return None;
+    let written = match inner.source {
+        IpAddr::V4(destination) => {
+            let (kind, code) = match message {
+                Message::TimeExceeded => (11, 0),
+                Message::Unreachable => (3, 1),
+            };
+            let quote = &packet[..packet.len().min(MAX_V4 - V4_HEADERS)];
+            PacketBuilder::ipv4(sources.v4?.octets(), destination.octets(), TTL)
+                .icmpv4_raw(kind, code, [0; 4])
+                .write(&mut writer, quote)
         }
-        let (kind, code) = match message {
-            Message::TimeExceeded => (11, 0),
-            Message::Unreachable => (3, 1),
-        };
-        let quote = &packet[..packet.len().min(MAX_V4 - V4_HEADERS)];
-        PacketBuilder::ipv4(source.octets(), destination.octets(), TTL)
-            .icmpv4_raw(kind, code, [0; 4])
-            .write(&mut writer, quote)
-    } else {
-        let source = sources.v6?;
-        let destination = Ipv6Addr::from(<[u8; 16]>::try_from(packet.get(8..24)?).ok()?);
-        if !may_answer_v6(packet, destination) {
-            return None;
+        IpAddr::V6(destination) => {
+            let (kind, code) = match message {
+                Message::TimeExceeded => (3, 0),
+                Message::Unreachable => (1, 0),
+            };
+            let quote = &packet[..packet.len().min(MAX_V6 - V6_HEADERS)];
+            PacketBuilder::ipv6(sources.v6?.octets(), destination.octets(), TTL)
+                .icmpv6_raw(kind, code, [0; 4])
+                .write(&mut writer, quote)
         }
-        let (kind, code) = match message {
-            Message::TimeExceeded => (3, 0),
-            Message::Unreachable => (1, 0),
-        };
-        let quote = &packet[..packet.len().min(MAX_V6 - V6_HEADERS)];
-        PacketBuilder::ipv6(source.octets(), destination.octets(), TTL)
-            .icmpv6_raw(kind, code, [0; 4])
-            .write(&mut writer, quote)
     };
     written.ok()?;
     let left = writer.len();
@@ -92,37 +87,32 @@ pub fn error(
 ///
 /// Nothing else of the quote is checked: routers cut it off, and change it before they quote it.
 pub(super) fn quoted(packet: &[u8], inner: &InnerPacket) -> Option<(IpAddr, IpAddr)> {
-    let message = packet.get(inner.header_len.into()..inner.total_len.into())?;
+    let message = inner.payload(packet)?;
     let (kind, quote) = (*message.first()?, message.get(8..)?);
-    match (inner.version(), inner.protocol) {
-        _ if inner.is_fragment => None,
-        (4, PROTOCOL_ICMP) if matches!(kind, 3 | 11 | 12) => quoted_v4(quote),
-        (6, PROTOCOL_ICMPV6) if matches!(kind, 1..=4) => quoted_v6(quote),
+    match (inner.source, inner.protocol) {
+        _ if inner.upper == UpperLayer::Fragment => None,
+        (IpAddr::V4(_), PROTO_ICMP) if matches!(kind, 3 | 11 | 12) => quoted_v4(quote),
+        (IpAddr::V6(_), PROTO_ICMPV6) if matches!(kind, 1..=4) => quoted_v6(quote),
         _ => None,
     }
 }
 
 fn quoted_v4(quote: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    let header: &[u8; 20] = quote.first_chunk()?;
+    let header: &[u8; ipv4::HEADER_LEN] = quote.first_chunk()?;
     let header_len = usize::from(header[0] & 0xf) * 4;
-    let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-    if header[0] >> 4 != 4 || header_len < 20 || !is_first {
+    let is_later = ipv4::is_later_fragment(u16::from_be_bytes([header[6], header[7]]));
+    if header[0] >> 4 != 4 || header_len < ipv4::HEADER_LEN || is_later {
         return None;
     }
-    let is_error = header[9] == PROTOCOL_ICMP
-        && quote
-            .get(header_len)
-            .is_none_or(|kind| !matches!(kind, 0 | 8 | 13 | 14));
+    let is_error = is_error_v4(header[9], quote.get(header_len));
     let address = |at: usize| Some(IpAddr::from(*header[at..].first_chunk::<4>()?));
     (!is_error).then_some((address(12)?, address(16)?))
 }
 
 fn quoted_v6(quote: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    let header: &[u8; 40] = quote.first_chunk()?;
+    let header: &[u8; ipv6::HEADER_LEN] = quote.first_chunk()?;
     let is_error = match ipv6::upper_layer(quote, header[6], header.len()) {
-        UpperLayer::At { protocol, offset } => {
-            protocol == PROTOCOL_ICMPV6 && quote.get(offset).is_none_or(|kind| *kind < 128)
-        }
+        UpperLayer::At { protocol, offset } => is_error_v6(protocol, quote.get(offset)),
         // The first fragment of a packet that is no error: errors are never that long.
         UpperLayer::Fragment => false,
         UpperLayer::Unknown(_) => true,
@@ -132,27 +122,23 @@ fn quoted_v6(quote: &[u8]) -> Option<(IpAddr, IpAddr)> {
 }
 
 /// No error about an error, a later fragment, or to an address that is nobody's (RFC 1122 3.2.2).
-fn may_answer_v4(packet: &[u8], source: Ipv4Addr) -> bool {
-    let Ok(header) = ipv4::View::new_checked(packet) else {
-        return false;
+fn may_answer(packet: &[u8], inner: &InnerPacket) -> bool {
+    let kind = inner.payload(packet).and_then(<[u8]>::first);
+    let is_error = match inner.source {
+        IpAddr::V4(_) => is_error_v4(inner.protocol, kind),
+        IpAddr::V6(_) => is_error_v6(inner.protocol, kind),
     };
-    let is_error = header.protocol() == PROTOCOL_ICMP
-        && header
-            .payload()
-            .first()
-            .is_none_or(|kind| !matches!(kind, 0 | 8 | 13 | 14));
-    !(is_error
-        || header.fragment_offset() != 0
-        || source.is_unspecified()
-        || source.is_multicast()
-        || source.is_broadcast()
-        || source.is_loopback())
+    !is_error && !inner.is_later_fragment && may_cross(inner.source)
 }
 
-fn may_answer_v6(packet: &[u8], source: Ipv6Addr) -> bool {
-    let is_error =
-        packet.get(6) == Some(&PROTOCOL_ICMPV6) && packet.get(40).is_none_or(|kind| *kind < 128);
-    !(is_error || source.is_unspecified() || source.is_multicast() || source.is_loopback())
+/// Whether an IPv4 packet of this protocol is an ICMP error; `kind` is its first byte, if that is there.
+fn is_error_v4(protocol: u8, kind: Option<&u8>) -> bool {
+    protocol == PROTO_ICMP && kind.is_none_or(|kind| !matches!(kind, 0 | 8 | 13 | 14))
+}
+
+/// The same for IPv6.
+fn is_error_v6(protocol: u8, kind: Option<&u8>) -> bool {
+    protocol == PROTO_ICMPV6 && kind.is_none_or(|kind| *kind < 128)
 }
 
 /// A token bucket: so many messages a second, so many at once.

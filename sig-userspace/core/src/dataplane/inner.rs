@@ -5,17 +5,14 @@ use std::net::IpAddr;
 use sig_common::{
     reason::DropReason,
     wire::{
-        PROTO_TCP, PROTO_UDP,
+        PROTO_SCTP, PROTO_TCP, PROTO_UDP,
         checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header},
-        inner::{InnerPacket, set_tos},
-        ipv6::{UpperLayer, upper_layer},
+        ethernet,
+        inner::InnerPacket,
+        ipv6::UpperLayer,
+        udp,
     },
 };
-
-/// Ethernet header without tags.
-pub(super) const ETHERNET_LEN: usize = 14;
-/// SIG frame header.
-pub(super) const SIG_LEN: usize = 16;
 
 const ECN_MASK: u8 = 0b11;
 const ECN_NOT_ECT: u8 = 0b00;
@@ -32,11 +29,14 @@ pub(super) fn is_congestion(traffic_class: u8) -> bool {
 /// # Errors
 ///
 /// If the packet's sender does not understand such marks: then the packet must be dropped.
-pub(super) fn mark_congestion(packet: &mut [u8], summary: &InnerPacket) -> Result<(), DropReason> {
+pub(super) fn mark_congestion(
+    packet: &mut [u8],
+    summary: &mut InnerPacket,
+) -> Result<(), DropReason> {
     if summary.tos & ECN_MASK == ECN_NOT_ECT {
         return Err(DropReason::EcnDrop);
     }
-    set_tos(packet, summary.tos | ECN_CE);
+    summary.set_tos(packet, summary.tos | ECN_CE);
     Ok(())
 }
 
@@ -44,12 +44,7 @@ pub(super) fn mark_congestion(packet: &mut [u8], summary: &InnerPacket) -> Resul
 #[inline]
 pub(super) fn write_ethernet(frame: &mut [u8], macs: &[u8; 12], packet: &InnerPacket) {
     frame[..12].copy_from_slice(macs);
-    let ethertype: u16 = if packet.version() == 4 {
-        0x0800
-    } else {
-        0x86dd
-    };
-    frame[12..ETHERNET_LEN].copy_from_slice(&ethertype.to_be_bytes());
+    frame[12..ethernet::HEADER_LEN].copy_from_slice(&packet.ethertype().to_be_bytes());
 }
 
 /// Computes the TCP, UDP or SCTP checksum of a packet whose sender left that to its network card.
@@ -58,30 +53,19 @@ pub(super) fn write_ethernet(frame: &mut [u8], macs: &[u8; 12], packet: &InnerPa
 /// finished checksum that happens to have the same value is computed again, to the same value. What is
 /// within a tunnel (VXLAN, GRE), or behind a routing header that has not reached its end, is left alone.
 pub(super) fn complete_checksum(packet: &mut [u8], summary: &InnerPacket) {
-    if summary.is_fragment {
+    let UpperLayer::At { protocol, offset } = summary.upper else {
         return;
-    }
-    let (protocol, header_len) = match summary.version() {
-        4 => (summary.protocol, usize::from(summary.header_len)),
-        _ => match upper_layer(&*packet, summary.protocol, summary.header_len.into()) {
-            UpperLayer::At { protocol, offset } => (protocol, offset),
-            UpperLayer::Fragment | UpperLayer::Unknown(_) => return,
-        },
+    };
+    let Some(segment) = packet.get_mut(offset..) else {
+        return;
     };
     let field = match protocol {
         PROTO_TCP => 16,
         PROTO_UDP => 6,
-        PROTO_SCTP => 8,
+        PROTO_SCTP => return complete_sctp(segment),
         _ => return,
     };
-    if packet.len() < header_len + field + 2 {
-        return;
-    }
-    let len = packet.len() - header_len;
-    if protocol == PROTO_SCTP {
-        complete_sctp(&mut packet[header_len..]);
-        return;
-    }
+    let len = segment.len();
     let pseudo = match (summary.source, summary.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             ipv4_pseudo_header(source.octets(), destination.octets(), len as u16, protocol)
@@ -94,20 +78,17 @@ pub(super) fn complete_checksum(packet: &mut [u8], summary: &InnerPacket) {
         ),
         _ => return,
     };
-    let segment = &mut packet[header_len..];
-    if segment[field..field + 2] != pseudo.fold().to_be_bytes() {
+    if segment.get(field..field + 2) != Some(&pseudo.fold().to_be_bytes()) {
         return;
     }
     // The field holds the pseudo header's sum, so the sum over the segment includes it.
-    let checksum = match Sum::of(segment).checksum() {
-        // UDP has no checksum 0: that means that there is none (RFC 768).
-        0 if protocol == PROTO_UDP => 0xffff,
-        checksum => checksum,
+    let sum = Sum::of(segment);
+    let checksum = match protocol {
+        PROTO_UDP => udp::checksum(sum),
+        _ => sum.checksum(),
     };
     segment[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
 }
-
-const PROTO_SCTP: u8 = 132;
 
 /// Writes the checksum of an SCTP packet (RFC 9260 section 6.8 and appendix A) that has none.
 fn complete_sctp(packet: &mut [u8]) {
@@ -162,7 +143,7 @@ mod tests {
         for v6 in [false, true] {
             for payload in [&b"even"[..], &b"odd"[..], &[]] {
                 let whole = udp(payload, v6);
-                let summary = InnerPacket::parse(&whole).expect("valid");
+                let summary = InnerPacket::parse(&whole[..]).expect("valid");
                 let at = usize::from(summary.header_len) + 6;
                 let mut partial = whole.clone();
                 partial[at..at + 2].fill(0);
@@ -192,7 +173,7 @@ mod tests {
         let mut partial = whole.clone();
         let pseudo = ipv6_pseudo_header(&[0xfd; 16], &[0xfe; 16], 12, PROTO_UDP);
         partial[54..56].copy_from_slice(&pseudo.fold().to_be_bytes());
-        let summary = InnerPacket::parse(&partial).expect("valid");
+        let summary = InnerPacket::parse(&partial[..]).expect("valid");
         complete_checksum(&mut partial, &summary);
         assert_eq!(partial, whole);
     }
@@ -205,7 +186,7 @@ mod tests {
         packet[3] = 20 + 16;
         packet[9] = PROTO_SCTP;
         packet.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 0, 0, 0, 0, 11, 0, 0, 4]);
-        let summary = InnerPacket::parse(&packet).expect("valid");
+        let summary = InnerPacket::parse(&packet[..]).expect("valid");
         complete_checksum(&mut packet, &summary);
         let mut without = packet[20..].to_vec();
         without[8..12].fill(0);
@@ -219,16 +200,15 @@ mod tests {
     #[test]
     fn congestion_is_passed_on_only_to_those_who_understand_it() {
         let mut packet = udp(b"x", false);
-        let summary = InnerPacket::parse(&packet).expect("valid");
+        let mut summary = InnerPacket::parse(&packet[..]).expect("valid");
         assert_eq!(
-            mark_congestion(&mut packet, &summary),
+            mark_congestion(&mut packet, &mut summary),
             Err(DropReason::EcnDrop)
         );
-        set_tos(&mut packet, 0b10);
-        let summary = InnerPacket::parse(&packet).expect("valid");
-        assert_eq!(mark_congestion(&mut packet, &summary), Ok(()));
-        let marked = InnerPacket::parse(&packet).expect("valid");
-        assert!(is_congestion(marked.tos));
+        summary.set_tos(&mut packet[..], 0b10);
+        assert_eq!(mark_congestion(&mut packet, &mut summary), Ok(()));
+        assert_eq!(InnerPacket::parse(&packet[..]), Ok(summary));
+        assert!(is_congestion(summary.tos));
         let view = sig_common::wire::ipv4::View::new_checked(&packet).expect("valid");
         assert!(view.checksum_is_valid());
     }

@@ -156,7 +156,7 @@ impl Hop {
     #[inline]
     pub(super) fn takes(&self, packet: &InnerPacket) -> bool {
         let has_options =
-            packet.version() == 4 && usize::from(packet.header_len) != ipv4::HEADER_LEN;
+            packet.source.is_ipv4() && usize::from(packet.header_len) != ipv4::HEADER_LEN;
         packet.ttl > 1 && !has_options && packet.total_len <= self.mtu
     }
 

@@ -13,14 +13,14 @@ use std::{
 use ipnet::IpNet;
 use sig_common::{
     addr::{HostAddr, IsdAs},
-    wire::underlay::Local,
+    wire::{inner::InnerPacket, underlay::Local},
 };
 
 use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm};
 use crate::{
     counter::Counter,
     framing::{CapacityError, Packer},
-    policy::class::{Condition, Facts},
+    policy::class::Condition,
     port::umem::{CHUNK_SIZE, HEADROOM},
     scion::{Endpoints, NextHop, Template, TemplateError},
 };
@@ -396,9 +396,9 @@ impl Routing {
     }
 
     /// What the rules of a site do with a packet.
-    pub(super) fn decide(&self, site: u16, facts: &Facts) -> Action {
+    pub(super) fn decide(&self, site: u16, packet: &InnerPacket) -> Action {
         let mut rules = self.sites[usize::from(site)].iter();
-        let rule = rules.find(|rule| rule.condition.matches(facts));
+        let rule = rules.find(|rule| rule.condition.matches(packet));
         rule.map_or(Action::Drop, |rule| rule.action)
     }
 }

@@ -6,7 +6,10 @@ mod lan;
 use std::{net::SocketAddr, sync::Arc};
 
 use etherparse::PacketBuilder;
-use sig_common::{reason::DropReason, wire::underlay::Local};
+use sig_common::{
+    reason::DropReason,
+    wire::{inner::InnerPacket, underlay::Local},
+};
 
 use super::{
     Action, Input, Output, Path, PathSpec, Routing, Rule, Session, Tables, Worker, WorkerConfig,
@@ -232,8 +235,12 @@ fn udp6(payload: usize, hop_limit: u8) -> Vec<u8> {
 
 /// As the gateway hands it on: one hop further.
 fn one_hop_on(mut packet: Vec<u8>) -> Vec<u8> {
-    assert!(sig_common::wire::inner::decrement_ttl(&mut packet));
+    assert!(summary(&packet).decrement_ttl(&mut packet[..]));
     packet
+}
+
+fn summary(packet: &[u8]) -> InnerPacket {
+    InnerPacket::parse(packet).expect("a packet")
 }
 
 #[test]
@@ -284,7 +291,7 @@ fn a_train_of_large_packets_fills_its_frames() {
 fn packets_of_different_traffic_class_do_not_share_a_frame() {
     let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
     let mut marked = udp(72, 1, 64);
-    sig_common::wire::inner::set_tos(&mut marked, 0xb8);
+    summary(&marked).set_tos(&mut marked[..], 0xb8);
     let (frames, _) = a.send_lan(&[udp(72, 2, 64), marked.clone(), udp(72, 3, 64)]);
     assert_eq!(
         frames.iter().map(|frame| frame[15]).collect::<Vec<u8>>(),
@@ -300,7 +307,7 @@ fn a_congestion_mark_on_the_way_reaches_the_packet_or_drops_it() {
     for (ecn, delivered) in [(0b00, 0), (0b10, 1)] {
         let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
         let mut packet = udp(72, 1, 64);
-        sig_common::wire::inner::set_tos(&mut packet, ecn);
+        summary(&packet).set_tos(&mut packet[..], ecn);
         let (mut frames, _) = a.send_lan(&[packet]);
         // A router on the underlay marks the outer header; its checksum is not ours to check.
         frames[0][15] |= 0b11;

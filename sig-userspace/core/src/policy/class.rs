@@ -10,11 +10,7 @@ mod tests;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
-use sig_common::wire::{
-    PROTO_TCP, PROTO_UDP,
-    inner::InnerPacket,
-    ipv6::{self, UpperLayer},
-};
+use sig_common::wire::{PROTO_TCP, PROTO_UDP, inner::InnerPacket};
 
 pub use parse::{ClassError, MAX_CONDITIONS, MAX_DEPTH, is_name, names, parse};
 
@@ -43,17 +39,6 @@ pub enum Condition {
     SourcePort(RangeInclusive<u16>),
     /// TCP or UDP destination port.
     DestinationPort(RangeInclusive<u16>),
-}
-
-/// What conditions ask of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// Addresses and type of service.
-    pub packet: InnerPacket,
-    /// Protocol of the upper layer; `None` where it cannot be told.
-    pub protocol: Option<u8>,
-    /// TCP or UDP ports, source first; none in fragments.
-    pub ports: Option<(u16, u16)>,
 }
 
 impl Condition {
@@ -93,47 +78,29 @@ impl Condition {
 
     /// Whether it holds for a packet.
     #[must_use]
-    pub fn matches(&self, facts: &Facts) -> bool {
+    pub fn matches(&self, packet: &InnerPacket) -> bool {
         match self {
-            Self::All(parts) => parts.iter().all(|part| part.matches(facts)),
-            Self::Any(parts) => parts.is_empty() || parts.iter().any(|part| part.matches(facts)),
-            Self::Not(part) => !part.matches(facts),
+            Self::All(parts) => parts.iter().all(|part| part.matches(packet)),
+            Self::Any(parts) => parts.is_empty() || parts.iter().any(|part| part.matches(packet)),
+            Self::Not(part) => !part.matches(packet),
             Self::Bool(value) => *value,
-            Self::Source(prefix) => prefix.contains(&facts.packet.source),
-            Self::Destination(prefix) => prefix.contains(&facts.packet.destination),
-            Self::Dscp(code) => facts.packet.tos >> 2 == *code,
-            Self::Tos(tos) => facts.packet.tos == *tos,
-            Self::Protocol(number) => facts.protocol == Some(*number),
-            Self::SourcePort(range) => facts.ports.is_some_and(|(port, _)| range.contains(&port)),
+            Self::Source(prefix) => prefix.contains(&packet.source),
+            Self::Destination(prefix) => prefix.contains(&packet.destination),
+            Self::Dscp(code) => packet.tos >> 2 == *code,
+            Self::Tos(tos) => packet.tos == *tos,
+            Self::Protocol(number) => packet.upper_protocol() == Some(*number),
+            Self::SourcePort(range) => ports(packet).is_some_and(|[port, _]| range.contains(&port)),
             Self::DestinationPort(range) => {
-                facts.ports.is_some_and(|(_, port)| range.contains(&port))
+                ports(packet).is_some_and(|[_, port]| range.contains(&port))
             }
         }
     }
 }
 
-impl Facts {
-    /// The facts of `bytes`, of which `packet` is the summary.
-    #[must_use]
-    pub fn of(packet: &InnerPacket, bytes: &[u8]) -> Self {
-        // Not what the link padded it with.
-        let bytes = bytes.get(..packet.total_len.into()).unwrap_or(bytes);
-        let (protocol, at) = match packet.version() {
-            4 => (Some(packet.protocol), usize::from(packet.header_len)),
-            _ => match ipv6::upper_layer(bytes, packet.protocol, ipv6::HEADER_LEN) {
-                UpperLayer::At { protocol, offset } => (Some(protocol), offset),
-                _ => (None, 0),
-            },
-        };
-        let has_ports = matches!(protocol, Some(PROTO_TCP | PROTO_UDP)) && !packet.is_fragment;
-        let ports = has_ports
-            .then(|| bytes.get(at..)?.first_chunk())
-            .flatten()
-            .map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])));
-        Facts {
-            packet: *packet,
-            protocol,
-            ports,
-        }
-    }
+/// The ports of a TCP or UDP packet, source first; none in fragments.
+fn ports(packet: &InnerPacket) -> Option<[u16; 2]> {
+    let protocol = packet.upper_protocol();
+    packet
+        .ports
+        .filter(|_| matches!(protocol, Some(PROTO_TCP | PROTO_UDP)))
 }

@@ -17,14 +17,11 @@ use sig_common::{
         self, Ip, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat, UnderlayPort,
     },
     reason::DropReason,
-    wire::underlay::Local,
+    wire::{ethernet, underlay::Local},
 };
 
 use super::{Programs, errors, object::Object};
 use crate::Error;
-
-/// Bytes of an Ethernet header.
-const ETHERNET_LEN: u32 = 14;
 
 /// What the programs counted, summed over the CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,7 +217,7 @@ impl Programs {
         let port = LanPort {
             mac,
             flags: if check_mac { LanPort::CHECK_MAC } else { 0 },
-            max_len: mtu.saturating_add(ETHERNET_LEN),
+            max_len: mtu.saturating_add(ethernet::HEADER_LEN as u32),
         };
         let doing = || "set the LAN port".into();
         put(&mut self.maps.ports, ifindex, port, doing)
