@@ -8,12 +8,13 @@ const EXCERPT: usize = 60;
 
 /// One finding about a file: where it is and what to do about it.
 ///
-/// Displayed as `gateway.toml:14: remote[0].prefixes[1]: "10.2.0.1/24" has host bits set; …`.
+/// Displayed as `gateway.toml:14: remote[0].prefixes[1]: "10.2.0.1/24" has host bits set; …`, and without file and line
+/// where the values did not come from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Name of the file as the user gave it.
+    /// Name of the file as the user gave it; empty if there is no file.
     pub file: String,
-    /// Line, counted from 1. For a missing key: the line of the section that lacks it.
+    /// Line, counted from 1. For a missing key: the line of the section that lacks it. 0 if there is no file.
     pub line: usize,
     /// Dotted path of the key, for example `remote[1].path[0].raw`; empty for a syntax error.
     pub key: String,
@@ -23,7 +24,9 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.file, self.line)?;
+        if !self.file.is_empty() {
+            write!(f, "{}:{}: ", self.file, self.line)?;
+        }
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
         }
@@ -88,7 +91,8 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Starts a report about `text`, which messages call `file`.
+    /// Starts a report about `text`, which messages call `file`. An empty name: the text is not one that the user wrote,
+    /// and its lines mean nothing to them.
     pub fn new(file: &'a str, text: &str) -> Self {
         let after_newline = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
         let line_starts = std::iter::once(0)
@@ -107,8 +111,11 @@ impl<'a> Report<'a> {
         self.file
     }
 
-    /// Line of byte `at`, counted from 1.
+    /// Line of byte `at`, counted from 1; 0 if there is no file.
     pub fn line(&self, at: usize) -> usize {
+        if self.file.is_empty() {
+            return 0;
+        }
         self.line_starts.partition_point(|start| *start <= at)
     }
 

@@ -38,6 +38,17 @@ pub struct LogControl {
 }
 
 impl LogControl {
+    /// Returns what changes the level of a log that is now `level` by calling `set`.
+    pub fn new(
+        level: LogLevel,
+        set: impl Fn(LogLevel) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        LogControl {
+            level: Mutex::new(level),
+            set: Box::new(set),
+        }
+    }
+
     /// Least important message shown.
     pub fn level(&self) -> LogLevel {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner)
@@ -215,10 +226,9 @@ fn build(
 }
 
 fn control<S: 'static>(handle: Handle<EnvFilter, S>, level: LogLevel) -> LogControl {
-    LogControl {
-        level: Mutex::new(level),
-        set: Box::new(move |level| handle.reload(filter(level)).map_err(|e| e.to_string())),
-    }
+    LogControl::new(level, move |level| {
+        handle.reload(filter(level)).map_err(|e| e.to_string())
+    })
 }
 
 fn filter(level: LogLevel) -> EnvFilter {

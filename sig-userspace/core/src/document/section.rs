@@ -31,7 +31,8 @@ pub trait Kind<T> {
 
 /// Declares a section of a configuration: a struct with a field per key. First come fields that the rows do not read,
 /// which are given to `read`: values that follow from several keys, and sub-sections. Then one row per key: field,
-/// type, default, and the [`Kind`] of its values. A default may refer to rows above it, as `Option`s.
+/// type, default, and the [`Kind`] of its values. A default may refer to rows above it, as `Option`s. A section that has
+/// rows only implements [`Default`].
 ///
 /// ```text
 /// section! {
@@ -44,6 +45,15 @@ pub trait Kind<T> {
 /// ```
 #[macro_export]
 macro_rules! section {
+    (@default $section:ident) => {
+        impl Default for $section {
+            /// Returns the defaults of the configuration file.
+            fn default() -> Self {
+                Self::with_defaults()
+            }
+        }
+    };
+    (@default $section:ident $($given:ident)+) => {};
     (
         $(#[$attribute:meta])*
         pub struct $section:ident {
@@ -78,12 +88,22 @@ macro_rules! section {
                 Some(Self { $($given: $given?,)* $($key: $key?,)+ })
             }
 
+            /// Returns the section with the default of every row.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn with_defaults($($given: $given_type),*) -> Self {
+                $(let $key: Option<$type> = Some($default);)+
+                Self { $($given,)* $($key: $key.unwrap_or_else(|| $default),)+ }
+            }
+
             /// Writes the rows.
             #[doc(hidden)]
             pub fn write(&self, file: &mut $crate::document::section::File) {
                 $(file.row(stringify!($key), &self.$key, &$kind);)+
             }
         }
+
+        $crate::section!(@default $section $($given)*);
     };
 }
 

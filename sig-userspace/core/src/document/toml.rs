@@ -88,9 +88,17 @@ impl Place<'_> {
         self.report.warn(self.at, &self.key, message);
     }
 
-    /// Line of the file, counted from 1.
+    /// Line of the file, counted from 1; 0 if there is no file.
     pub fn line(&self) -> usize {
         self.report.line(self.at)
+    }
+
+    /// Returns the key, and its line if there is a file, for a message about another place.
+    pub fn shown(&self) -> String {
+        match self.line() {
+            0 => self.key.clone(),
+            line => format!("{} (line {line})", self.key),
+        }
     }
 
     /// Name of the file.

@@ -145,10 +145,9 @@ fn duplicate_remotes(local: Option<&Gateway>, remotes: &[RemoteAt<'_>]) {
         // The source of a frame is all that tells remotes apart; its port is not ours to know.
         if let Some(first) = seen.insert((isd_as, gateway.ip()), &remote.place) {
             place.error(format!(
-                "{isd_as},{} is {} (line {}) already; join their prefixes and paths there",
+                "{isd_as},{} is {} already; join their prefixes and paths there",
                 gateway.ip(),
-                first.key,
-                first.line()
+                first.shown()
             ));
         }
         if local.is_some_and(|l| l.isd_as == isd_as && l.data_addr.ip() == gateway.ip()) {
