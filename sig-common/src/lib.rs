@@ -1,5 +1,8 @@
 #![no_std]
 //! Wire formats and BPF map layouts shared by the XDP programs and the engine.
+//!
+//! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
+//! change without notice.
 
 pub mod addr;
 pub mod maps;

@@ -2,6 +2,9 @@
 //!
 //! Nothing here opens a socket or a device, reads a clock, or logs per packet. Packets enter and leave through
 //! [`port::Port`], which other crates implement; time is an argument.
+//!
+//! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
+//! change without notice.
 
 pub mod counter;
 pub mod dataplane;

@@ -3,6 +3,9 @@
 //! Everything here belongs to the network namespace of the thread that opens it. Interface settings under `/proc/sys`
 //! are looked up in the namespace of the *calling* thread, so all threads of the tokio runtime must share one namespace
 //! (which they do unless somebody moved one of them).
+//!
+//! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
+//! change without notice.
 
 pub mod af_xdp;
 pub mod bpf;

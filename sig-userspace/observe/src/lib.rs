@@ -1,4 +1,7 @@
 //! What an operator sees: counters and status, and the pages made of them.
+//!
+//! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
+//! change without notice.
 
 /// Statuses for tests of whatever shows them.
 #[cfg(any(test, feature = "example"))]

@@ -1,5 +1,8 @@
 //! The border router.
 //!
+//! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
+//! change without notice.
+//!
 //! XDP programs forward what is plain (the fast path, `sig-ebpf/src/router`); what they leave alone passes up the kernel's
 //! stack to the sockets of the slow path, which does everything. Both take their orders from an [`AsModel`].
 //!

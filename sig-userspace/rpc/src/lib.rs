@@ -4,6 +4,9 @@
 //! Calls come in two variants, which a QUIC connection is told by its ALPN: Connect over HTTP/3 (`h3`) and gRPC,
 //! whose HTTP/2 connection lies in one stream of the QUIC connection (`SCION`). Certificates are made up at start and
 //! verified by nobody, as in the reference: a call is as trustworthy as the SCION network that carries it.
+//!
+//! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
+//! change without notice.
 
 #![forbid(unsafe_code)]
 

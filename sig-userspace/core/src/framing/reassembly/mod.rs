@@ -206,6 +206,9 @@ impl Reassembler {
     ///
     /// `deliver` gets the stream, the packet and whether any frame that carried a part of it was
     /// marked Congestion Experienced (RFC 6040). The stream may be another one of the same remote.
+    ///
+    /// # Panics
+    /// If the number of the remote is not below [`Limits::remotes`].
     #[inline]
     pub fn insert<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
