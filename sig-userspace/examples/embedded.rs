@@ -1,57 +1,54 @@
 //! Two gateways in one process, over ports in memory: no privileges, no kernel, no network.
 //!
 //! A packet goes into the tunnel port of the one and comes out of the tunnel port of the other. In
-//! place of [`sig_core::port::memory`], a program brings its own implementation of [`sig_core::port::Port`].
+//! place of [`sig::port::memory`], a program brings its own implementation of [`sig::port::Port`].
 //!
 //! `cargo run -p sig-userspace --no-default-features --example embedded`
 
 use std::{
-    collections::HashMap,
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
-use sig::control::{Environment, Gateway, Neighbour, config};
-use sig_core::{
-    engine::WorkerPorts,
+use sig::{
+    Config, Engine,
+    config::{Dataplane, Errors, IpNet, IsdAs, Path, Pin, Remote},
+    engine::{Neighbour, WorkerPorts},
     port::memory::{self, MemoryWire},
     port::umem::Area,
 };
+
+/// One segment with two hops; the SCION daemon gives such bytes.
+const PATH: [u8; 36] = [
+    0, 0, 0x20, 0, 1, 0, 0x12, 0x34, 0x66, 0, 0, 0, // PathMeta, info field
+    0, 63, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, // first hop
+    0, 63, 0, 2, 0, 0, 7, 8, 9, 10, 11, 12, // second hop
+];
+
+/// The configuration of gateway `number`, which serves 10.`number`.0.0/16 and knows the `other` one.
+pub(crate) fn config(number: u8, other: u8) -> Result<Config, Errors> {
+    let isd_as = |number: u8| IsdAs::new(1, 0xff00_0000_0110 + u64::from(number));
+    let address = |number| SocketAddr::from(([192, 0, 2, number], 30056));
+    let prefix = |number| IpNet::new_assert([10, number, 0, 0].into(), 16);
+    Config::builder(isd_as(number), address(number))
+        .prefixes([prefix(number)])
+        .remote(
+            Remote::new(isd_as(other), address(other))
+                .prefixes([prefix(other)])
+                .path(Path::new(PATH, address(other), 1472)),
+        )
+        .dataplane(Dataplane {
+            pin: Pin::Never,
+            ..Dataplane::default()
+        })
+        .build()
+}
 
 /// A gateway with its two wires: SCION side, IP side.
 fn gateway(
     number: u8,
     other: u8,
-) -> Result<(Gateway, MemoryWire, MemoryWire), Box<dyn std::error::Error>> {
-    let text = format!(
-        r#"
-        [gateway]
-        isd_as = "1-ff00:0:11{number}"
-        data_addr = "192.0.2.{number}:30056"
-        prefixes = ["10.{number}.0.0/16"]
-        [dataplane]
-        pin = "never"
-        [[remote]]
-        isd_as = "1-ff00:0:11{other}"
-        gateway = "192.0.2.{other}:30056"
-        prefixes = ["10.{other}.0.0/16"]
-        [[remote.path]]
-        raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
-        next_hop = "192.0.2.{other}:30056"
-        mtu = 1472
-        "#
-    );
-    let config = config::check(&text, "gateway.toml", &|path| std::fs::read(path))?;
-    // Without a kernel somebody else must know the link-layer addresses.
-    let neighbour = Neighbour {
-        interface_mac: [2, 0, 0, 0, 0, number],
-        mac: [2; 6],
-        mtu: 1500,
-    };
-    let next_hop = format!("192.0.2.{other}").parse()?;
-    let surroundings = Environment {
-        neighbours: HashMap::from([(next_hop, neighbour)]),
-        ..Environment::default()
-    };
+) -> Result<(Engine, MemoryWire, MemoryWire), Box<dyn std::error::Error>> {
     let (area, pool) = Area::on_heap(1024);
     let (underlay, scion_side) = memory::pair(64);
     let (inner, ip_side) = memory::pair(64);
@@ -60,11 +57,17 @@ fn gateway(
         inner: vec![Box::new(inner)],
         ..WorkerPorts::default()
     };
-    let gateway = Gateway::builder(config)
-        .surroundings(surroundings)
+    // Without a kernel somebody else must know the link-layer addresses.
+    let neighbour = Neighbour {
+        interface_mac: [2, 0, 0, 0, 0, number],
+        mac: [2; 6],
+        mtu: 1500,
+    };
+    let engine = Engine::builder(config(number, other)?)
+        .neighbour([192, 0, 2, other].into(), neighbour)
         .ports(area, pool, vec![ports])
         .start()?;
-    Ok((gateway, scion_side, ip_side))
+    Ok((engine, scion_side, ip_side))
 }
 
 /// Waits for a frame, at most five seconds.

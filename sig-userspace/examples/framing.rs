@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p sig-userspace --no-default-features --example framing`
 
-use sig_core::framing::{Encoder, FrameHeader, FrameRef, Limits, Piece, Reassembler, StreamKey};
+use sig::framing::{Decoder, Encoder, Limits};
 
 /// An IPv4 packet of `len` bytes; the framing looks at version and length only.
 fn packet(len: u16, fill: u8) -> Vec<u8> {
@@ -28,36 +28,19 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     encoder.flush(|frame| frames.push(frame.to_vec()));
 
-    let mut reassembler = Reassembler::new(Limits::default(), 0)?;
+    // From one remote gateway, whose data port is 30056.
+    let limits = Limits {
+        remotes: 1,
+        ..Limits::default()
+    };
+    let mut decoder = Decoder::new(limits, 0)?;
     let mut received = Vec::new();
     for (n, frame) in frames.iter().enumerate() {
-        let (header, payload) = frame.split_first_chunk().ok_or("shorter than a header")?;
-        let header = FrameHeader::decode(header).map_err(|error| format!("{error:?}"))?;
-        println!(
-            "frame {}: index {:#06x}, {} bytes of packets",
-            header.sequence,
-            header.index,
-            payload.len()
-        );
-        let key = StreamKey {
-            remote: 0,
-            src_port: 30056,
-            session: header.session,
-            stream: header.stream,
-        };
-        let frame = FrameRef {
-            sequence: header.sequence,
-            index: header.index,
-            congestion: false,
-            payload,
-        };
         let now = n as u64 * 1000;
-        let _ = reassembler.insert(now, key, frame, |_, piece, _| {
-            received.push(match piece {
-                Piece::InFrame(range) => payload[range].to_vec(),
-                Piece::Assembled(packet) => packet.to_vec(),
-            });
-        });
+        let outcome = decoder.push(now, 0, 30056, frame, |packet| {
+            received.push(packet.to_vec());
+        })?;
+        println!("frame of {} bytes: {outcome:?}", frame.len());
     }
     assert_eq!(received, packets);
     println!("{} packets in {} frames", packets.len(), frames.len());

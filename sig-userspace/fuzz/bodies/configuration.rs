@@ -3,7 +3,7 @@
 //!
 //! A NUL byte ends the text; what follows is what every path file holds.
 
-use sig::control::config::{Config, Pin, Problem, check};
+use sig::config::{Config, Pin, Problem, check};
 
 /// Takes `data` for a configuration and a path file.
 ///

@@ -7,9 +7,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use sig::control::{
-    Environment, Neighbour, Planner,
+use sig::{
     config::{self, Config},
+    engine::{Environment, Neighbour},
+    internals::Planner,
 };
 use sig_common::wire::inner::InnerPacket;
 use sig_core::{

@@ -18,12 +18,12 @@ use super::{
     plan::{Plan, SessionKey},
 };
 #[cfg(feature = "xdp")]
-pub use follow::{Handle, follow};
+pub(crate) use follow::{Handle, follow};
 use sig_core::{notation::rfc3339, scion};
 
 /// The remotes in force.
 #[derive(Clone, Debug)]
-pub struct Configured {
+pub(crate) struct Configured {
     served: Vec<IpNet>,
     remotes: Vec<Known>,
     last_key: u64,
@@ -43,7 +43,7 @@ struct Known {
 
 /// How long a path can still be used. Ordered by urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Validity {
+pub(crate) enum Validity {
     /// Longer than [`EXPIRES_SOON`].
     Valid,
     /// Until this time.
@@ -54,7 +54,7 @@ pub enum Validity {
 
 /// What an operator should know about a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub(crate) struct Notice {
     /// The remote, as ISD-AS and host.
     pub remote: String,
     /// Name of the path.
@@ -87,7 +87,7 @@ impl fmt::Display for Notice {
 impl Configured {
     /// The remotes of a configuration. Their plan is at first [`Plan::from_config`], but for what has expired.
     #[must_use]
-    pub fn new(config: &Config, now: SystemTime) -> Self {
+    pub(crate) fn new(config: &Config, now: SystemTime) -> Self {
         let mut configured = Configured {
             served: Vec::new(),
             remotes: Vec::new(),
@@ -99,14 +99,14 @@ impl Configured {
 
     /// What the data plane is to do at the time `now`.
     #[must_use]
-    pub fn plan(&self, now: SystemTime) -> Plan {
+    pub(crate) fn plan(&self, now: SystemTime) -> Plan {
         let remotes = self.remotes.iter().map(|known| (known.key, &known.remote));
         Plan::of_remotes(&self.served, remotes).at(now)
     }
 
     /// Puts the remotes and served prefixes of another configuration into force. Sessions, and with them streams
     /// and counters, of remotes that are in both go on. Tells what has changed, one line each.
-    pub fn reload(&mut self, config: &Config, now: SystemTime) -> Vec<String> {
+    pub(crate) fn reload(&mut self, config: &Config, now: SystemTime) -> Vec<String> {
         let mut lines = Vec::new();
         let mut old = std::mem::take(&mut self.remotes);
         for remote in &config.remotes {
@@ -154,7 +154,7 @@ impl Configured {
     }
 
     /// What has become urgent by the time `now` and was not told before.
-    pub fn poll(&mut self, now: SystemTime) -> Vec<Notice> {
+    pub(crate) fn poll(&mut self, now: SystemTime) -> Vec<Notice> {
         let mut notices = Vec::new();
         for known in &mut self.remotes {
             for path in known
@@ -195,7 +195,7 @@ impl Configured {
 
     /// When [`Configured::plan`] or [`Configured::poll`] will have something new; `None`: never.
     #[must_use]
-    pub fn deadline(&self, now: SystemTime) -> Option<SystemTime> {
+    pub(crate) fn deadline(&self, now: SystemTime) -> Option<SystemTime> {
         let paths = self.remotes.iter().flat_map(|known| &known.remote.paths);
         let times = |path: &Path| {
             let expiry = expiry(path)?;

@@ -13,7 +13,7 @@ use sig_rpc::sockets::{EndhostPort, Local};
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub fn open(
+pub(crate) fn open(
     local: &Arc<Local>,
     addresses: impl IntoIterator<Item = IpAddr>,
     wish: config::EndhostPort,

@@ -1,12 +1,13 @@
 //! A gateway on this machine's interfaces.
 //!
 //! [`Host::start`] makes the tunnel device, the AF_XDP ports, the BPF programs and the routes, runs a
-//! [`Gateway`] over them, and keeps it in step with the kernel: next hops, MAC addresses, MTUs.
+//! an [`Engine`] over them, and keeps it in step with the kernel: next hops, MAC addresses, MTUs.
 //! Nothing is left behind, however the process ends: programs and sockets end with their file
 //! descriptors, the tunnel device and its routes with the private network namespace that its other
 //! end lives in.
 
 mod apply;
+mod environment;
 mod guard;
 mod interfaces;
 mod lan;
@@ -15,7 +16,6 @@ mod notices;
 mod ports;
 mod sources;
 mod status;
-mod surroundings;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,17 +29,17 @@ use futures_util::{FutureExt as _, future::select_all};
 use tokio::sync::watch;
 
 use super::{
-    Environment, Gateway, PlannedPath, StartError,
+    Environment, PlannedPath,
     config::{Config, LanTransmit},
     configured::Configured,
 };
+use crate::{engine::Engine, gateway::Error};
 use apply::Applied;
 pub use apply::HostHandle;
 use guard::Guard;
 use interfaces::Interfaces;
 use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
 use sig_linux::{
-    af_xdp,
     bpf::{Attachment, Logging, Program, Programs, TcAttachment},
     facts,
     inner_pair::{InnerPair, InnerPairConfig},
@@ -59,42 +59,6 @@ const NEIGHBOURS: Timing = Timing {
     retry: Duration::from_millis(500),
 };
 
-/// Why the gateway does not start, or stops. Each text says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kernel does not do what is needed.
-    #[error(transparent)]
-    Kernel(#[from] sig_linux::Error),
-    /// An interface is not as the configuration says, or cannot be used.
-    #[error("{0}")]
-    Interface(String),
-    /// The AF_XDP sockets cannot be made.
-    #[error(transparent)]
-    Port(#[from] af_xdp::Error),
-    /// The workers do not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// The data address cannot be bound.
-    #[error(
-        "cannot bind the data address {address}: {source}; `[gateway] data_addr` must be an address \
-         of this host with a UDP port that no other program uses"
-    )]
-    DataAddress {
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// An operation of the operating system failed.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// Why it failed.
-        source: std::io::Error,
-    },
-}
-
 /// A running gateway on this machine. [`Host::stop`] ends it in order; dropping it, or the process,
 /// leaves nothing behind either.
 pub struct Host {
@@ -113,7 +77,7 @@ pub struct Host {
 
 /// What the tasks and the status work on.
 struct Shared {
-    gateway: Mutex<Gateway>,
+    engine: Mutex<Engine>,
     programs: Mutex<Programs>,
     ports: Vec<ports::PortFacts>,
     sockets: Vec<Box<dyn Monitor>>,
@@ -177,16 +141,16 @@ impl Host {
         let (networks, following) =
             networks::follow(&netlink, &watch, pair.host().ifindex, config.tunnel.table).await?;
         let known = networks.borrow().clone();
-        let place = surroundings::Place::new(&config, &interfaces);
-        let surroundings = Environment {
+        let place = environment::Place::new(&config, &interfaces);
+        let environment = Environment {
             neighbours: HashMap::new(),
             home: place.home(&known),
             inner_macs,
             icmp: place.icmp_sources(&known),
             lan: Arc::default(),
         };
-        let gateway = Gateway::builder(config.clone())
-            .surroundings(surroundings.clone())
+        let engine = Engine::builder(config.clone())
+            .environment(environment.clone())
             .partial_checksums(interfaces.any_virtual_lan())
             .ports(
                 ports.area.clone(),
@@ -195,7 +159,7 @@ impl Host {
             )
             .start()?;
 
-        fill_maps(&mut programs, &interfaces, &gateway, &ports)?;
+        fill_maps(&mut programs, &interfaces, &engine, &ports)?;
         let attached = attach(&mut programs, &config, &pair, &mut ports.facts)?;
         steer(&mut programs, &ports)?;
         let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
@@ -215,7 +179,7 @@ impl Host {
         });
         let (lan, lan_hops) = lan::start(&config, &ports.facts, &netlink, &watch);
         let shared = Arc::new(Shared {
-            gateway: Mutex::new(gateway),
+            engine: Mutex::new(engine),
             programs: Mutex::new(programs),
             ports: ports.facts,
             sockets: ports.monitors,
@@ -243,7 +207,7 @@ impl Host {
         let (fail, failed) = watch::channel(None);
         let follow = handle.follow_networks(networks.clone());
         let mut tasks = vec![Task::spawn("the network monitor", follow)];
-        let follow = surroundings::follow(shared.clone(), place, surroundings, networks);
+        let follow = environment::follow(shared.clone(), place, environment, networks);
         tasks.push(Task::spawn("the neighbour monitor", follow));
         for link in interfaces.all() {
             let state = watch.interface(&netlink, link.ifindex).await?;
@@ -313,8 +277,8 @@ impl Host {
         let mut hops = self.shared.hops.clone();
         loop {
             let usable = {
-                let gateway = lock(&self.shared.gateway);
-                let mut sessions = gateway.planner().sessions().iter();
+                let engine = lock(&self.shared.engine);
+                let mut sessions = engine.planner().sessions().iter();
                 sessions.all(|session| session.paths.iter().any(PlannedPath::is_usable))
             };
             if usable {
@@ -380,11 +344,11 @@ async fn daemon_addresses(config: &Config) -> Vec<IpAddr> {
 fn fill_maps(
     programs: &mut Programs,
     interfaces: &Interfaces,
-    gateway: &Gateway,
+    engine: &Engine,
     ports: &ports::Ports,
 ) -> Result<(), Error> {
     let underlay = &interfaces.underlay;
-    let local = gateway.planner().local();
+    let local = engine.planner().local();
     programs.set_underlay_port(underlay.ifindex, &local, interfaces::mac(underlay)?)?;
     for link in &interfaces.lan {
         programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true, link.mtu)?;
@@ -466,7 +430,7 @@ fn attach(
 async fn watch_workers(shared: Arc<Shared>, fail: watch::Sender<Option<String>>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        if !lock(&shared.gateway).is_healthy() {
+        if !lock(&shared.engine).is_healthy() {
             fail.send_replace(Some("a worker thread ended unexpectedly".into()));
             return;
         }

@@ -1,23 +1,22 @@
 //! Everything that decides: configuration, remotes, the running gateway.
 //!
-//! [`Gateway`] is a gateway over whatever ports it is given; `host::Host` gives it those of this
-//! machine and keeps it in step with the kernel's links, routes and neighbours.
+//! `host::Host` runs an [`Engine`](crate::engine::Engine) over ports on this machine's interfaces and keeps it in step with
+//! the kernel's links, routes and neighbours. What the library shows of all this is in `config`, `engine` and `gateway`.
 
-pub mod config;
-pub mod configured;
+pub(crate) mod config;
+pub(crate) mod configured;
 #[cfg(feature = "xdp")]
-pub mod discovery;
+pub(crate) mod discovery;
 #[cfg(feature = "control")]
-pub mod endhost;
-mod gateway;
+pub(crate) mod endhost;
 #[cfg(feature = "xdp")]
 pub mod host;
 mod log_limit;
 #[cfg(feature = "xdp")]
-pub mod operator;
+pub(crate) mod operator;
 pub mod plan;
-mod planner;
-pub mod remotes;
+pub(crate) mod planner;
+pub(crate) mod remotes;
 
-pub use gateway::{Builder, Gateway, StartError};
-pub use planner::{Environment, Neighbour, PlannedPath, PlannedRemote, PlannedSession, Planner};
+pub(crate) use planner::PlannedPath;
+pub use planner::{Environment, Neighbour, Planner};

@@ -16,83 +16,71 @@ use sig_observe::{log::LogControl, operator::Operator};
 
 /// Where a gateway has its remotes from.
 #[derive(Clone)]
-pub enum Remotes {
+pub(crate) enum Remotes {
     /// The SCION daemon and remote ASes.
     Found(discovery::Handle),
     /// The `[[remote]]` sections of the configuration.
     Configured(configured::Handle),
 }
 
-/// A gateway that was started with a configuration file.
-pub struct Running {
+/// A running gateway.
+pub(crate) struct Running {
     host: HostHandle,
     remotes: Remotes,
-    file: PathBuf,
-    /// As it was read, with what has been found out and reloaded since.
+    /// Where its configuration is read again; `None`: it was given.
+    file: Option<PathBuf>,
+    /// As it was at the start, with what has been found out and reloaded since.
     in_force: Mutex<Config>,
-    /// As it was read at the start.
-    read: Config,
+    /// As it was at the start.
+    first: Config,
+    /// As it was read or given last.
+    last: Mutex<Config>,
     /// Held while files are read and put into force, so that the newer ones stay.
     reloading: Mutex<()>,
-    log: LogControl,
+    /// `None`: the log is none of ours.
+    log: Option<LogControl>,
 }
 
 impl Running {
-    /// The gateway of `host` with its `remotes`, whose configuration was `read` from `file` and completed to
-    /// `in_force`.
+    /// The gateway of `host` with its `remotes`, whose configuration `first` was read from `file`, if there is one, and
+    /// completed to `in_force`.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         host: HostHandle,
         remotes: Remotes,
-        file: PathBuf,
-        (read, in_force): (Config, Config),
-        log: LogControl,
+        file: Option<PathBuf>,
+        (first, in_force): (Config, Config),
+        log: Option<LogControl>,
     ) -> Self {
         Running {
             host,
             remotes,
             file,
-            read,
+            last: Mutex::new(first.clone()),
+            first,
             in_force: Mutex::new(in_force),
             reloading: Mutex::default(),
             log,
         }
     }
-}
 
-impl Operator for Running {
-    fn status(&self) -> Status {
-        self.host.status()
-    }
-
-    fn config(&self) -> String {
-        let mut in_force = lock(&self.in_force).clone();
-        in_force.log.level = self.log.level();
-        in_force.to_toml()
-    }
-
-    fn log_level(&self) -> LogLevel {
-        self.log.level()
-    }
-
-    fn set_log_level(&self, level: LogLevel) -> Result<(), String> {
-        self.log.set(level)
-    }
-
-    fn set_routing_policy(&self, text: &str) -> Result<(), String> {
-        let Remotes::Found(discovery) = &self.remotes else {
-            return Err(
-                "the remotes and their prefixes are written in the configuration file".into(),
-            );
-        };
-        discovery
-            .set_routing_policy(text)
-            .map_err(|errors| errors.to_string())
-    }
-
-    fn reload(&self) -> Result<String, String> {
+    /// Puts what can change of this configuration, and the policy files that it names, into force; tells what changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Operator::reload`].
+    pub(crate) fn reload_with(&self, config: Config) -> Result<String, String> {
         let _reloading = lock(&self.reloading);
-        let config = config::load(&self.file).map_err(|errors| errors.to_string())?;
+        self.put_into_force(config)
+    }
+
+    /// What messages about the configuration begin with.
+    fn prefix(&self) -> String {
+        let name = |file: &PathBuf| format!("{}: ", file.display());
+        self.file.as_ref().map_or_else(String::new, name)
+    }
+
+    fn put_into_force(&self, config: Config) -> Result<String, String> {
         let mut told = String::new();
         let mut incomplete = None;
         match (&self.remotes, &config.control) {
@@ -117,23 +105,26 @@ impl Operator for Running {
             }
             (Remotes::Found(_), None) | (Remotes::Configured(_), Some(_)) => {
                 return Err(format!(
-                    "{}: [[remote]] sections can replace the SCION daemon, or vice \
+                    "{}[[remote]] sections can replace the SCION daemon, or vice \
                      versa, only with a restart",
-                    self.file.display()
+                    self.prefix()
                 ));
             }
         }
         take_over(&mut lock(&self.in_force), &config);
-        if config.log.level != self.log_level() {
-            self.set_log_level(config.log.level)?;
+        if let Some(log) = &self.log
+            && config.log.level != log.level()
+        {
+            log.set(config.log.level)?;
             let _ = writeln!(told, "log level: {}", config.log.level.as_str());
         }
-        let waiting = restart_only(&self.read, &config);
+        let waiting = restart_only(&self.first, &config);
+        *lock(&self.last) = config;
         if !waiting.is_empty() {
             let _ = writeln!(
                 told,
-                "{}: takes effect with a restart: {}",
-                self.file.display(),
+                "{}takes effect with a restart: {}",
+                self.prefix(),
                 waiting.join(", ")
             );
         }
@@ -144,6 +135,54 @@ impl Operator for Running {
             None if told.is_empty() => Ok("nothing has changed\n".to_owned()),
             None => Ok(told),
         }
+    }
+}
+
+impl Operator for Running {
+    fn status(&self) -> Status {
+        self.host.status()
+    }
+
+    fn config(&self) -> String {
+        let mut in_force = lock(&self.in_force).clone();
+        in_force.log.level = self.log_level();
+        in_force.to_toml()
+    }
+
+    fn log_level(&self) -> LogLevel {
+        match &self.log {
+            Some(log) => log.level(),
+            None => lock(&self.in_force).log.level,
+        }
+    }
+
+    fn set_log_level(&self, level: LogLevel) -> Result<(), String> {
+        match &self.log {
+            Some(log) => log.set(level),
+            None => {
+                Err("the log belongs to the program that runs this gateway: change it there".into())
+            }
+        }
+    }
+
+    fn set_routing_policy(&self, text: &str) -> Result<(), String> {
+        let Remotes::Found(discovery) = &self.remotes else {
+            return Err(
+                "the remotes and their prefixes are written in the configuration file".into(),
+            );
+        };
+        discovery
+            .set_routing_policy(text)
+            .map_err(|errors| errors.to_string())
+    }
+
+    fn reload(&self) -> Result<String, String> {
+        let _reloading = lock(&self.reloading);
+        let config = match &self.file {
+            Some(file) => config::load(file).map_err(|errors| errors.to_string())?,
+            None => lock(&self.last).clone(),
+        };
+        self.put_into_force(config)
     }
 }
 

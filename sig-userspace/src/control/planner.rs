@@ -1,4 +1,4 @@
-//! From the plan and the surroundings to the workers' [`Tables`].
+//! From the plan and the environment to the workers' [`Tables`].
 
 mod flows;
 mod remotes;
@@ -24,9 +24,9 @@ use super::{
     config::Config,
     plan::{self, Plan, SessionKey, SessionPath},
 };
-pub use remotes::PlannedRemote;
+pub(crate) use remotes::PlannedRemote;
 use remotes::Remotes;
-pub use session::{PlannedPath, PlannedSession};
+pub(crate) use session::{PlannedPath, PlannedSession};
 use sig_core::{
     dataplane::{
         Action, Path, PathError, PathSpec, Routing, Rule, Tables, icmp::Sources, lan::LanTable,
@@ -37,7 +37,7 @@ use sig_core::{
 };
 
 /// Remote gateways that can be known at the same time.
-pub(super) const MAX_REMOTES: usize = 4096;
+pub(crate) const MAX_REMOTES: usize = 4096;
 
 /// How a next hop is reached at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Neighbour {
     pub mtu: usize,
 }
 
-/// What the tables depend on beside the plan.
+/// What is around a gateway, and changes without it: what the tables depend on beside the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Next hops that are reachable. Paths through others are not used.
@@ -176,17 +176,17 @@ impl Planner {
         self.plan = plan;
     }
 
-    /// Tables for these surroundings, at the monotonic time `now` in nanoseconds. A path that stays
+    /// Tables for this environment, at the monotonic time `now` in nanoseconds. A path that stays
     /// usable with the same frame size keeps its streams.
-    pub fn tables(&mut self, now: u64, surroundings: &Environment) -> Tables {
+    pub fn tables(&mut self, now: u64, environment: &Environment) -> Tables {
         self.generation += 1;
         let mut tables = Tables::empty(self.local());
         tables.generation = self.generation;
         tables.served = self.served.clone();
-        tables.inner_macs = surroundings.inner_macs;
-        tables.icmp = surroundings.icmp;
-        tables.lan = surroundings.lan.clone();
-        tables.routing = self.routing(&surroundings.home);
+        tables.inner_macs = environment.inner_macs;
+        tables.icmp = environment.icmp;
+        tables.lan = environment.lan.clone();
+        tables.routing = self.routing(&environment.home);
         for (gateway, remote) in self.plan.gateways.iter().zip(self.remotes.planned()) {
             if let Some(remote) = remote {
                 let source = (gateway.isd_as, HostAddr::from(gateway.host.to_canonical()));
@@ -207,7 +207,7 @@ impl Planner {
                     Some(_) if !room => Err("there are too many paths".into()),
                     Some(_) if path.expired => Err("it has expired".into()),
                     Some(gateway) => {
-                        let neighbour = surroundings.neighbours.get(&path.path.next_hop.ip());
+                        let neighbour = environment.neighbours.get(&path.path.next_hop.ip());
                         self.path(now, (place, number), gateway, session, path, neighbour)
                     }
                 };

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::bed::Bed;
-use sig::control::config;
-use sig::control::host::{Host, HostHandle};
-use sig::control::plan::{Action, Gateway, Plan, Rule, Session, SessionKey, Site};
+use sig::config;
+use sig::internals::host::{Host, HostHandle};
+use sig::internals::plan::{Action, Gateway, Plan, Rule, Session, SessionKey, Site};
 use sig_core::policy::class::Condition;
 use sig_core::status::{Remote, Status};
 use testbed::{Family, Network, Options};

@@ -1,7 +1,6 @@
 //! A port backend of its own in one file: two gateways exchange packets over channels.
 
 use std::{
-    collections::HashMap,
     io,
     os::fd::RawFd,
     sync::{
@@ -11,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use sig::control::{Environment, Gateway, Neighbour, config};
+use sig::{Engine, engine::Neighbour};
+
+use crate::examples::embedded::config;
 use sig_core::{
     engine::WorkerPorts,
     port::BATCH,
@@ -108,36 +109,12 @@ fn cable() -> (Wire, Wire) {
 }
 
 /// A gateway on a cable, its tunnel side, and what is counted on the cable.
-fn gateway(number: u8, cable_end: Wire) -> (Gateway, Wire, ChannelMonitor) {
+fn gateway(number: u8, cable_end: Wire) -> (Engine, Wire, ChannelMonitor) {
     let other = 1 - number;
-    let text = format!(
-        r#"
-        [gateway]
-        isd_as = "1-ff00:0:11{number}"
-        data_addr = "192.0.2.{number}:30056"
-        prefixes = ["10.{number}.0.0/16"]
-        [dataplane]
-        pin = "never"
-        [[remote]]
-        isd_as = "1-ff00:0:11{other}"
-        gateway = "192.0.2.{other}:30056"
-        prefixes = ["10.{other}.0.0/16"]
-        [[remote.path]]
-        raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
-        next_hop = "192.0.2.{other}:30056"
-        mtu = 1472
-        "#
-    );
-    let config = config::check(&text, "gateway.toml", &|path| std::fs::read(path)).unwrap();
     let neighbour = Neighbour {
         interface_mac: [2; 6],
         mac: [2; 6],
         mtu: 1500,
-    };
-    let next_hop = format!("192.0.2.{other}").parse().unwrap();
-    let surroundings = Environment {
-        neighbours: HashMap::from([(next_hop, neighbour)]),
-        ..Environment::default()
     };
     let (tunnel, hosts) = cable();
     let (underlay, monitor) = port(cable_end);
@@ -148,8 +125,8 @@ fn gateway(number: u8, cable_end: Wire) -> (Gateway, Wire, ChannelMonitor) {
         inner: vec![inner],
         ..WorkerPorts::default()
     };
-    let gateway = Gateway::builder(config)
-        .surroundings(surroundings)
+    let gateway = Engine::builder(config(number, other).unwrap())
+        .neighbour([192, 0, 2, other].into(), neighbour)
         .ports(area, pool, vec![ports])
         .start()
         .unwrap();

@@ -7,7 +7,11 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sig::control::{Environment, Gateway, Neighbour, config};
+use crate::examples::embedded::config;
+use sig::{
+    Engine,
+    engine::{Environment, Neighbour},
+};
 use sig_common::reason::DropReason;
 use sig_core::dataplane::lan::{LanFacts, LanNeighbour, LanRoute, LanTable};
 use sig_core::engine::WorkerPorts;
@@ -54,32 +58,13 @@ fn boxed(port: MemoryPort) -> Box<dyn Port> {
 
 /// Gateway `number` with its wires: underlay, tunnel device, and the first queue of LAN interface 1. LAN interface 0 is
 /// unplugged. Hosts 10.`number`.`port`.x are on LAN interface `port`; all with x below 100 are known.
-fn gateway(number: u8, other: u8) -> (Gateway, MemoryWire, MemoryWire, [MemoryWire; 2]) {
-    let text = format!(
-        r#"
-        [gateway]
-        isd_as = "1-ff00:0:11{number}"
-        data_addr = "192.0.2.{number}:30056"
-        prefixes = ["10.{number}.0.0/16"]
-        [dataplane]
-        pin = "never"
-        [[remote]]
-        isd_as = "1-ff00:0:11{other}"
-        gateway = "192.0.2.{other}:30056"
-        prefixes = ["10.{other}.0.0/16"]
-        [[remote.path]]
-        raw = "00002000 0100123466000000 003f00000001010203040506 003f000200000708090a0b0c"
-        next_hop = "192.0.2.{other}:30056"
-        mtu = 1472
-        "#
-    );
-    let config = config::check(&text, "gateway.toml", &|path| std::fs::read(path)).unwrap();
+fn gateway(number: u8, other: u8) -> (Engine, MemoryWire, MemoryWire, [MemoryWire; 2]) {
     let neighbour = Neighbour {
         interface_mac: [2, 0, 0, 0, 0, number],
         mac: [2; 6],
         mtu: 1500,
     };
-    let next_hop = format!("192.0.2.{other}").parse().unwrap();
+    let next_hop = IpAddr::from([192, 0, 2, other]);
     let mut facts = LanFacts::default();
     for port in 0..2 {
         let prefix = format!("10.{number}.{port}.0/24").parse().unwrap();
@@ -94,7 +79,7 @@ fn gateway(number: u8, other: u8) -> (Gateway, MemoryWire, MemoryWire, [MemoryWi
             facts.neighbours.insert((port, host), neighbour);
         }
     }
-    let surroundings = Environment {
+    let environment = Environment {
         neighbours: HashMap::from([(next_hop, neighbour)]),
         lan: Arc::new(LanTable::new(&facts)),
         ..Environment::default()
@@ -112,8 +97,8 @@ fn gateway(number: u8, other: u8) -> (Gateway, MemoryWire, MemoryWire, [MemoryWi
             vec![boxed(first), boxed(second)],
         ],
     };
-    let gateway = Gateway::builder(config)
-        .surroundings(surroundings)
+    let gateway = Engine::builder(config(number, other).unwrap())
+        .environment(environment)
         .ports(area, pool, vec![ports])
         .start()
         .unwrap();

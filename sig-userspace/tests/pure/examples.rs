@@ -2,7 +2,7 @@
 
 #[allow(dead_code)]
 #[path = "../../examples/embedded.rs"]
-mod embedded;
+pub(crate) mod embedded;
 #[allow(dead_code)]
 #[path = "../../examples/framing.rs"]
 mod framing;

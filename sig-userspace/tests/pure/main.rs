@@ -8,5 +8,7 @@ mod corpora;
 mod engine_backend;
 mod engine_lan;
 mod examples;
+#[cfg(feature = "xdp")]
+mod gateway;
 mod policies_doc;
 mod scion_captures;

@@ -14,8 +14,8 @@ use sig_core::peer::{PeerLimits, RpcProtocols};
 use sig_core::problem::excerpt;
 use sig_core::section;
 
-const DEFAULT_DAEMON: &str = "127.0.0.1:30255";
-const DEFAULT_TRAFFIC_POLICY: &str = "/etc/scion/traffic.policy";
+pub(super) const DEFAULT_DAEMON: &str = "127.0.0.1:30255";
+pub(super) const DEFAULT_TRAFFIC_POLICY: &str = "/etc/scion/traffic.policy";
 
 const PROTOCOLS: Words<RpcProtocols> = Words(&[
     ("all", RpcProtocols::All),
@@ -78,6 +78,13 @@ section! {
     /// How often the daemon is asked for paths; the environment variable
     /// `SCION_EXPERIMENTAL_GATEWAY_PATH_UPDATE_INTERVAL` overrides it.
     path_interval: Duration = Duration::from_secs(10), Time(Duration::from_millis(100), HOUR);
+}
+
+impl Default for Discovery {
+    /// Returns the defaults of the configuration file.
+    fn default() -> Self {
+        Self::with_defaults(PeerLimits::default())
+    }
 }
 
 /// Everything that finding remotes needs. Read, and checked, also where `[[remote]]` sections make it

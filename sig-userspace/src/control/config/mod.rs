@@ -1,12 +1,14 @@
 //! The configuration file: one TOML, checked as a whole.
 //!
 //! [`check`] is pure: text in, a [`Config`] with every default filled in and every value resolved
-//! out, or all problems of the file with line, key and remedy. [`load`] reads the file first.
+//! out, or all problems of the file with line, key and remedy. [`load`] reads the file first. [`Config::builder`] makes one
+//! of typed values, by the same rules.
 //!
 //! A file without `[[remote]]` sections is one of a gateway that finds its remotes, as the files of the
 //! reference are: all their keys are accepted, and those without effect here are named by
 //! [`Config::warnings`]. Unknown keys are errors.
 
+mod builder;
 mod discovery;
 mod keys;
 mod made;
@@ -24,6 +26,7 @@ use std::io;
 use std::path::Path as FilePath;
 use std::time::{Duration, SystemTime};
 
+pub use builder::Builder;
 pub use discovery::{Discovery, Rpc};
 pub use model::{
     Config, Control, DefaultRoute, EndhostPort, LanTransmit, Made, Path, Pin, Preference, Remote,
@@ -41,13 +44,13 @@ use sig_core::problem::Report;
 pub type ReadFile<'a> = &'a dyn Fn(&FilePath) -> io::Result<Vec<u8>>;
 
 /// UDP/SCION port of the data plane where the configuration names none.
-pub const DEFAULT_DATA_PORT: u16 = 30056;
+pub(crate) const DEFAULT_DATA_PORT: u16 = 30056;
 
 /// A commented configuration with every key; the same as `sig config sample` prints.
-pub const SAMPLE: &str = include_str!("sample.toml");
+pub(crate) const SAMPLE: &str = include_str!("sample.toml");
 
 /// A configured path that expires within this time deserves a warning: paths live for 6 minutes to 24 hours.
-pub const EXPIRES_SOON: Duration = Duration::from_secs(3600);
+pub(crate) const EXPIRES_SOON: Duration = Duration::from_secs(3600);
 
 /// Checks the configuration `text`, whether or not its paths have expired.
 ///
@@ -68,7 +71,7 @@ pub fn check(text: &str, file: &str, read_file: ReadFile<'_>) -> Result<Config, 
 /// # Errors
 ///
 /// As [`check`].
-pub fn check_at(
+pub(crate) fn check_at(
     text: &str,
     file: &str,
     read_file: ReadFile<'_>,
@@ -129,7 +132,7 @@ pub fn check_at(
 /// # Errors
 ///
 /// What to write instead.
-pub fn duration(text: &str) -> Result<std::time::Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
     sig_core::notation::duration(text)
 }
 
@@ -147,7 +150,7 @@ pub fn load(path: &FilePath) -> Result<Config, Errors> {
 /// # Errors
 ///
 /// As [`load`].
-pub fn load_at(path: &FilePath, now: Option<SystemTime>) -> Result<Config, Errors> {
+pub(crate) fn load_at(path: &FilePath, now: Option<SystemTime>) -> Result<Config, Errors> {
     let text = document::read_text(path, "; \"sig config sample\" prints one to start from")?;
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(FilePath::new(""));

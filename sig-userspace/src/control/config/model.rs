@@ -1,20 +1,20 @@
 //! The configuration as the gateway uses it: resolved, checked, every default filled in.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use sig_common::{addr::IsdAs, wire::scion::path::ScionPath};
 
-use super::discovery::{Discovery, Rpc};
-use super::sections::{Dataplane, Gateway, Tunnel};
+use super::discovery::{DEFAULT_DAEMON, DEFAULT_TRAFFIC_POLICY, Discovery, Rpc};
+use super::sections::{DEFAULT_CTRL_PORT, DEFAULT_PROBE_PORT, Dataplane, Gateway, Tunnel};
 use sig_core::document::common::{Log, Observe};
 use sig_core::network::Description;
 use sig_core::problem::Problem;
-use sig_core::scion::{Interface, expires_at};
+use sig_core::scion::{self, Interface, expires_at};
 
-/// A whole, valid configuration. Made by [`check`](super::check) or [`load`](super::load).
+/// A whole, valid configuration. Made by [`Config::builder`], [`check`](super::check) or [`load`](super::load).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Section `[log.console]`.
@@ -70,6 +70,24 @@ pub struct Control {
     pub rpc: Rpc,
     /// Section `[control]`.
     pub discovery: Discovery,
+}
+
+impl Default for Control {
+    /// Returns the defaults of the configuration file.
+    fn default() -> Self {
+        let unspecified = |port| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        Control {
+            daemon: DEFAULT_DAEMON.into(),
+            ctrl_addr: unspecified(DEFAULT_CTRL_PORT),
+            probe_addr: unspecified(DEFAULT_PROBE_PORT),
+            traffic_policy_file: DEFAULT_TRAFFIC_POLICY.into(),
+            traffic_policy_at: WrittenAt::default(),
+            ip_routing_policy_file: None,
+            ip_routing_policy_at: WrittenAt::default(),
+            rpc: Rpc::default(),
+            discovery: Discovery::default(),
+        }
+    }
 }
 
 /// What becomes of a default route, or of another prefix shorter than /8, that a remote AS announces and the
@@ -162,6 +180,32 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// Returns a remote gateway without prefixes and paths, to add them to. Port 0 of `gateway` stands for 30056.
+    #[must_use]
+    pub fn new(isd_as: IsdAs, gateway: SocketAddr) -> Self {
+        Remote {
+            isd_as,
+            gateway,
+            session: 0,
+            prefixes: Vec::new(),
+            paths: Vec::new(),
+        }
+    }
+
+    /// Adds IP prefixes that are behind it.
+    #[must_use]
+    pub fn prefixes(mut self, prefixes: impl IntoIterator<Item = IpNet>) -> Self {
+        self.prefixes.extend(prefixes);
+        self
+    }
+
+    /// Adds a way to it.
+    #[must_use]
+    pub fn path(mut self, path: impl Into<Path>) -> Self {
+        self.paths.push(path.into());
+        self
+    }
+
     /// Size in bytes of the SCION address header of frames from `local` to this remote.
     pub fn address_header_len(&self, local: IpAddr) -> usize {
         16 + ip_len(local) + ip_len(self.gateway.ip())
@@ -180,6 +224,20 @@ fn ip_len(ip: IpAddr) -> usize {
 }
 
 impl Path {
+    /// Returns the path with this header, of type SCION (PathMeta, info and hop fields in network byte order, CurrINF and
+    /// CurrHF 0), or the empty one within the own AS if there are no bytes. `mtu` is that of [`Path::mtu`].
+    #[must_use]
+    pub fn new(raw: impl Into<Vec<u8>>, next_hop: SocketAddr, mtu: u16) -> Self {
+        Path {
+            name: String::new(),
+            raw: raw.into(),
+            made: None,
+            next_hop,
+            mtu,
+            source_port: 0,
+        }
+    }
+
     /// When its first hop field expires, seconds since 1970; `None` if it never does, or is made anew in time.
     #[must_use]
     pub fn expires_at(&self) -> Option<u64> {
@@ -208,7 +266,7 @@ pub struct Made {
 /// One way to a remote gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    /// Name in logs and in the status. Default: its number within the remote, counted from 0.
+    /// Name in logs and in the status. Default, to which an empty one is set: its number within the remote, counted from 0.
     pub name: String,
     /// The SCION path header (PathMeta, info and hop fields in network byte order, CurrINF and
     /// CurrHF 0), sent unchanged. Empty: path type 0, within the own AS. Of a path that is made here: as
@@ -220,7 +278,13 @@ pub struct Path {
     pub next_hop: SocketAddr,
     /// Largest SCION packet in bytes: SCION header and payload, without the underlay's headers.
     pub mtu: u16,
-    /// Source port of the frames, in the underlay and in UDP/SCION. Default: the port of
-    /// `data_addr`.
+    /// Source port of the frames, in the underlay and in UDP/SCION. Default, to which 0 is set: the port of `data_addr`.
     pub source_port: u16,
+}
+
+impl From<scion::Path> for Path {
+    /// Takes header, next hop and MTU of a path that the SCION daemon gave or that was made of a network's keys.
+    fn from(path: scion::Path) -> Self {
+        Path::new(&*path.raw, path.next_hop, path.mtu)
+    }
 }

@@ -67,7 +67,9 @@ impl Config {
                 routing.map(std::path::Path::display),
             );
         }
-        file.text("status_socket", gateway.status_socket.display());
+        if !gateway.status_socket.as_os_str().is_empty() {
+            file.text("status_socket", gateway.status_socket.display());
+        }
     }
 }
 
@@ -131,7 +133,9 @@ fn write_remote(file: &mut File, remote: &Remote) {
     } in &remote.paths
     {
         file.section("[[remote.path]]");
-        file.text("name", name);
+        if !name.is_empty() {
+            file.text("name", name);
+        }
         if let Some(made) = made {
             file.text("network", made.file.display());
             file.list("via", &made.via);
@@ -142,7 +146,9 @@ fn write_remote(file: &mut File, remote: &Remote) {
         }
         file.text("next_hop", next_hop);
         file.set("mtu", i64::from(*mtu));
-        file.set("source_port", i64::from(*source_port));
+        if *source_port != 0 {
+            file.set("source_port", i64::from(*source_port));
+        }
     }
 }
 

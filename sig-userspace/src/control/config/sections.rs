@@ -22,8 +22,8 @@ use sig_core::document::{
 use sig_core::problem::excerpt;
 use sig_core::section;
 
-const DEFAULT_CTRL_PORT: u16 = 30256;
-const DEFAULT_PROBE_PORT: u16 = 30856;
+pub(super) const DEFAULT_CTRL_PORT: u16 = 30256;
+pub(super) const DEFAULT_PROBE_PORT: u16 = 30856;
 
 /// Largest MTU of the tunnel device, a veth pair: a packet must fit one buffer of the data plane.
 const MAX_TUNNEL_MTU: u16 = 3506;
@@ -46,7 +46,7 @@ section! {
         /// 30056). Also the source address of our own frames. An unspecified address where
         /// [`Config::control`](super::Config::control) is set: that of [`Control::ctrl_addr`](super::Control::ctrl_addr).
         pub data_addr: SocketAddr,
-        /// Unix socket that `sig status` asks. Default `/run/sig/<id>.sock`.
+        /// Unix socket that `sig status` asks. Default, to which an empty one is set: `/run/sig/<id>.sock`.
         pub status_socket: PathBuf,
     }
 
@@ -171,6 +171,13 @@ section! {
     packet_timeout: Duration = Duration::from_secs(1), Time(Duration::from_millis(10), Duration::from_secs(60));
     /// How long a silent stream is remembered.
     stream_timeout: Duration = Duration::from_secs(60), Time(Duration::from_secs(1), Duration::from_secs(3600));
+}
+
+impl Default for Dataplane {
+    /// Returns the defaults of the configuration file.
+    fn default() -> Self {
+        Self::with_defaults(Limits::default())
+    }
 }
 
 fn not_local(table: u32) -> Result<u32, String> {

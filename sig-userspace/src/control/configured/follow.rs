@@ -8,10 +8,9 @@ use std::{
 use tokio::sync::{Mutex, Notify};
 
 use super::{Configured, Validity};
-use crate::control::{
-    config::Config,
-    host::{self, HostHandle},
-    plan::Plan,
+use crate::{
+    control::{config::Config, host::HostHandle, plan::Plan},
+    gateway::Error,
 };
 
 /// The wall clock may be set: the time is looked at this often.
@@ -19,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// For giving a running gateway other remotes, from any task.
 #[derive(Clone)]
-pub struct Handle(Arc<Shared>);
+pub(crate) struct Handle(Arc<Shared>);
 
 struct Shared {
     host: HostHandle,
@@ -35,7 +34,7 @@ struct State {
 
 /// A handle for the remotes of `config`, whose plan `host` follows, and what has to run for as long as it
 /// should: it takes expired paths out of use and logs what an operator should know.
-pub fn follow(
+pub(crate) fn follow(
     host: HostHandle,
     config: &Config,
 ) -> (Handle, impl Future<Output = ()> + Send + use<>) {
@@ -68,7 +67,7 @@ impl Handle {
     /// Puts the `[[remote]]` sections and served prefixes of `config` into force. Tells what has changed, and what
     /// deserves a look, one line each; and whether all of it took effect. To be called from a thread that may wait,
     /// within a tokio runtime.
-    pub fn reload(&self, config: &Config) -> (Vec<String>, Result<(), host::Error>) {
+    pub(crate) fn reload(&self, config: &Config) -> (Vec<String>, Result<(), Error>) {
         tokio::runtime::Handle::current().block_on(async {
             let mut state = self.0.state.lock().await;
             let mut lines = state.remotes.reload(config, SystemTime::now());
@@ -82,7 +81,7 @@ impl Handle {
 
 impl Shared {
     /// Makes the data plane do what is right now. Tells what deserves a look, after it has been logged.
-    async fn renew(&self, state: &mut State) -> (Vec<String>, Result<(), host::Error>) {
+    async fn renew(&self, state: &mut State) -> (Vec<String>, Result<(), Error>) {
         let now = SystemTime::now();
         let mut lines = Vec::new();
         for notice in state.remotes.poll(now) {

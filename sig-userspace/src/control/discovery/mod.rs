@@ -26,12 +26,13 @@ use tokio::sync::{mpsc, watch};
 use super::{
     config::{Config, Control},
     endhost,
-    host::{self, Host, HostHandle},
+    host::{Host, HostHandle},
     plan::Plan,
     remotes::{Now, Remotes, Settings},
 };
-pub use operator::Handle;
-pub use policies::Policies;
+use crate::gateway::Error;
+pub(crate) use operator::Handle;
+pub(crate) use policies::Policies;
 use prefixes::Prefixes;
 use sig_core::task::Task;
 use sig_rpc::{
@@ -48,32 +49,8 @@ const LEAST_PATH_INTERVAL: Duration = Duration::from_millis(100);
 /// Events that wait for their turn; whoever has more waits.
 const EVENTS: usize = 1024;
 
-/// Why the gateway does not start. Each text says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The configuration does not fit what is found.
-    #[error("{0}")]
-    Configuration(String),
-    /// The data plane does not start.
-    #[error(transparent)]
-    Host(#[from] host::Error),
-    /// A socket cannot be opened.
-    #[error("cannot open the {what} {address}: {source}; is another program using it?")]
-    Socket {
-        /// What for.
-        what: &'static str,
-        /// Its address.
-        address: SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The RPCs cannot be set up.
-    #[error("cannot set up RPCs: {0}")]
-    Rpc(String),
-}
-
 /// The running gateway.
-pub struct Discovery {
+pub(crate) struct Discovery {
     shared: Arc<Shared>,
     host: Host,
     /// None of them ends before it.
@@ -106,14 +83,14 @@ impl Shared {
 }
 
 /// The SCION daemon, and what it says about its AS: all that a gateway has to wait for.
-pub struct Found {
+pub(crate) struct Found {
     daemon: Daemon,
     local_as: LocalAs,
 }
 
 impl Found {
     /// Waits for the daemon that the configuration names; `told` is told why it is not there yet.
-    pub async fn wait(control: &Control, told: impl Fn(&DaemonError)) -> Self {
+    pub(crate) async fn wait(control: &Control, told: impl Fn(&DaemonError)) -> Self {
         let daemon = Daemon::new(&control.daemon);
         let local_as = daemon.wait_for(told).await;
         Found { daemon, local_as }
@@ -125,7 +102,11 @@ impl Discovery {
     ///
     /// # Errors
     /// If anything that is needed is missing, with what to do; nothing is left behind then.
-    pub async fn start(config: Config, policies: Policies, found: Found) -> Result<Self, Error> {
+    pub(crate) async fn start(
+        config: Config,
+        policies: Policies,
+        found: Found,
+    ) -> Result<Self, Error> {
         let Some(control) = config.control.clone() else {
             return Err(Error::Configuration(
                 "the configuration lists its remotes: discovery is not in use".into(),
@@ -254,7 +235,7 @@ impl Discovery {
     }
 
     /// Waits until the gateway cannot go on, and says why. It must then be stopped and started again.
-    pub async fn failed(&self) -> String {
+    pub(crate) async fn failed(&self) -> String {
         let tasks = self.tasks.iter().map(|task| task.ended().boxed());
         let ended = select_all(tasks.chain([self.server.ended().boxed()]));
         tokio::select! {
@@ -264,22 +245,22 @@ impl Discovery {
     }
 
     /// For changing its policies.
-    pub fn handle(&self) -> Handle {
+    pub(crate) fn handle(&self) -> Handle {
         Handle(self.shared.clone())
     }
 
     /// Its data plane.
-    pub fn host(&self) -> HostHandle {
+    pub(crate) fn host(&self) -> HostHandle {
         self.host.handle()
     }
 
     /// The configuration with what has been found out.
-    pub fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.shared.config
     }
 
     /// Waits until there is a session over which packets can be sent.
-    pub async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         while !self
             .shared
             .remotes()
@@ -296,11 +277,11 @@ impl Discovery {
     ///
     /// # Errors
     /// If the kernel refuses to remove something.
-    pub async fn stop(mut self) -> Result<(), Error> {
+    pub(crate) async fn stop(mut self) -> Result<(), Error> {
         for task in self.tasks.drain(..) {
             task.stop().await;
         }
-        Ok(self.host.stop().await?)
+        self.host.stop().await
     }
 }
 

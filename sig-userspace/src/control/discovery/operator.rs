@@ -17,12 +17,12 @@ use sig_rpc::daemon;
 
 /// For looking at the gateway and changing what it does, from any task.
 #[derive(Clone)]
-pub struct Handle(pub(super) Arc<Shared>);
+pub(crate) struct Handle(pub(super) Arc<Shared>);
 
 impl Handle {
     /// The control plane's part of the status.
     #[must_use]
-    pub fn report(&self) -> ControlReport {
+    pub(crate) fn report(&self) -> ControlReport {
         let shared = &*self.0;
         let Snapshot {
             ases,
@@ -62,7 +62,7 @@ impl Handle {
     ///
     /// # Errors
     /// All problems of the files; nothing changes then.
-    pub fn reload(&self, control: &Control) -> Result<(Vec<String>, Vec<Problem>), Errors> {
+    pub(crate) fn reload(&self, control: &Control) -> Result<(Vec<String>, Vec<Problem>), Errors> {
         let _changing = self.changing();
         let loaded = Policies::load(control, &self.0.config.gateway);
         {
@@ -86,7 +86,7 @@ impl Handle {
     ///
     /// # Errors
     /// What is wrong with the text; the old policy stays.
-    pub fn set_routing_policy(&self, text: &str) -> Result<(), Errors> {
+    pub(crate) fn set_routing_policy(&self, text: &str) -> Result<(), Errors> {
         let routing = routing::check(text, "the policy")?;
         let _changing = self.changing();
         let traffic = self.0.policies.load().traffic.clone();

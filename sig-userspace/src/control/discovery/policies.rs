@@ -17,7 +17,7 @@ use sig_core::{
 
 /// What the policy files say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Policies {
+pub(crate) struct Policies {
     /// Remote ASes and their classes.
     pub traffic: TrafficPolicy,
     /// What is advertised and believed; empty without a file.
@@ -31,7 +31,10 @@ impl Policies {
     ///
     /// # Errors
     /// All problems of both files.
-    pub fn load(control: &Control, gateway: &Gateway) -> Result<(Self, Vec<Problem>), Errors> {
+    pub(crate) fn load(
+        control: &Control,
+        gateway: &Gateway,
+    ) -> Result<(Self, Vec<Problem>), Errors> {
         let (at, sample) = (&control.traffic_policy_at, "traffic-policy");
         let traffic = read(&control.traffic_policy_file, at, sample)
             .and_then(|(text, file)| traffic::check(&text, &file));
@@ -68,7 +71,7 @@ impl Policies {
     }
 
     /// How the policies differ from `before`, for people: one line each, none if they do not.
-    pub fn changes(&self, before: &Self) -> Vec<String> {
+    pub(crate) fn changes(&self, before: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         let (old, new) = (&before.traffic.ases, &self.traffic.ases);
         let mut note = |isd_as: &IsdAs, what: &str| lines.push(format!("{isd_as}: {what}"));

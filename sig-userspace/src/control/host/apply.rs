@@ -92,7 +92,7 @@ impl HostHandle {
         let routes = applied.kernel_routes(&plan);
         if applied.is_complete
             && (&applied.lan, &applied.routes) == (&lan, &routes)
-            && *lock(&shared.gateway).planner().current() == plan
+            && *lock(&shared.engine).planner().current() == plan
         {
             return Ok(());
         }
@@ -106,9 +106,9 @@ impl HostHandle {
         if applied.retain_routes(&routes) {
             // Whoever leaves a dead path must not wait until thousands of routes of others are gone.
             {
-                let mut gateway = lock(&shared.gateway);
-                let sooner = gateway.planner().current().with_paths_of(&plan);
-                gateway.set_plan(sooner);
+                let mut engine = lock(&shared.engine);
+                let sooner = engine.planner().current().with_paths_of(&plan);
+                engine.set_plan(sooner);
             }
             // Whoever keeps the routes has told what is wrong with which one, and goes on trying.
             let left = applied.routes.values().copied().collect();
@@ -124,9 +124,9 @@ impl HostHandle {
         let hops = plan.next_hops();
         filled = filled.and(shared.sources.set_next_hops(&hops, &shared.programs));
         let remotes = {
-            let mut gateway = lock(&shared.gateway);
-            gateway.set_plan(plan);
-            numbers(gateway.planner())
+            let mut engine = lock(&shared.engine);
+            engine.set_plan(plan);
+            numbers(engine.planner())
         };
         shared.next_hops.set_targets(hops);
 
@@ -208,8 +208,8 @@ impl HostHandle {
     async fn wait_for_next_hops(&self, plan: &Plan) {
         let mut targets = plan.next_hops();
         let mut awaited: Vec<IpAddr> = {
-            let gateway = lock(&self.shared.gateway);
-            let current = gateway.planner().current();
+            let engine = lock(&self.shared.engine);
+            let current = engine.planner().current();
             let before = current.next_hops();
             let known: HashSet<SessionKey> = current.sessions.iter().map(|s| s.key).collect();
             let sessions = plan.sessions.iter();
@@ -227,8 +227,8 @@ impl HostHandle {
         let deadline = Instant::now() + PATIENCE;
         loop {
             {
-                let gateway = lock(&self.shared.gateway);
-                let neighbours = &gateway.surroundings().neighbours;
+                let engine = lock(&self.shared.engine);
+                let neighbours = &engine.environment().neighbours;
                 awaited.retain(|hop| !neighbours.contains_key(hop));
             }
             if awaited.is_empty() || Instant::now() >= deadline {

@@ -11,9 +11,10 @@ use sig_common::reason::DropReason;
 
 use super::{Shared, lock, ports::PortFacts};
 use crate::control::{
-    Gateway, PlannedPath,
+    PlannedPath,
     plan::{Action, Plan, SessionKey, SessionPath, Site},
 };
+use crate::engine::Engine;
 use sig_core::{
     counter::Counter,
     dataplane::counters::WorkerCounters,
@@ -49,16 +50,16 @@ pub(super) fn of(shared: &Shared) -> Status {
         let programs = lock(&shared.programs);
         (programs.counters(), programs.refused_sources())
     };
-    let gateway = lock(&shared.gateway);
-    let config = gateway.planner().config();
-    let served = gateway.planner().current().served.clone();
+    let engine = lock(&shared.engine);
+    let config = engine.planner().config();
+    let served = engine.planner().current().served.clone();
     let mut drops: Vec<Drop> = DropReason::ALL
         .iter()
         .map(|reason| {
             drop(
                 *reason,
                 DropPlace::Engine,
-                sum(&gateway, |w| &w.drops[*reason as usize]),
+                sum(&engine, |w| &w.drops[*reason as usize]),
             )
         })
         .collect();
@@ -86,8 +87,8 @@ pub(super) fn of(shared: &Shared) -> Status {
         isd_as: config.gateway.isd_as.to_string(),
         data_addr: config.gateway.data_addr,
         prefixes: served.unwrap_or_else(|| config.gateway.prefixes.clone()),
-        uptime_ms: gateway.started().elapsed().as_millis() as u64,
-        workers: workers(&gateway, shared),
+        uptime_ms: engine.started().elapsed().as_millis() as u64,
+        workers: workers(&engine, shared),
         ports: shared
             .ports
             .iter()
@@ -98,9 +99,9 @@ pub(super) fn of(shared: &Shared) -> Status {
             refused: refused.unwrap_or_default(),
         },
         lan: lan(shared),
-        remotes: remotes(&gateway, &hops, &probing),
+        remotes: remotes(&engine, &hops, &probing),
         control,
-        counters: counters(&gateway),
+        counters: counters(&engine),
         queues: queues(&shared.ports, &shared.sockets),
         verdicts,
         drops,
@@ -115,8 +116,8 @@ fn drop(reason: DropReason, place: DropPlace, count: u64) -> Drop {
     }
 }
 
-fn sum(gateway: &Gateway, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
-    gateway
+fn sum(engine: &Engine, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
+    engine
         .counters()
         .iter()
         .map(|worker| counter(worker).get())
@@ -146,13 +147,13 @@ fn refused(statistics: &Statistics) -> u64 {
         .saturating_sub(statistics.fill_ring_empty)
 }
 
-fn workers(gateway: &Gateway, shared: &Shared) -> Vec<Worker> {
-    let cpus = gateway.cpus();
+fn workers(engine: &Engine, shared: &Shared) -> Vec<Worker> {
+    let cpus = engine.cpus();
     let sockets = shared
         .of_worker
         .iter()
         .map(|range| &shared.sockets[range.clone()]);
-    gateway
+    engine
         .counters()
         .iter()
         .zip(sockets)
@@ -227,11 +228,11 @@ fn queues(ports: &[PortFacts], monitors: &[Box<dyn Monitor>]) -> Vec<Queue> {
 }
 
 fn remotes(
-    gateway: &Gateway,
+    engine: &Engine,
     hops: &Snapshot,
     probing: &HashMap<SessionKey, Probing>,
 ) -> Vec<Remote> {
-    let planner = gateway.planner();
+    let planner = engine.planner();
     let plan = planner.current();
     let sessions = plan.sessions.iter().zip(planner.sessions()).enumerate();
     sessions
@@ -318,16 +319,16 @@ fn mac(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-fn counters(gateway: &Gateway) -> Counters {
+fn counters(engine: &Engine) -> Counters {
     Counters {
-        packets_sent: sum(gateway, |w| &w.sent.packets),
-        packet_bytes_sent: sum(gateway, |w| &w.sent.packet_bytes),
-        frames_sent: sum(gateway, |w| &w.sent.frames),
-        frame_bytes_sent: sum(gateway, |w| &w.sent.frame_bytes),
-        frames_received: sum(gateway, |w| &w.received.frames),
-        frame_bytes_received: sum(gateway, |w| &w.received.frame_bytes),
-        packets_received: sum(gateway, |w| &w.received.packets),
-        packet_bytes_received: sum(gateway, |w| &w.received.packet_bytes),
-        counts: gateway.counters().iter().map(|w| w.read()).sum(),
+        packets_sent: sum(engine, |w| &w.sent.packets),
+        packet_bytes_sent: sum(engine, |w| &w.sent.packet_bytes),
+        frames_sent: sum(engine, |w| &w.sent.frames),
+        frame_bytes_sent: sum(engine, |w| &w.sent.frame_bytes),
+        frames_received: sum(engine, |w| &w.received.frames),
+        frame_bytes_received: sum(engine, |w| &w.received.frame_bytes),
+        packets_received: sum(engine, |w| &w.received.packets),
+        packet_bytes_received: sum(engine, |w| &w.received.packet_bytes),
+        counts: engine.counters().iter().map(|w| w.read()).sum(),
     }
 }

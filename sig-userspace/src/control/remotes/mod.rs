@@ -45,7 +45,7 @@ use sig_core::{
     policy::{routing::RoutingPolicy, traffic::TrafficPolicy},
     scion::{Interface, Path},
 };
-pub use status::Snapshot;
+pub(crate) use status::Snapshot;
 use vet::Own;
 
 /// How often discovery and prefix exchange ask, as the reference does.
@@ -62,7 +62,7 @@ const DOWN_LIMIT: usize = 64;
 
 /// A moment, on both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Now {
+pub(crate) struct Now {
     /// For intervals.
     pub monotonic: Instant,
     /// For the expiry of paths.
@@ -72,7 +72,7 @@ pub struct Now {
 impl Now {
     /// This moment.
     #[must_use]
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         Now {
             monotonic: Instant::now(),
             wall: SystemTime::now(),
@@ -82,7 +82,7 @@ impl Now {
 
 /// What does not change while the gateway runs.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The own AS.
     pub isd_as: IsdAs,
     /// The own data address.
@@ -105,7 +105,7 @@ pub struct Settings {
 
 /// What has happened.
 #[derive(Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// The daemon answered, or did not.
     Paths {
         /// The destination.
@@ -165,7 +165,7 @@ pub enum Event {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Ask the daemon for paths to the AS.
     AskPaths(IsdAs),
     /// Ask the control service of the AS for its gateways, over this path.
@@ -214,7 +214,7 @@ pub enum Action {
 
 /// All remote ASes.
 #[derive(Debug)]
-pub struct Remotes {
+pub(crate) struct Remotes {
     settings: Settings,
     routing: RoutingPolicy,
     own: Own,
@@ -245,7 +245,7 @@ pub struct Remotes {
 impl Remotes {
     /// Nobody is known yet.
     #[must_use]
-    pub fn new(now: Now, settings: Settings) -> Self {
+    pub(crate) fn new(now: Now, settings: Settings) -> Self {
         let mut remotes = Remotes {
             routing: RoutingPolicy::default(),
             own: Own {
@@ -276,7 +276,12 @@ impl Remotes {
     }
 
     /// Takes over what operators want, as a difference: what stays the same is not touched.
-    pub fn set_policies(&mut self, now: Now, traffic: &TrafficPolicy, routing: RoutingPolicy) {
+    pub(crate) fn set_policies(
+        &mut self,
+        now: Now,
+        traffic: &TrafficPolicy,
+        routing: RoutingPolicy,
+    ) {
         self.routing = routing;
         self.ases
             .retain(|isd_as, _| traffic.ases.contains_key(isd_as));
@@ -298,7 +303,7 @@ impl Remotes {
     }
 
     /// Takes note of what has happened.
-    pub fn handle(&mut self, now: Now, event: Event) {
+    pub(crate) fn handle(&mut self, now: Now, event: Event) {
         match event {
             Event::Paths { isd_as, result } => {
                 let Some(remote) = self.ases.get_mut(&isd_as) else {
@@ -390,7 +395,7 @@ impl Remotes {
     }
 
     /// What is to be done now.
-    pub fn poll(&mut self, now: Now) -> Vec<Action> {
+    pub(crate) fn poll(&mut self, now: Now) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.outbox);
         let select = self.select_at <= now.monotonic;
         if select {
@@ -425,7 +430,7 @@ impl Remotes {
 
     /// When [`Remotes::poll`] has something to do at the latest.
     #[must_use]
-    pub fn deadline(&self, now: Now) -> Instant {
+    pub(crate) fn deadline(&self, now: Now) -> Instant {
         let ases = self.ases.values().filter_map(|remote| remote.deadline(now));
         ases.chain(self.settled_at)
             .min()
@@ -444,7 +449,7 @@ impl Remotes {
 
     /// The last plan handed out.
     #[must_use]
-    pub fn current_plan(&self) -> &Plan {
+    pub(crate) fn current_plan(&self) -> &Plan {
         &self.plan
     }
 

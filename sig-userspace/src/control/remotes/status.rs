@@ -21,7 +21,7 @@ use sig_core::{
 
 /// The remotes' part of the status.
 #[derive(Clone, Debug, Default)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// Remote ASes.
     pub ases: Vec<RemoteStatus>,
     /// What the traffic policy says.
@@ -39,7 +39,7 @@ pub struct Snapshot {
 impl Remotes {
     /// What there is to tell now.
     #[must_use]
-    pub fn snapshot(&mut self, now: Now) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, now: Now) -> Snapshot {
         let Remotes {
             ases, revocations, ..
         } = &mut *self;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use scion_net::SimOptions;
-use sig::control::config::RpcProtocols;
+use sig::config::RpcProtocols;
 use testbed::{Family, Site, Underlay};
 
 use crate::bed::{self, Bed, Files, PATIENCE, known, wait};

@@ -18,7 +18,7 @@ const SIG_AT: usize = 14 + 20 + 8 + 12 + 24 + 36 + 8;
 
 struct Bench {
     planner: Planner,
-    surroundings: Environment,
+    environment: Environment,
     tables: Tables,
     area: Arc<Area>,
     worker: Worker,
@@ -43,11 +43,11 @@ impl Bench {
         };
         let free = FreeList::new(pool, 128);
         let worker = Worker::new(0, &config, area.clone(), free).expect("valid limits");
-        let (mut planner, surroundings) = (planner(), both());
+        let (mut planner, environment) = (planner(), both());
         Bench {
-            tables: planner.tables(0, &surroundings),
+            tables: planner.tables(0, &environment),
             planner,
-            surroundings,
+            environment,
             area,
             worker,
             now: 1,
@@ -58,14 +58,14 @@ impl Bench {
         let mut plan = self.planner.current().clone();
         change(&mut plan);
         self.planner.set_plan(self.now, plan);
-        self.tables = self.planner.tables(self.now, &self.surroundings);
+        self.tables = self.planner.tables(self.now, &self.environment);
     }
 
     /// Half a second passes.
     fn wait(&mut self) {
         self.now += SECOND / 2;
         if self.planner.rebalance(self.now) {
-            self.tables = self.planner.tables(self.now, &self.surroundings);
+            self.tables = self.planner.tables(self.now, &self.environment);
         }
     }
 

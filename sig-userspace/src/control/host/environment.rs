@@ -80,7 +80,7 @@ impl Place {
 pub(super) async fn follow(
     shared: Arc<Shared>,
     place: Place,
-    mut surroundings: Environment,
+    mut environment: Environment,
     mut networks: watch::Receiver<Arc<Networks>>,
 ) {
     let mut hops = shared.hops.clone();
@@ -91,30 +91,30 @@ pub(super) async fn follow(
     loop {
         let snapshot = hops.borrow_and_update().clone();
         let neighbours = neighbours(&snapshot);
-        let mut changed = surroundings.neighbours != neighbours;
+        let mut changed = environment.neighbours != neighbours;
         if changed {
-            log_changes(&snapshot, &surroundings.neighbours, &neighbours);
-            surroundings.neighbours = neighbours;
+            log_changes(&snapshot, &environment.neighbours, &neighbours);
+            environment.neighbours = neighbours;
         }
         if let Some(table) = lan
             .table()
-            .filter(|table| !Arc::ptr_eq(&surroundings.lan, table))
+            .filter(|table| !Arc::ptr_eq(&environment.lan, table))
         {
-            surroundings.lan = table;
+            environment.lan = table;
             changed = true;
         }
         if networks.has_changed().unwrap_or(false) {
             let networks = networks.borrow_and_update();
-            surroundings.home = place.home(&networks);
-            surroundings.icmp = place.icmp_sources(&networks);
+            environment.home = place.home(&networks);
+            environment.icmp = place.icmp_sources(&networks);
             changed = true;
         }
         if changed {
-            lock(&shared.gateway).update(&surroundings);
+            lock(&shared.engine).update(&environment);
         }
         {
-            let gateway = lock(&shared.gateway);
-            let planner = gateway.planner();
+            let engine = lock(&shared.engine);
+            let planner = engine.planner();
             let is_static = planner.config().control.is_none();
             notices.look(Instant::now(), &snapshot, planner.current(), is_static);
         }
@@ -127,7 +127,7 @@ pub(super) async fn follow(
                 result.is_ok()
             }
             _ = rebalance.tick() => {
-                lock(&shared.gateway).rebalance();
+                lock(&shared.engine).rebalance();
                 true
             }
         };
