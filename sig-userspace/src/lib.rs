@@ -117,6 +117,13 @@
 #![forbid(unsafe_code)]
 // What only a whole gateway uses is built, and tested, without it too.
 #![cfg_attr(not(feature = "xdp"), allow(dead_code))]
+#![warn(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 mod control;
 pub mod engine;

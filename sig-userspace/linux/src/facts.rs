@@ -258,7 +258,7 @@ fn bpf() -> Feature {
             libc::SYS_bpf,
             BPF_PROG_GET_NEXT_ID,
             attributes.as_mut_ptr(),
-            std::mem::size_of_val(&attributes),
+            size_of_val(&attributes),
         )
     };
     match (result, io::Error::last_os_error()) {
@@ -314,7 +314,7 @@ fn cpus() -> Cpus {
     // SAFETY: all-zero bytes are a valid, empty CPU set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is a live, writable CPU set of the size that is passed; 0 means the calling thread.
-    let known = unsafe { libc::sched_getaffinity(0, std::mem::size_of_val(&set), &mut set) } == 0;
+    let known = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) } == 0;
     let count = u16::try_from(libc::CPU_SETSIZE).unwrap_or(0);
     // SAFETY: the index is below CPU_SETSIZE, the number of bits in a CPU set.
     let is_set = |cpu: &u16| unsafe { libc::CPU_ISSET(usize::from(*cpu), &set) };

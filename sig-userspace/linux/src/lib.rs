@@ -7,6 +7,14 @@
 //! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
 //! change without notice.
 
+#![warn(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
+
 pub mod af_xdp;
 pub mod bpf;
 pub mod cpus;

@@ -3,8 +3,17 @@
 //! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
 //! change without notice.
 
+#![warn(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
+
 /// Statuses for tests of whatever shows them.
 #[cfg(any(test, feature = "example"))]
+#[allow(clippy::unwrap_used, reason = "for tests")]
 #[doc(hidden)]
 pub mod example;
 pub mod http;

@@ -15,6 +15,14 @@
 //! | the model in the maps of the XDP programs, next hops | `fast` |
 //! | everything running | `run` |
 
+#![warn(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
+
 pub mod bfd;
 pub mod config;
 #[cfg(feature = "linux")]

@@ -9,6 +9,13 @@
 //! change without notice.
 
 #![forbid(unsafe_code)]
+#![warn(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 use std::fmt;
 

@@ -259,7 +259,7 @@ fn packets_get_the_vlans_of_the_next_hop_and_keep_their_priority() {
     }
     let mut bed = Bed::new();
     bed.conditions.vlans = vec![[0; 2], [vlan(10), 0], [vlan(10), vlan(20)]];
-    let service_tag = ethernet::Tag {
+    let service_tag = Tag {
         tpid: ethernet::TPID_8021AD,
         tci: 300,
     };

@@ -1,9 +1,9 @@
 //! The examples do what they say.
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "its `main` is not run")]
 #[path = "../../examples/embedded.rs"]
 pub(crate) mod embedded;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "its `main` is not run")]
 #[path = "../../examples/framing.rs"]
 mod framing;
 

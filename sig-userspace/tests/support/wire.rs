@@ -27,7 +27,7 @@ impl PacketSocket {
                 address.sll_family = libc::AF_PACKET as u16;
                 address.sll_protocol = protocol;
                 address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
-                let len = mem::size_of_val(&address) as u32;
+                let len = size_of_val(&address) as u32;
                 let result = libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len);
                 assert_eq!(result, 0, "{}", io::Error::last_os_error());
                 let buffer: i32 = 64 << 20;
@@ -51,7 +51,7 @@ impl PacketSocket {
         let mut frame = vec![0; 4096];
         loop {
             let mut from = mem::MaybeUninit::<libc::sockaddr_ll>::zeroed();
-            let mut len = mem::size_of::<libc::sockaddr_ll>() as u32;
+            let mut len = size_of::<libc::sockaddr_ll>() as u32;
             // SAFETY: buffer and address are live and of the lengths given; any bytes are an address.
             let (received, from) = unsafe {
                 let received = libc::recvfrom(

@@ -34,7 +34,7 @@ pub(in crate::throughput) fn pin(thread: i32, cpu: usize) -> Result<()> {
 
 fn set_affinity(thread: i32, set: &libc::cpu_set_t) -> io::Result<()> {
     // SAFETY: pointer and length are of the set.
-    match unsafe { libc::sched_setaffinity(thread, mem::size_of_val(set), set) } {
+    match unsafe { libc::sched_setaffinity(thread, size_of_val(set), set) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -48,7 +48,7 @@ impl Pinned {
         // SAFETY: all bits zero is the empty set.
         let mut before: libc::cpu_set_t = unsafe { mem::zeroed() };
         // SAFETY: pointer and length are of the set; 0 is the calling thread.
-        if unsafe { libc::sched_getaffinity(0, mem::size_of_val(&before), &mut before) } != 0 {
+        if unsafe { libc::sched_getaffinity(0, size_of_val(&before), &mut before) } != 0 {
             return Err(io::Error::last_os_error()).context("cannot tell which CPUs may be used");
         }
         pin(0, cpu)?;

@@ -50,8 +50,16 @@ impl Area {
     /// An area of its own, on the heap: for in-memory ports, tests and embedding.
     ///
     /// Returns the area with the pool that holds all its chunks.
+    ///
+    /// # Panics
+    ///
+    /// If there are no chunks, or more than the address space has room for.
     pub fn on_heap(chunks: u32) -> (Arc<Area>, Arc<Pool>) {
         assert!(chunks > 0, "an area has at least one chunk");
+        #[expect(
+            clippy::expect_used,
+            reason = "documented above, as a failed allocation would end us too"
+        )]
         let layout = Layout::from_size_align(chunks as usize * CHUNK_SIZE, CHUNK_SIZE)
             .expect("the size of an area fits the address space");
         // SAFETY: the layout has a size above zero.
@@ -313,6 +321,10 @@ impl FreeList {
     }
 
     /// Gives a chunk back.
+    ///
+    /// # Panics
+    ///
+    /// If the chunk is of another area.
     #[inline]
     pub fn put(&mut self, frame: Frame) {
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::{
     ffi::CString,
     io,
-    mem::{self, MaybeUninit},
+    mem::MaybeUninit,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
 };
@@ -39,7 +39,7 @@ fn set_option<T: Copy>(
             level,
             name,
             ptr::from_ref(value).cast(),
-            mem::size_of::<T>() as libc::socklen_t,
+            size_of::<T>() as libc::socklen_t,
         )
     };
     check(result).map(drop)
@@ -50,7 +50,7 @@ fn set_option<T: Copy>(
 /// `T` is a plain C value for which any bytes, all zero included, are valid.
 unsafe fn get_option<T>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
-    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `value`.
     let result = unsafe {
         libc::getsockopt(
@@ -62,7 +62,7 @@ unsafe fn get_option<T>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result
         )
     };
     check(result)?;
-    if len as usize != mem::size_of::<T>() {
+    if len as usize != size_of::<T>() {
         return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     }
     // SAFETY: zeroed, then written by the kernel, and valid for any bytes by the caller's promise.
@@ -113,7 +113,7 @@ pub(super) fn bind(
         libc::bind(
             socket.as_raw_fd(),
             ptr::from_ref(&address).cast(),
-            mem::size_of_val(&address) as libc::socklen_t,
+            size_of_val(&address) as libc::socklen_t,
         )
     };
     check(result).map(drop)

@@ -135,7 +135,7 @@ fn session_config(session: &Session<'_>) -> Value {
     let policy = session.policy;
     let gateway = session.gateway.map_or_else(
         || json!({"Control": null, "Probe": null, "Data": address(remote.gateway), "Interfaces": null}),
-        self::gateway,
+        gateway,
     );
     json!({
         "ID": remote.session,

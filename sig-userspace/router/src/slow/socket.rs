@@ -328,7 +328,7 @@ fn set_option<T>(
             level,
             option,
             ptr::from_ref(value).cast(),
-            mem::size_of::<T>() as libc::socklen_t,
+            size_of::<T>() as libc::socklen_t,
         )
     };
     if result == 0 {
@@ -364,11 +364,11 @@ fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Received> {
     // SAFETY: integers and pointers, valid all zero.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = ptr::from_mut(&mut from).cast();
-    message.msg_namelen = mem::size_of_val(&from) as libc::socklen_t;
+    message.msg_namelen = size_of_val(&from) as libc::socklen_t;
     message.msg_iov = &raw mut data;
     message.msg_iovlen = 1;
     message.msg_control = ptr::from_mut(&mut control).cast();
-    message.msg_controllen = mem::size_of_val(&control);
+    message.msg_controllen = size_of_val(&control);
     // SAFETY: the kernel writes into the buffers above, which live until it returns, and no more than they hold.
     let len = unsafe { libc::recvmsg(fd, &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;

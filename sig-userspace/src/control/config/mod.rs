@@ -132,7 +132,7 @@ pub(crate) fn check_at(
 /// # Errors
 ///
 /// What to write instead.
-pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     sig_core::notation::duration(text)
 }
 

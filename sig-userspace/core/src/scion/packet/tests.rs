@@ -60,7 +60,7 @@ fn to_b(source_port: u16, host: HostAddr, port: u16) -> Addresses {
 }
 
 fn scmp_to_b(message: &Scmp) -> Vec<u8> {
-    scmp((A, HOST_A), (B, HOST_B), path::SCION, &hex(PATH), message).expect("a packet")
+    scmp((A, HOST_A), (B, HOST_B), SCION, &hex(PATH), message).expect("a packet")
 }
 
 fn message(packet: &[u8]) -> Scmp {
@@ -110,7 +110,7 @@ fn a_path_probe_is_that_of_the_reference() {
 #[test]
 fn a_service_resolution_is_that_of_the_reference() {
     let addresses = to_b(32003, HostAddr::SVC_DS, 0);
-    let packet = udp(&addresses, path::SCION, &hex(PATH), &[]);
+    let packet = udp(&addresses, SCION, &hex(PATH), &[]);
     assert_eq!(packet, Ok(hex(V5)));
 }
 
@@ -436,7 +436,7 @@ fn what_does_not_fit_a_packet_is_not_built() {
     );
     assert!(udp(&addresses, path::EMPTY, &[], &[0; 65527]).is_ok());
     assert_eq!(
-        udp(&addresses, path::SCION, &hex(PATH)[1..], &[]),
+        udp(&addresses, SCION, &hex(PATH)[1..], &[]),
         Err(wire::Error::Path)
     );
     assert_eq!(udp(&addresses, 77, &[], &[]), Err(wire::Error::PathType));

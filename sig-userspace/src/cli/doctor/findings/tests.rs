@@ -511,7 +511,7 @@ fn a_veth_lan_names_what_veth_lacks() {
     let mut config = sample();
     config.dataplane.zero_copy = Preference::Require;
     complains(&host, Some(&config), "Bad", &["does not support zero copy"]);
-    config.dataplane.mode = crate::control::config::XdpMode::Generic;
+    config.dataplane.mode = XdpMode::Generic;
     complains(
         &host,
         Some(&config),
@@ -537,7 +537,7 @@ fn a_driver_without_native_xdp_is_bad_only_where_it_is_required() {
     host.interfaces[0].xdp = Some(XdpFeatures::from_bits(0));
     let mut config = sample();
     complains(&host, Some(&config), "Warning", &["eth0", "generic mode"]);
-    config.dataplane.mode = crate::control::config::XdpMode::Native;
+    config.dataplane.mode = XdpMode::Native;
     complains(
         &host,
         Some(&config),
