@@ -4,6 +4,7 @@ mod bench;
 mod bpf_build;
 mod build_ebpf;
 mod demo;
+mod dependencies;
 mod setup;
 mod shell;
 mod test;
@@ -26,6 +27,8 @@ enum Task {
     BuildEbpf(build_ebpf::Arguments),
     /// Lint the XDP and TC programs
     ClippyEbpf,
+    /// Check licences, bans and sources of dependencies (deny.toml), and that all are used
+    Dependencies,
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
     /// Measure sig against the limits of the machine and against what people use
@@ -39,6 +42,7 @@ fn main() -> std::process::ExitCode {
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
         Task::ClippyEbpf => build_ebpf::clippy(),
+        Task::Dependencies => dependencies::run(),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
