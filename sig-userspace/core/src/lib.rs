@@ -19,6 +19,8 @@ pub mod dataplane;
 pub mod document;
 pub mod engine;
 pub mod framing;
+#[cfg(test)]
+mod modelled;
 pub mod network;
 pub mod notation;
 pub mod paths;

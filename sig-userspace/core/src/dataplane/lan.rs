@@ -6,13 +6,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use ipnet::IpNet;
 use sig_common::wire::{inner::InnerPacket, ipv4};
 
-use super::lpm::Lpm;
+use super::{lpm::Lpm, mark::Mark};
 
 /// What is known of the LANs, as a [`LanTable`] is made from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +71,7 @@ pub(super) struct Hop {
     pub(super) macs: [u8; 12],
     pub(super) port: u16,
     mtu: u16,
-    used: AtomicBool,
+    used: Mark,
 }
 
 impl LanTable {
@@ -92,7 +91,7 @@ impl LanTable {
                 macs,
                 port: key.0,
                 mtu: neighbour.mtu,
-                used: AtomicBool::new(false),
+                used: Mark::default(),
             });
         }
         table
@@ -136,12 +135,9 @@ impl LanTable {
     }
 
     /// The neighbours that packets were sent to since the last call. A mark that a worker sets at
-    /// the same time may be missed until its next packet.
+    /// the same time may be told by the next.
     pub fn take_used(&self) -> Vec<(u16, IpAddr)> {
-        let used = |place: &u32| {
-            let hop = self.hop(*place);
-            hop.is_some_and(|hop| hop.used.swap(false, Ordering::Relaxed))
-        };
+        let used = |place: &u32| self.hop(*place).is_some_and(|hop| hop.used.take());
         self.neighbours
             .iter()
             .filter(|(_, place)| used(place))
@@ -163,10 +159,7 @@ impl Hop {
     /// Tells the control plane that packets go here.
     #[inline]
     pub(super) fn mark_used(&self) {
-        // Mostly it is set already, and reading does not take the cache line from other workers.
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
+        self.used.set();
     }
 }
 

@@ -14,6 +14,7 @@ pub mod icmp;
 mod inner;
 pub mod lan;
 pub mod lpm;
+mod mark;
 mod police;
 mod tables;
 #[cfg(test)]

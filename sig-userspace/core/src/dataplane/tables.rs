@@ -4,10 +4,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use ipnet::IpNet;
@@ -16,7 +13,7 @@ use sig_common::{
     wire::{inner::InnerPacket, underlay::Local},
 };
 
-use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm};
+use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm, mark::Mark};
 use crate::{
     counter::Counter,
     framing::{CapacityError, Packer},
@@ -133,19 +130,18 @@ pub struct Spread {
 
 /// A mark per bucket: set by the workers, cleared by the control plane.
 #[derive(Debug)]
-pub struct Used([AtomicBool; BUCKETS]);
+pub struct Used([Mark; BUCKETS]);
 
 impl Default for Used {
     fn default() -> Self {
-        Used(std::array::from_fn(|_| AtomicBool::new(false)))
+        Used(std::array::from_fn(|_| Mark::default()))
     }
 }
 
 impl Used {
-    /// The marks since the last call. One that a worker sets at the same time may be missed until its
-    /// next packet.
+    /// The marks since the last call. One that a worker sets at the same time may be told by the next.
     pub fn take(&self) -> [bool; BUCKETS] {
-        std::array::from_fn(|bucket| self.0[bucket].swap(false, Ordering::Relaxed))
+        std::array::from_fn(|bucket| self.0[bucket].take())
     }
 }
 
@@ -155,11 +151,7 @@ impl Spread {
     pub(super) fn pick(&self, flow_hash: u32) -> u16 {
         // The upper bits: the lower ones spread flows over workers and streams.
         let bucket = (flow_hash >> 24) as usize;
-        let used = &self.used.0[bucket];
-        // Mostly it is set already, and reading does not take the cache line from other workers.
-        if !used.load(Ordering::Relaxed) {
-            used.store(true, Ordering::Relaxed);
-        }
+        self.used.0[bucket].set();
         self.buckets[bucket].into()
     }
 }

@@ -4,6 +4,8 @@
 //! worker. [`memory`] holds ports for tests and embedding, the crate `sig-linux` those over AF_XDP.
 
 pub mod memory;
+#[cfg(test)]
+mod tests;
 pub mod umem;
 
 use std::{io, os::fd::RawFd};
@@ -12,6 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::counter::{Counter, counters};
 use umem::{Area, Frame, FreeList};
+
+/// What `umem` shares memory with; other primitives in `crate::modelled`.
+mod sync {
+    pub(super) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+}
 
 /// How many frames a worker takes from a port at once.
 pub const BATCH: usize = 64;
