@@ -18,5 +18,6 @@ pub mod plan;
 pub(crate) mod planner;
 pub(crate) mod remotes;
 
+#[cfg(feature = "xdp")]
 pub(crate) use planner::PlannedPath;
 pub use planner::{Environment, Neighbour, Planner};

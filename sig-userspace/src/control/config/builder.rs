@@ -31,9 +31,11 @@ use super::{Config, Control, Dataplane, Errors, Gateway, Log, Observe, Remote, T
 /// let twice = Config::builder("1-ff00:0:110".parse()?, "10.10.0.2:30056".parse()?)
 ///     .remote(remote.clone())
 ///     .remote(remote);
-/// assert!(twice.build().unwrap_err().to_string().starts_with(
-///     "remote[1]: 1-ff00:0:111,10.11.0.2 is remote[0] already; join their prefixes and paths there"
-/// ));
+/// let errors = twice.build().unwrap_err();
+/// assert_eq!(
+///     errors.problems()[0].to_string(),
+///     "remote[1].gateway: 1-ff00:0:111,10.11.0.2 is remote[0] already; join their prefixes and paths there",
+/// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]

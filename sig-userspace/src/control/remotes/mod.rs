@@ -45,6 +45,7 @@ use sig_core::{
     policy::{routing::RoutingPolicy, traffic::TrafficPolicy},
     scion::{Interface, Path},
 };
+#[cfg(feature = "xdp")]
 pub(crate) use status::Snapshot;
 use vet::Own;
 
