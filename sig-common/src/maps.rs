@@ -68,6 +68,16 @@ impl Ip {
         Self((0xffff_0000_0000 | u32::from_be_bytes(a) as u128).to_be_bytes())
     }
 
+    /// Whether this is the mapped form of an IPv4 address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_mapped(&self) -> bool {
+        // As numbers, for the same reason.
+        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = self.0;
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h]) == 0
+            && u32::from_be_bytes([i, j, k, l]) == 0xffff
+    }
+
     /// The IPv4 address, if this is the mapped form of one.
     #[inline(always)]
     #[must_use]

@@ -7,6 +7,7 @@
 //! Words are big endian: the first of the 16 bytes is the highest of word 0.
 
 use super::maps::Config;
+use crate::wire::scion::path::MacInput;
 
 /// Words of round keys for AES-128: one key more than the ten rounds.
 pub const ROUND_KEYS: usize = 44;
@@ -161,26 +162,13 @@ impl Config {
         self
     }
 
-    /// The MAC of a hop field in the low 48 bits: the first six bytes of the AES-CMAC over the one block that `segment_id`,
-    /// `timestamp` (seconds), `expiry`, `ingress` and `egress` (of the hop field, in construction direction) make.
+    /// The MAC of a hop field in the low 48 bits: the first six bytes of the AES-CMAC over its one block.
     #[inline(always)]
     #[must_use]
-    pub fn hop_mac(
-        &self,
-        segment_id: u16,
-        timestamp: u32,
-        expiry: u8,
-        ingress: u16,
-        egress: u16,
-    ) -> u64 {
+    pub fn hop_mac(&self, input: &MacInput) -> u64 {
         let [k0, k1, k2, k3] = self.subkey;
-        let block = [
-            k0 ^ segment_id as u32,
-            k1 ^ timestamp,
-            k2 ^ ((expiry as u32) << 16 | ingress as u32),
-            k3 ^ (egress as u32) << 16,
-        ];
-        let [w0, w1, ..] = encrypt(&self.round_keys, block);
+        let [b0, b1, b2, b3] = input.words();
+        let [w0, w1, ..] = encrypt(&self.round_keys, [k0 ^ b0, k1 ^ b1, k2 ^ b2, k3 ^ b3]);
         (w0 as u64) << 16 | w1 as u64 >> 16
     }
 }
@@ -281,8 +269,14 @@ mod tests {
             ([b'3'; 16], (0xb05a, T, 63, 1, 0), 0x4e75_bd76_b46c),
             ([b'2'; 16], (0xb05a, T, 63, 5, 2), 0xc030_b747_531d),
         ] {
-            let found = config(key).hop_mac(segment_id, timestamp, expiry, ingress, egress);
-            assert_eq!(found, mac, "{segment_id:#x} {ingress} {egress}");
+            let input = MacInput {
+                segment_id,
+                timestamp,
+                expiry,
+                ingress,
+                egress,
+            };
+            assert_eq!(config(key).hop_mac(&input), mac, "{input:?}");
         }
     }
 
@@ -307,7 +301,9 @@ mod tests {
             let mut mac = cmac::Cmac::<aes::Aes128>::new(&key.into());
             mac.update(&block);
             let mac = mac.finalize().into_bytes();
-            let found = config(key).hop_mac(segment_id, timestamp, expiry, ingress, egress);
+            let input = MacInput { segment_id, timestamp, expiry, ingress, egress };
+            prop_assert_eq!(input.block(), block);
+            let found = config(key).hop_mac(&input);
             prop_assert_eq!(&found.to_be_bytes()[2..], &mac[..6]);
         }
     }

@@ -261,6 +261,9 @@ pub enum LinkType {
 }
 
 impl LinkType {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Core, Self::Parent, Self::Child, Self::Peer];
+
     /// The type with this number.
     #[inline(always)]
     #[must_use]

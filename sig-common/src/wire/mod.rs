@@ -20,6 +20,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod scion;
 pub mod sig_frame;
+pub mod stun;
 pub mod template;
 pub mod udp;
 pub mod underlay;
@@ -105,6 +106,18 @@ impl Load for [u8] {
     #[inline(always)]
     fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.get(offset..)?.first_chunk().copied()
+    }
+}
+
+impl<L: Load + ?Sized> Load for &L {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        (**self).bytes(offset)
     }
 }
 

@@ -11,12 +11,12 @@ use super::{maps, work::Work};
 /// Counts the packet.
 #[inline(always)]
 pub fn traffic(work: &Work, slot: u16, traffic: Traffic) {
-    let index = traffic_index(slot, traffic, work.size_class);
+    let index = traffic_index(slot, traffic, work.outer.size_class);
     if let Some(count) = maps::R_TRAFFIC.get_ptr_mut(index) {
         // SAFETY: this CPU's element, which no other program writes at the same time.
         let count = unsafe { &mut *count };
         count.packets = count.packets.wrapping_add(1);
-        count.bytes = count.bytes.wrapping_add(u64::from(work.len));
+        count.bytes = count.bytes.wrapping_add(u64::from(work.passage.len));
     }
 }
 
@@ -38,7 +38,7 @@ pub fn stopped(work: &Work, reason: Reason) -> bool {
         Disposition::Slow if is_within_limit(work, reason) => (reason, true),
         Disposition::Slow => (Reason::RateLimited, false),
     };
-    if let Some(count) = maps::R_REASONS.get_ptr_mut(reason_index(work.slot, counted)) {
+    if let Some(count) = maps::R_REASONS.get_ptr_mut(reason_index(work.outer.slot, counted)) {
         // SAFETY: as in `traffic`.
         let count = unsafe { &mut *count };
         *count = count.wrapping_add(1);
@@ -59,16 +59,16 @@ fn is_within_limit(work: &Work, reason: Reason) -> bool {
         return true;
     }
     let index = match reason {
-        Reason::Bfd if work.ingress == 0 => sibling_bucket(work.sibling),
-        reason => reason_index(work.slot, reason),
+        Reason::Bfd if work.passage.ingress == 0 => sibling_bucket(work.outer.sibling),
+        reason => reason_index(work.outer.slot, reason),
     };
     let Some(bucket) = maps::R_BUCKETS.get_ptr_mut(index) else {
         return true;
     };
     // SAFETY: an element of the map, aligned. By pointer and volatile, because other CPUs write it too; 64 bits are
     // read and written at once.
-    let due = unsafe { core::ptr::read_volatile(&raw const (*bucket).due) }.max(work.boot);
-    if due - work.boot > limit.burst.saturating_sub(limit.interval) {
+    let due = unsafe { core::ptr::read_volatile(&raw const (*bucket).due) }.max(work.outer.boot);
+    if due - work.outer.boot > limit.burst.saturating_sub(limit.interval) {
         return false;
     }
     // SAFETY: as for reading.

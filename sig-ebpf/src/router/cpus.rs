@@ -11,7 +11,7 @@ use super::{maps, parse, work::Work};
 /// Redirects to one of the CPUs by flow id and addresses; `None` if there is none to take the packet.
 #[inline(never)]
 pub fn spread(ctx: *mut xdp_md, work: &Work, config: &Config) -> Option<u32> {
-    let packet = parse::scion(ctx, work);
+    let packet = parse::scion(ctx, &work.outer);
     let flow = packet.be32(0)? & 0x000f_ffff;
     let mut hash = mix(config.seed, u64::from(flow));
     // What may be the address header: both ISD-AS numbers and up to two long addresses. Behind short addresses it is

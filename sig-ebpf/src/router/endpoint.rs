@@ -21,14 +21,14 @@ use crate::packet::Packet;
 pub fn receive(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
     read(ctx, work).ok_or(Stop::NotOurs)?;
     // SAFETY: the context is of this program.
-    work.ifindex = unsafe { core::ptr::read_volatile(&raw const (*ctx).ingress_ifindex) };
-    work.generation = maps::generation();
+    work.outer.ifindex = unsafe { core::ptr::read_volatile(&raw const (*ctx).ingress_ifindex) };
+    work.outer.generation = maps::generation();
     let mut key = EndpointKey {
-        ip: work.destination,
-        ifindex: work.ifindex,
-        tags: work.tags,
-        port: work.destination_port,
-        generation: work.generation,
+        ip: work.outer.destination,
+        ifindex: work.outer.ifindex,
+        tags: work.outer.tags,
+        port: work.outer.destination_port,
+        generation: work.outer.generation,
     };
     let (endpoint, mac) = match maps::endpoint(&key) {
         Some(endpoint) => (endpoint, endpoint.mac),
@@ -36,28 +36,28 @@ pub fn receive(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
             (key.ifindex, key.tags) = (ANY_DEVICE, [0; 2]);
             let endpoint = maps::endpoint(&key).ok_or(Stop::NotOurs)?;
             let port = PortKey {
-                ifindex: work.ifindex,
-                tags: work.tags,
-                generation: work.generation.into(),
+                ifindex: work.outer.ifindex,
+                tags: work.outer.tags,
+                generation: work.outer.generation.into(),
             };
             (endpoint, maps::port(&port).ok_or(Stop::NotOurs)?.mac)
         }
     };
     // Flooded by a switch, or the other half of a pair with one address: the kernel would not take it either.
-    if work.destination_mac != mac {
+    if work.outer.destination_mac != mac {
         return Err(Stop::NotOurs);
     }
-    work.slot = endpoint.slot;
-    work.ingress = endpoint.interface;
+    work.outer.slot = endpoint.slot;
+    work.passage.ingress = endpoint.interface;
     if endpoint.refused != 0 {
         return Err(Reason::WrongDevice.into());
     }
-    if work.ingress != 0
-        && !(work.source == endpoint.remote && work.source_port == endpoint.remote_port)
+    if work.passage.ingress != 0
+        && !(work.outer.source == endpoint.remote && work.outer.source_port == endpoint.remote_port)
     {
         return Err(Reason::WrongPeer.into());
     }
-    if work.checksum == 0 && work.ipv6 != 0 {
+    if work.outer.checksum == 0 && work.outer.ipv6 != 0 {
         return Err(Reason::NoChecksum.into());
     }
     Ok(())
@@ -67,21 +67,21 @@ pub fn receive(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
 #[inline(always)]
 fn read(ctx: *mut xdp_md, work: &mut Work) -> Option<()> {
     let packet = Packet::of(ctx, 0);
-    work.destination_mac = packet.be64(0)? >> 16;
+    work.outer.destination_mac = packet.be64(0)? >> 16;
     let mut ethertype = packet.be16(12)?;
     let mut ip = ethernet::HEADER_LEN;
-    work.tags = [0; 2];
-    work.priority = 0;
+    work.outer.tags = [0; 2];
+    work.outer.priority = 0;
     if ethernet::is_tag(ethertype) {
         let outer = packet.be32(12)?;
-        work.priority = outer & 0xf000;
-        work.tags[0] = vlan(outer);
+        work.outer.priority = outer & 0xf000;
+        work.outer.tags[0] = vlan(outer);
         ip += ethernet::TAG_LEN;
         ethertype = packet.be16(16)?;
         if ethernet::is_tag(ethertype) {
             let inner = vlan(packet.be32(16)?);
             let place = usize::from(vlan(outer) != 0);
-            work.tags[place] = inner;
+            work.outer.tags[place] = inner;
             ip += ethernet::TAG_LEN;
             ethertype = packet.be16(20)?;
         }
@@ -91,25 +91,25 @@ fn read(ctx: *mut xdp_md, work: &mut Work) -> Option<()> {
         ethernet::ETHERTYPE_IPV6 => ipv6(&packet, ip, work)?,
         _ => return None,
     };
-    work.fragments = 0;
+    work.outer.fragments = 0;
     let end = (udp + len) as u64;
     if end > packet.len() as u64 {
         // SAFETY: the context is of this program.
         if end > unsafe { bpf_xdp_get_buff_len(ctx) } {
             return None;
         }
-        work.fragments = 1;
+        work.outer.fragments = 1;
     }
-    let header = packet.bytes::<{ udp::HEADER_LEN }>(udp)?;
-    work.source_port = u16::from_be_bytes([header[0], header[1]]);
-    work.destination_port = u16::from_be_bytes([header[2], header[3]]);
-    let udp_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    work.checksum = u16::from_ne_bytes([header[6], header[7]]);
+    let header = udp::Header::decode(&packet.bytes(udp)?);
+    work.outer.source_port = header.source_port;
+    work.outer.destination_port = header.destination_port;
+    let udp_len = usize::from(header.length);
+    work.outer.checksum = header.checksum.to_be();
     if udp_len < udp::HEADER_LEN || udp_len > len {
         return None;
     }
-    work.head = (udp + udp::HEADER_LEN) as u32;
-    work.len = (udp_len - udp::HEADER_LEN) as u32;
+    work.outer.head = (udp + udp::HEADER_LEN) as u32;
+    work.passage.len = (udp_len - udp::HEADER_LEN) as u32;
     Some(())
 }
 
@@ -133,9 +133,9 @@ fn ipv4(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
     {
         return None;
     }
-    work.ipv6 = 0;
-    work.source = Ip::v4([header[12], header[13], header[14], header[15]]);
-    work.destination = Ip::v4([header[16], header[17], header[18], header[19]]);
+    work.outer.ipv6 = 0;
+    work.outer.source = Ip::v4([header[12], header[13], header[14], header[15]]);
+    work.outer.destination = Ip::v4([header[16], header[17], header[18], header[19]]);
     Some((ip + header_len, total_len - header_len))
 }
 
@@ -143,19 +143,18 @@ fn ipv4(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
 #[inline(always)]
 fn ipv6(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
     let header = packet.bytes::<8>(ip)?;
-    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let udp = ip + ipv6::HEADER_LEN;
     if header[0] >> 4 != 6 || header[6] != PROTO_UDP {
         return None;
     }
-    work.ipv6 = 1;
-    work.source = address(packet, ip + 8)?;
-    work.destination = address(packet, ip + 24)?;
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    work.outer.ipv6 = 1;
+    work.outer.source = address(packet, ip + 8)?;
+    work.outer.destination = address(packet, ip + 24)?;
     // In the maps these would be IPv4 addresses, which nobody has in an IPv6 header.
-    if is_mapped(&work.source) || is_mapped(&work.destination) {
+    if work.outer.source.is_mapped() || work.outer.destination.is_mapped() {
         return None;
     }
-    Some((udp, len))
+    Some((ip + ipv6::HEADER_LEN, len))
 }
 
 /// An IPv6 address, read as numbers: arrays are copied byte by byte.
@@ -164,11 +163,4 @@ fn address(packet: &Packet, at: usize) -> Option<Ip> {
     let (high, low) = (packet.be64(at)?, packet.be64(at + 8)?);
     let address = u128::from(high) << 64 | u128::from(low);
     Some(Ip(address.to_be_bytes()))
-}
-
-/// Whether an address is an IPv4-mapped one.
-#[inline(always)]
-pub fn is_mapped(ip: &Ip) -> bool {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = ip.0;
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h]) == 0 && u32::from_be_bytes([i, j, k, l]) == 0xffff
 }

@@ -11,19 +11,15 @@ use aya_ebpf::{
 use sig_common::{
     maps::Ip,
     router::{
-        Reason,
+        Reason, delivery,
         maps::{Config, INSIDE_SLOT, Sender},
     },
-    wire::{
-        Load as _, PROTO_UDP, ipv4, ipv6,
-        scion::{address, common::HEADER_LEN},
-        udp,
-    },
+    wire::{PROTO_UDP, ipv4, ipv6, scion::ENDHOST_PORT, udp},
 };
 
 use super::{
-    endpoint::is_mapped,
-    maps, parse, port,
+    maps, parse,
+    path::Xdp,
     work::{Stop, Work},
 };
 
@@ -38,12 +34,9 @@ const AF_INET6: u8 = 10;
 /// Finds the way to the host that the packet is for.
 #[inline(always)]
 pub fn deliver(ctx: *mut xdp_md, work: &mut Work, config: &Config) -> Result<(), Stop> {
-    let code = work.address_types >> 4;
-    if code == address::CODE_SVC {
-        return Err(Reason::Service.into());
-    }
-    work.host.destination = host(ctx, work, code == address::CODE_IPV6)?;
-    port::find(ctx, work, config)?;
+    let packet = parse::scion(ctx, &work.outer);
+    work.host.destination = delivery::host(&packet, work.passage.address_types)?;
+    port(ctx, work, config)?;
     if work.host.destination == config.internal {
         return Err(Reason::Local.into());
     }
@@ -53,25 +46,24 @@ pub fn deliver(ctx: *mut xdp_md, work: &mut Work, config: &Config) -> Result<(),
     look_up(ctx, work)
 }
 
-/// The address of the host.
-#[inline(always)]
-fn host(ctx: *mut xdp_md, work: &Work, is_ipv6: bool) -> Result<Ip, Stop> {
-    let packet = parse::scion(ctx, work);
-    let at = HEADER_LEN + address::ISD_AS_LEN;
-    let host = if is_ipv6 {
-        let host = Ip(packet.bytes(at).ok_or(Reason::HeaderLength)?);
-        if host.0 == [0; 16] || host.0[0] == 0xff || is_mapped(&host) {
-            return Err(Reason::DestinationAddress.into());
-        }
-        host
-    } else {
-        let host = packet.bytes(at).ok_or(Reason::HeaderLength)?;
-        if host == [0; 4] || host[0] & 0xf0 == 0xe0 {
-            return Err(Reason::DestinationAddress.into());
-        }
-        Ip::v4(host)
+/// Finds the port of the host.
+#[inline(never)]
+fn port(ctx: *mut xdp_md, work: &mut Work, config: &Config) -> Result<(), Stop> {
+    let xdp = Xdp {
+        ctx,
+        outer: &work.outer,
+        config,
     };
-    Ok(host)
+    let passage = &work.passage;
+    let header_len = (passage.header_len & 0x3fc) as usize;
+    let port = delivery::port(&xdp, passage.next_header, header_len, passage.len as usize)?;
+    work.host.destination_port = port;
+    if !delivery::is_dispatched(port, config.first_port, config.last_port)
+        && !maps::is_service(&work.service())
+    {
+        work.host.destination_port = ENDHOST_PORT;
+    }
+    Ok(())
 }
 
 /// Asks the kernel for device and link-layer addresses.
@@ -79,9 +71,9 @@ fn host(ctx: *mut xdp_md, work: &Work, is_ipv6: bool) -> Result<Ip, Stop> {
 fn look_up(ctx: *mut xdp_md, work: &mut Work) -> Result<(), Stop> {
     // SAFETY: integers, arrays and unions of them: all bits zero is a value of the type.
     let mut lookup: FibLookup = unsafe { core::mem::zeroed() };
-    let len = work.len as u16 + udp::HEADER_LEN as u16;
-    let is_ipv4 = is_mapped(&work.host.destination);
-    if is_ipv4 != is_mapped(&work.host.source) {
+    let len = work.passage.len as u16 + udp::HEADER_LEN as u16;
+    let is_ipv4 = work.host.destination.is_mapped();
+    if is_ipv4 != work.host.source.is_mapped() {
         return Err(Reason::NoFastWay.into());
     }
     if is_ipv4 {

@@ -13,7 +13,7 @@ use sig_common::router::{
     },
 };
 
-use super::work::Work;
+use super::work::{Outer, Work};
 
 #[map]
 static R_ACTIVE: Array<u32> = Array::with_max_entries(1, 0);
@@ -132,11 +132,11 @@ pub fn sender(ifindex: u32) -> Option<&'static Sender> {
 
 /// The number of the sibling that sent the packet, by its internal address.
 #[inline(always)]
-pub fn sibling(work: &Work) -> Option<u16> {
+pub fn sibling(outer: &Outer) -> Option<u16> {
     let key = SiblingKey {
-        ip: work.source,
-        port: work.source_port,
-        generation: work.generation,
+        ip: outer.source,
+        port: outer.source_port,
+        generation: outer.generation,
     };
     // SAFETY: as for endpoints.
     unsafe { R_SIBLINGS.get(key) }.copied()

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | Ethernet, IP, UDP: is it for us, from the right peer? | `endpoint` |
 //! | SCION header | `parse` |
-//! | may it go on, and where to? | `path`, `verify` |
-//! | hosts of the AS | `host`, `port` |
+//! | may it go on, and where to? | `sig_common::router::procedure`, by way of `path` and `verify` |
+//! | hosts of the AS | `host` |
 //! | new headers | `rewrite` |
 //! | which CPU does all this | `cpus` |
 //! | counters and rate limits | `count` |
@@ -19,7 +19,6 @@ mod host;
 mod maps;
 mod parse;
 mod path;
-mod port;
 mod rewrite;
 mod verify;
 mod work;
@@ -28,9 +27,9 @@ use aya_ebpf::{bindings::xdp_md, helpers::bpf_ktime_get_boot_ns};
 use sig_common::router::{
     Reason,
     maps::{HANDED_OVER, NextHop, TAKEN_OVER, Traffic, size_class},
+    procedure::Way,
 };
 
-use path::Way;
 use work::{Stop, Work};
 
 /// What becomes of a packet.
@@ -64,7 +63,7 @@ pub fn route(ctx: *mut xdp_md, place: Place) -> Verdict {
         return Verdict::NotOurs;
     };
     // SAFETY: takes no pointer.
-    work.boot = unsafe { bpf_ktime_get_boot_ns() };
+    work.outer.boot = unsafe { bpf_ktime_get_boot_ns() };
     let verdict = match forward(ctx, work, place) {
         Ok(action) => Verdict::Redirect(action),
         Err(Stop::NotOurs) => Verdict::NotOurs,
@@ -85,7 +84,7 @@ pub fn route(ctx: *mut xdp_md, place: Place) -> Verdict {
 fn as_far_as_seen(work: &Work, reason: Reason) -> Reason {
     match reason {
         Reason::HeaderLength | Reason::MalformedPath | Reason::DeepExtensions | Reason::NoPort
-            if work.fragments != 0 =>
+            if work.outer.fragments != 0 =>
         {
             Reason::NoFastWay
         }
@@ -96,7 +95,7 @@ fn as_far_as_seen(work: &Work, reason: Reason) -> Reason {
 #[inline(always)]
 fn forward(ctx: *mut xdp_md, work: &mut Work, place: Place) -> Result<u32, Stop> {
     endpoint::receive(ctx, work)?;
-    let config = maps::config(work.generation).ok_or(Stop::NotOurs)?;
+    let config = maps::config(work.outer.generation).ok_or(Stop::NotOurs)?;
     if place == Place::Device
         && config.cpus != 0
         && let Some(action) = cpus::spread(ctx, work, config)
@@ -104,15 +103,15 @@ fn forward(ctx: *mut xdp_md, work: &mut Work, place: Place) -> Result<u32, Stop>
         count::handed(HANDED_OVER);
         return Ok(action);
     }
-    work.size_class = size_class(work.len);
-    count::traffic(work, work.slot, Traffic::Input);
+    work.outer.size_class = size_class(work.passage.len);
+    count::traffic(work, work.outer.slot, Traffic::Input);
     parse::parse(ctx, work)?;
     let next_hop: *const NextHop = match path::process(ctx, work, config)? {
         Way::Host => {
             host::deliver(ctx, work, config)?;
             &raw const work.host
         }
-        Way::Interface(interface) => {
+        Way::Out(interface) => {
             if interface.next_hop.valid == 0 {
                 return Err(Reason::NoNeighbour.into());
             }

@@ -8,14 +8,11 @@ use aya_ebpf::{
 use sig_common::{
     router::{Reason, maps::NextHop},
     wire::{
-        Load as _, PROTO_UDP, ethernet, ipv4, ipv6,
-        scion::path::{INFO_LEN, META_LEN},
-        udp,
+        Load as _, PROTO_UDP, ethernet, ipv4, ipv6, udp,
     },
 };
 
 use super::{
-    endpoint::is_mapped,
     host::word,
     maps,
     work::{Stop, Work},
@@ -28,23 +25,23 @@ const TTL: u8 = 64;
 /// Addresses the packet to the next hop and redirects it; returns the action.
 #[inline(never)]
 pub fn send(ctx: *mut xdp_md, work: &Work, next_hop: &NextHop) -> Result<u32, Stop> {
-    let is_ipv4 = is_mapped(&next_hop.destination);
+    let is_ipv4 = next_hop.destination.is_mapped();
     let ip_len = if is_ipv4 {
         ipv4::HEADER_LEN
     } else {
         ipv6::HEADER_LEN
     } as u32;
-    let len = ip_len + udp::HEADER_LEN as u32 + work.len;
+    let len = ip_len + udp::HEADER_LEN as u32 + work.passage.len;
     if next_hop.mtu != 0 && len > u32::from(next_hop.mtu) {
         return Err(Reason::TooBig.into());
     }
-    if work.checksum == 0 && !is_ipv4 {
+    if work.outer.checksum == 0 && !is_ipv4 {
         return Err(Reason::FamilyChange.into());
     }
-    if work.checksum == pseudo_header(work) {
+    if work.outer.checksum == pseudo_header(work) {
         return Err(Reason::OpenChecksum.into());
     }
-    if work.fragments != 0 && next_hop.fragments == 0 {
+    if work.outer.fragments != 0 && next_hop.fragments == 0 {
         return Err(Reason::NoFastWay.into());
     }
     let tags_len = match next_hop.tags {
@@ -56,15 +53,15 @@ pub fn send(ctx: *mut xdp_md, work: &Work, next_hop: &NextHop) -> Result<u32, St
     let action = maps::R_DEVICES
         .redirect(next_hop.ifindex, XDP_PASS.into())
         .map_err(|_| Reason::NoFastWay)?;
-    if head != work.head {
+    if head != work.outer.head {
         // SAFETY: the context is of this program; no pointer into the packet is used after this.
-        let result = unsafe { helpers::bpf_xdp_adjust_head(ctx, work.head as i32 - head as i32) };
+        let result = unsafe { helpers::bpf_xdp_adjust_head(ctx, work.outer.head as i32 - head as i32) };
         if result != 0 {
             return Err(Reason::FamilyChange.into());
         }
     }
     // What is behind the datagram. Of a frame in several buffers that is nothing, or nothing that matters.
-    let padding = Packet::of(ctx, 0).len() as i32 - (head + work.len) as i32;
+    let padding = Packet::of(ctx, 0).len() as i32 - (head + work.passage.len) as i32;
     if padding > 0 {
         // SAFETY: as for the head.
         unsafe { helpers::bpf_xdp_adjust_tail(ctx, -padding) };
@@ -87,7 +84,7 @@ fn write(
     macs_and_tags(&mut Packet::of(ctx, 0), work, next_hop, tags_len)?;
     let shift = (tags_len & 0xc) as usize;
     let mut packet = Packet::of(ctx, shift);
-    let udp_len = udp::HEADER_LEN as u16 + work.len as u16;
+    let udp_len = udp::HEADER_LEN as u16 + work.passage.len as u16;
     let (ethertype, ip_len) = if is_ipv4 {
         ipv4_header(packet.bytes_mut(IP)?, next_hop, udp_len);
         (ethernet::ETHERTYPE_IPV4, ipv4::HEADER_LEN)
@@ -100,9 +97,9 @@ fn write(
     let mut packet = Packet::of(ctx, shift + IP + ip_len);
     let mut change = Sum::default();
     change.addresses(work, next_hop, is_ipv4);
-    change.word(work.source_port.to_be(), next_hop.source_port.to_be());
+    change.word(work.outer.source_port.to_be(), next_hop.source_port.to_be());
     change.word(
-        work.destination_port.to_be(),
+        work.outer.destination_port.to_be(),
         next_hop.destination_port.to_be(),
     );
     path(&mut packet, work, &mut change)?;
@@ -110,7 +107,7 @@ fn write(
     set(header, 0, next_hop.source_port.to_be_bytes());
     set(header, 2, next_hop.destination_port.to_be_bytes());
     set(header, 4, udp_len.to_be_bytes());
-    set(header, 6, change.apply(work.checksum).to_ne_bytes());
+    set(header, 6, change.apply(work.outer.checksum).to_ne_bytes());
     Some(())
 }
 
@@ -129,9 +126,9 @@ fn macs_and_tags(
     if tags_len == 0 {
         return Some(());
     }
-    *packet.bytes_mut(12)? = (next_hop.tags[0] | work.priority).to_be_bytes();
+    *packet.bytes_mut(12)? = (next_hop.tags[0] | work.outer.priority).to_be_bytes();
     if tags_len > ethernet::TAG_LEN as u32 {
-        *packet.bytes_mut(16)? = (next_hop.tags[1] | work.priority).to_be_bytes();
+        *packet.bytes_mut(16)? = (next_hop.tags[1] | work.outer.priority).to_be_bytes();
     }
     Some(())
 }
@@ -195,18 +192,18 @@ fn set<const N: usize, const M: usize>(header: &mut [u8; M], at: usize, bytes: [
 /// Pointers and segment identifiers. `packet` begins with the UDP header.
 #[inline(always)]
 fn path(packet: &mut Packet, work: &Work, change: &mut Sum) -> Option<()> {
-    let at = udp::HEADER_LEN + (work.path & 0x7c) as usize;
-    if work.new_meta != work.meta {
-        let new = work.new_meta.to_be();
-        change.double_word(work.meta.to_be(), new);
+    let at = udp::HEADER_LEN + (work.passage.path & 0x7c) as usize;
+    let (old, new) = work.passage.meta();
+    if new != old {
+        let new = new.to_be();
+        change.double_word(old.to_be(), new);
         *packet.bytes_mut(at)? = new.to_ne_bytes();
     }
-    for segment in &work.changes {
+    for segment in &work.passage.changes {
         if segment.new != segment.old {
             let new = segment.new.to_be();
             change.word(segment.old.to_be(), new);
-            let info = at + META_LEN + INFO_LEN * (segment.info & 3) as usize;
-            *packet.bytes_mut(info + 2)? = new.to_ne_bytes();
+            *packet.bytes_mut(at + segment.offset())? = new.to_ne_bytes();
         }
     }
     Some(())
@@ -217,11 +214,11 @@ fn path(packet: &mut Packet, work: &Work, change: &mut Sum) -> Option<()> {
 /// One right checksum in 65 536 is the same by chance.
 #[inline(always)]
 fn pseudo_header(work: &Work) -> u16 {
-    let len = udp::HEADER_LEN as u32 + work.len;
+    let len = udp::HEADER_LEN as u32 + work.passage.len;
     let mut sum = u64::from((len + u32::from(PROTO_UDP)).to_be());
     for at in [0, 4, 8, 12] {
         // Of mapped addresses, the words before the IPv4 address are zeros and all ones: nothing in this sum.
-        sum += u64::from(word(&work.source, at)) + u64::from(word(&work.destination, at));
+        sum += u64::from(word(&work.outer.source, at)) + u64::from(word(&work.outer.destination, at));
     }
     Sum(sum).fold()
 }
@@ -247,12 +244,12 @@ impl Sum {
     /// all ones, which is the same in this sum.
     #[inline(always)]
     fn addresses(&mut self, work: &Work, next_hop: &NextHop, is_ipv4: bool) {
-        self.double_word(word(&work.source, 12), word(&next_hop.source, 12));
-        self.double_word(word(&work.destination, 12), word(&next_hop.destination, 12));
-        if !is_ipv4 || work.ipv6 != 0 {
+        self.double_word(word(&work.outer.source, 12), word(&next_hop.source, 12));
+        self.double_word(word(&work.outer.destination, 12), word(&next_hop.destination, 12));
+        if !is_ipv4 || work.outer.ipv6 != 0 {
             for at in [0, 4, 8] {
-                self.double_word(word(&work.source, at), word(&next_hop.source, at));
-                self.double_word(word(&work.destination, at), word(&next_hop.destination, at));
+                self.double_word(word(&work.outer.source, at), word(&next_hop.source, at));
+                self.double_word(word(&work.outer.destination, at), word(&next_hop.destination, at));
             }
         }
     }

@@ -1,36 +1,22 @@
 //! Was the hop field made by this AS?
 
-use sig_common::router::{Reason, maps::Config};
-
-use super::work::{Stop, Work};
+use sig_common::router::{maps::Config, passage::Fields};
 
 /// Not 0: forged hop fields are forwarded. To measure what the check costs, never in a network.
 #[unsafe(no_mangle)]
 static R_FORGED_HOPS_PASS_FOR_BENCHMARKS: u8 = 0;
 
-/// Checks the MAC of the current hop field with the segment identifier as it is in the fields.
+/// Checks the MAC of a hop field with the segment identifier as it is in the fields.
 #[inline(always)]
-pub fn mac(work: &Work, config: &Config) -> Result<(), Stop> {
+pub fn has_made(fields: &Fields, config: &Config) -> bool {
     // SAFETY: a static of this object. Volatile, as the loader may set it.
-    if unsafe { core::ptr::read_volatile(&raw const R_FORGED_HOPS_PASS_FOR_BENCHMARKS) } != 0 {
-        return Ok(());
-    }
-    if computed(work, config) == work.fields.mac {
-        Ok(())
-    } else {
-        Err(Reason::InvalidMac.into())
-    }
+    let forged_pass =
+        unsafe { core::ptr::read_volatile(&raw const R_FORGED_HOPS_PASS_FOR_BENCHMARKS) } != 0;
+    forged_pass || computed(fields, config) == fields.mac
 }
 
 /// A function of its own, so that the cipher is in the program once.
 #[inline(never)]
-fn computed(work: &Work, config: &Config) -> u64 {
-    let fields = &work.fields;
-    config.hop_mac(
-        fields.segment_id,
-        fields.timestamp,
-        fields.expiry,
-        fields.ingress,
-        fields.egress,
-    )
+fn computed(fields: &Fields, config: &Config) -> u64 {
+    config.hop_mac(&fields.mac_input())
 }

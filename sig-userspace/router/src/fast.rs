@@ -18,7 +18,7 @@ use sig_common::{
     wire::{ethernet::Tag, ipv4, ipv6, udp},
 };
 
-use super::{AsModel, Owner};
+use super::{AsModel, Owner, model::sibling_number};
 pub use ports::Arrivals;
 pub use running::{DeviceStatus, FastConfig, FastPath, Host, HostView};
 pub use sig_linux::bpf::RouterTables;
@@ -191,17 +191,15 @@ pub fn tables(
         let mac = number_of_mac(port.mac);
         ((port.ifindex, port.tags), maps::Port { mac })
     });
-    let number_of = |place: usize| u16::try_from(place + 1).ok();
     let siblings = (0..).zip(&model.siblings);
-    let siblings =
-        siblings.filter_map(|(place, sibling)| Some((sibling.internal, number_of(place)?)));
+    let siblings = siblings.map(|(place, sibling)| (sibling.internal, sibling_number(place)));
     let interfaces = model.interfaces.iter().filter_map(|(number, interface)| {
         let (owner, local, remote, mtu) = match interface.owner {
             Owner::Here { local, remote } => (0, local, remote, interface.mtu),
             Owner::Sibling(place) => {
                 let sibling = model.siblings.get(place)?;
                 (
-                    number_of(place)?,
+                    sibling_number(place),
                     model.internal,
                     sibling.internal,
                     model.mtu,

@@ -8,7 +8,7 @@ use std::{
 };
 
 pub use sig_common::router::maps::LinkType;
-use sig_common::{addr::IsdAs, wire::scion::ENDHOST_PORT};
+use sig_common::{addr::IsdAs, router::delivery::is_dispatched, wire::scion::ENDHOST_PORT};
 
 use sig_core::scion::HopKey;
 
@@ -136,11 +136,21 @@ impl AsModel {
     #[must_use]
     pub fn host_address(&self, host: IpAddr, port: u16) -> SocketAddr {
         let address = SocketAddr::new(host, port);
-        let dispatched = self.ports.as_ref().is_some_and(|p| p.contains(&port));
+        let dispatched = self
+            .ports
+            .as_ref()
+            .is_some_and(|ports| is_dispatched(port, *ports.start(), *ports.end()));
         if dispatched || self.services.contains(&address) {
             address
         } else {
             SocketAddr::new(host, ENDHOST_PORT)
         }
     }
+}
+
+/// The number by which the procedure and the maps know a sibling, by its place in [`AsModel::siblings`]: 1 and up. Siblings
+/// beyond the last number share that.
+#[must_use]
+pub fn sibling_number(place: usize) -> u16 {
+    u16::try_from(place).unwrap_or(u16::MAX).saturating_add(1)
 }

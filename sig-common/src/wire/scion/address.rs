@@ -16,6 +16,17 @@ pub const CODE_IPV6: u8 = 0x3;
 /// Type and length code of a service.
 pub const CODE_SVC: u8 = 0x4;
 
+/// Bytes of a host address of type and length `code`, if that is a defined one.
+#[inline(always)]
+#[must_use]
+pub const fn host_len(code: u8) -> Option<usize> {
+    match code {
+        CODE_IPV4 | CODE_SVC => Some(4),
+        CODE_IPV6 => Some(16),
+        _ => None,
+    }
+}
+
 /// The addresses of a SCION packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressHeader {

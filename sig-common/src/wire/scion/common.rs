@@ -21,6 +21,8 @@ pub const FLOW_ID_MASK: u32 = 0x000f_ffff;
 pub const NEXT_HEADER_OFFSET: usize = 4;
 /// Offset of payload length in a SCION header.
 pub const PAYLOAD_LEN_OFFSET: usize = 6;
+/// Offset of types and lengths of the host addresses in a SCION header.
+pub const ADDRESS_TYPES_OFFSET: usize = 9;
 
 /// The common header of version 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ pub mod address;
 pub mod common;
 pub mod extension;
 pub mod path;
+pub mod scmp;
 pub mod udp;
 
 use self::address::AddressHeader;

@@ -26,6 +26,66 @@ pub const EPIC_LEN: usize = 16;
 /// The most hop fields a path may have.
 pub const MAX_HOPS: usize = 64;
 
+/// Flag of an info field: peering segment.
+pub const INFO_PEERING: u8 = 0x02;
+/// Flag of an info field: the hop fields are in construction direction.
+pub const INFO_CONSTRUCTION_DIRECTION: u8 = 0x01;
+/// Offset of the segment identifier in an info field.
+pub const SEGMENT_ID_OFFSET: usize = 2;
+/// Flag of a hop field: alert for the router at the ingress in construction direction.
+pub const HOP_INGRESS_ALERT: u8 = 0x02;
+/// Flag of a hop field: alert for the router at the egress in construction direction.
+pub const HOP_EGRESS_ALERT: u8 = 0x01;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+/// Unit of a hop field's lifetime, the 256th part of a day (SCION header specification, "Hop Field"): 337.5 s, in
+/// nanoseconds.
+const EXPIRY_UNIT: u64 = 24 * 60 * 60 * NANOS_PER_SECOND / 256;
+
+/// When a hop field expires, nanoseconds since 1970: its lifetime is one unit longer than its field says.
+#[inline(always)]
+#[must_use]
+pub const fn expires_at(timestamp: u32, expiry: u8) -> u64 {
+    timestamp as u64 * NANOS_PER_SECOND + (expiry as u64 + 1) * EXPIRY_UNIT
+}
+
+/// What a hop field's MAC says (SCION header specification, "Hop Field MAC Computation"). Ingress and egress are those in
+/// construction direction; alerts are not covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacInput {
+    /// The segment identifier "beta" that the hop was made with.
+    pub segment_id: u16,
+    /// When the segment was made, seconds since 1970.
+    pub timestamp: u32,
+    /// Relative expiry, as in the hop field.
+    pub expiry: u8,
+    /// Interface towards the start of the segment.
+    pub ingress: u16,
+    /// Interface towards its end.
+    pub egress: u16,
+}
+
+impl MacInput {
+    /// The block that the MAC is computed of, as four words, big endian.
+    #[inline(always)]
+    #[must_use]
+    pub const fn words(&self) -> [u32; 4] {
+        [
+            self.segment_id as u32,
+            self.timestamp,
+            (self.expiry as u32) << 16 | self.ingress as u32,
+            (self.egress as u32) << 16,
+        ]
+    }
+
+    /// The same as 16 bytes.
+    #[must_use]
+    pub const fn block(&self) -> [u8; 16] {
+        let [a, b, c, d] = self.words();
+        ((a as u128) << 96 | (b as u128) << 64 | (c as u128) << 32 | d as u128).to_be_bytes()
+    }
+}
+
 /// The path meta header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
@@ -82,6 +142,14 @@ impl Meta {
         s0 as usize + s1 as usize + s2 as usize
     }
 
+    /// The segment that a hop field is in.
+    #[inline(always)]
+    #[must_use]
+    pub const fn segment_of(&self, hop: u8) -> u8 {
+        let [s0, s1, _] = self.segments;
+        (hop >= s0) as u8 + (hop >= s0 + s1) as u8
+    }
+
     /// Bytes of the whole path with this header; `None` if it has no segment, an empty segment in
     /// front of another, more than [`MAX_HOPS`] hops, or points outside itself.
     #[inline(always)]
@@ -121,8 +189,8 @@ impl InfoField {
     pub const fn decode(bytes: [u8; INFO_LEN]) -> Self {
         let [flags, _, i0, i1, t0, t1, t2, t3] = bytes;
         Self {
-            peering: flags & 0x02 != 0,
-            construction_direction: flags & 0x01 != 0,
+            peering: flags & INFO_PEERING != 0,
+            construction_direction: flags & INFO_CONSTRUCTION_DIRECTION != 0,
             segment_id: be16(i0, i1),
             timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
         }
@@ -131,7 +199,8 @@ impl InfoField {
     /// The bytes on the wire.
     #[must_use]
     pub const fn encode(&self) -> [u8; INFO_LEN] {
-        let flags = (self.peering as u8) << 1 | self.construction_direction as u8;
+        let flags = self.peering as u8 * INFO_PEERING
+            | self.construction_direction as u8 * INFO_CONSTRUCTION_DIRECTION;
         let [i0, i1] = self.segment_id.to_be_bytes();
         let [t0, t1, t2, t3] = self.timestamp.to_be_bytes();
         [flags, 0, i0, i1, t0, t1, t2, t3]
@@ -162,8 +231,8 @@ impl HopField {
     pub const fn decode(bytes: [u8; HOP_LEN]) -> Self {
         let [flags, expiry, i0, i1, e0, e1, m0, m1, m2, m3, m4, m5] = bytes;
         Self {
-            ingress_alert: flags & 0x02 != 0,
-            egress_alert: flags & 0x01 != 0,
+            ingress_alert: flags & HOP_INGRESS_ALERT != 0,
+            egress_alert: flags & HOP_EGRESS_ALERT != 0,
             expiry,
             ingress: be16(i0, i1),
             egress: be16(e0, e1),
@@ -171,10 +240,31 @@ impl HopField {
         }
     }
 
+    /// What the hop changes in the segment identifier for the next one: the first two bytes of its MAC (SCION header
+    /// specification, "Segment Identifier").
+    #[must_use]
+    pub const fn beta(&self) -> u16 {
+        let [m0, m1, ..] = self.mac;
+        be16(m0, m1)
+    }
+
+    /// What its MAC is of, in a segment with this info field.
+    #[must_use]
+    pub const fn mac_input(&self, info: &InfoField) -> MacInput {
+        MacInput {
+            segment_id: info.segment_id,
+            timestamp: info.timestamp,
+            expiry: self.expiry,
+            ingress: self.ingress,
+            egress: self.egress,
+        }
+    }
+
     /// The bytes on the wire.
     #[must_use]
     pub const fn encode(&self) -> [u8; HOP_LEN] {
-        let flags = (self.ingress_alert as u8) << 1 | self.egress_alert as u8;
+        let flags = self.ingress_alert as u8 * HOP_INGRESS_ALERT
+            | self.egress_alert as u8 * HOP_EGRESS_ALERT;
         let [i0, i1] = self.ingress.to_be_bytes();
         let [e0, e1] = self.egress.to_be_bytes();
         let [m0, m1, m2, m3, m4, m5] = self.mac;
@@ -264,7 +354,7 @@ impl<'a> ScionPath<'a> {
         let (infos, hops) = (infos.as_chunks_mut().0, hops.as_chunks_mut().0);
         for (to, from) in infos.iter_mut().zip(self.infos.iter().rev()) {
             *to = *from;
-            to[0] ^= 0x01;
+            to[0] ^= INFO_CONSTRUCTION_DIRECTION;
         }
         for (to, from) in hops.iter_mut().zip(self.hops.iter().rev()) {
             *to = *from;
@@ -326,5 +416,20 @@ impl<'a> Path<'a> {
             Self::OneHop(bytes) => *bytes,
             Self::Epic(bytes, _) => bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hop_fields_live_from_337_5_seconds_to_a_day() {
+        assert_eq!(expires_at(0, 0), 337_500_000_000);
+        assert_eq!(
+            expires_at(1_700_000_000, 255),
+            1_700_086_400 * NANOS_PER_SECOND
+        );
+        assert!(expires_at(u32::MAX, u8::MAX) > expires_at(u32::MAX, 0));
     }
 }

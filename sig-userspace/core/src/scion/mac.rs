@@ -4,54 +4,11 @@ use aes::Aes128;
 use cmac::{Cmac, KeyInit as _, Mac as _};
 use pbkdf2::pbkdf2_hmac;
 use sha2::Sha256;
+pub use sig_common::wire::scion::path::MacInput;
 
 /// The key that an AS signs its hop fields with: 16 bytes for AES-128. It is not shown in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HopKey([u8; 16]);
-
-/// What a hop field's MAC says. Ingress and egress are those in construction direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MacInput {
-    /// The segment identifier "beta" that the hop was made with.
-    pub segment_id: u16,
-    /// When the segment was made, seconds since 1970.
-    pub timestamp: u32,
-    /// Relative expiry, as in the hop field.
-    pub expiry: u8,
-    /// Interface towards the start of the segment.
-    pub ingress: u16,
-    /// Interface towards its end.
-    pub egress: u16,
-}
-
-impl MacInput {
-    /// The 16 bytes that the MAC is computed of.
-    #[must_use]
-    pub const fn block(&self) -> [u8; 16] {
-        let [b0, b1] = self.segment_id.to_be_bytes();
-        let [t0, t1, t2, t3] = self.timestamp.to_be_bytes();
-        let [i0, i1] = self.ingress.to_be_bytes();
-        let [e0, e1] = self.egress.to_be_bytes();
-        [
-            0,
-            0,
-            b0,
-            b1,
-            t0,
-            t1,
-            t2,
-            t3,
-            0,
-            self.expiry,
-            i0,
-            i1,
-            e0,
-            e1,
-            0,
-            0,
-        ]
-    }
-}
 
 impl HopKey {
     /// A key that is used as it is.

@@ -1,22 +1,19 @@
 //! SCMP answers, and the way that they take back.
 
-use sig_common::wire::scion::{
-    NEXT_SCMP,
-    path::{self, EPIC_LEN, ScionPath},
+use sig_common::{
+    router::passage::Passage,
+    wire::scion::{
+        NEXT_SCMP,
+        path::{self, EPIC_LEN, ScionPath},
+        scmp::FIRST_INFORMATIONAL,
+    },
 };
 
-use super::{
-    Context, Origin, Router,
-    cursor::{Changes, Cursor},
-    halt::Alert,
-};
+use super::{Context, Origin, Router, changes::Changes, halt::Alert};
 use sig_core::scion::{
     packet::{self, Content, Flow},
     scmp::{Problem, Quote, Scmp},
 };
-
-/// SCMP types below this are errors.
-const FIRST_INFORMATIONAL: u8 = 128;
 
 impl Router {
     /// An SCMP error about the packet, as it stands after `changes`. None about an SCMP error, nor about what cannot be
@@ -109,14 +106,14 @@ fn way_back(context: &Context<'_>, forth: &[u8]) -> Option<(u8, Vec<u8>)> {
     let forth = ScionPath::new_checked(forth).ok()?;
     let mut back = vec![0; forth.bytes().len()];
     forth.emit_reversed(&mut back).ok()?;
-    let mut cursor = Cursor::new(&back)?;
+    let mut passage = Passage::on_path(&back).ok()?;
     match context.origin {
-        Origin::Link(_) => cursor.advance()?,
+        Origin::Link(_) if passage.is_last() => return None,
+        Origin::Link(_) => passage.advance(),
         // The sibling has changed segments already; back, it does not.
-        _ if cursor.is_before_change() && !cursor.is_peering()? => cursor.advance()?,
+        _ if passage.is_before_change() && !passage.is_at_peering_link().ok()? => passage.advance(),
         _ => (),
     }
-    let changes = cursor.changes(0);
-    changes.write(&mut back);
+    Changes::of(&passage).write(&mut back);
     Some((path::SCION, back))
 }

@@ -10,16 +10,14 @@ use aes::{
 };
 use sig_common::{
     addr::HostAddr,
-    router::Reason,
-    wire::{Load as _, scion::path::EPIC_LEN},
+    router::{Reason, passage::Passage},
+    wire::{
+        Load as _,
+        scion::path::{EPIC_LEN, InfoField, META_LEN},
+    },
 };
 
-use super::{
-    Context, Links, Outcome, Router,
-    cursor::Changes,
-    header::Header,
-    transit::{Transit, starts_with},
-};
+use super::{Context, Links, Outcome, Router, changes::Changes, header::Header};
 
 /// How long packets may be under way.
 const MAX_LIFETIME: Duration = Duration::from_secs(2);
@@ -43,10 +41,14 @@ impl Router {
     pub(super) fn epic(
         &self,
         context: &Context<'_>,
+        mut passage: Passage,
         links: &(impl Links + ?Sized),
     ) -> (Outcome, Changes) {
-        let (outcome, changes) = match Proof::split(context.header.path_bytes()) {
-            Some((proof, path)) => self.transit(context, path, Some(&proof), links),
+        let (outcome, changes) = match Proof::read(context.header.path_bytes()) {
+            Some(proof) => {
+                passage.path += EPIC_LEN as u32;
+                self.transit(context, passage, Some(&proof), links)
+            }
             None => (Outcome::dropped(Reason::MalformedPath), Changes::default()),
         };
         let outcome = Outcome {
@@ -59,41 +61,42 @@ impl Router {
 }
 
 impl Proof {
-    /// What is in front of a SCION path, and that.
-    fn split(path: &[u8]) -> Option<(Self, &[u8])> {
-        let (front, path) = path.split_at_checked(EPIC_LEN)?;
-        let proof = Self {
-            packet_id: front.bytes(0)?,
-            last_but_one: front.bytes(8)?,
-            last: front.bytes(12)?,
-        };
-        Some((proof, path))
+    /// What is in front of a SCION path.
+    fn read(path: &[u8]) -> Option<Self> {
+        Some(Self {
+            packet_id: path.bytes(0)?,
+            last_but_one: path.bytes(8)?,
+            last: path.bytes(12)?,
+        })
     }
 
     /// Whether the sender has made this very packet, as far as it is up to this router to verify it: it came to a
-    /// place with so many hops behind it. `transit` has verified the hop field.
+    /// place with so many hops behind it. `hop_mac` is the whole MAC of the hop field, which has been verified.
     pub(super) fn holds(
         &self,
         context: &Context<'_>,
-        hops_behind: usize,
-        transit: &Transit<'_>,
+        hops_behind: u32,
+        passage: &Passage,
+        hop_mac: &[u8; 16],
     ) -> bool {
         let field = match hops_behind {
             0 => &self.last,
             1 => &self.last_but_one,
             _ => return true,
         };
-        let Some(info) = transit.cursor().first_info() else {
+        let first_info = passage.path as usize + META_LEN;
+        let Some(info) = context.packet.bytes(first_info).map(InfoField::decode) else {
             return false;
         };
-        let mac = mac(
-            transit.mac(),
-            self.packet_id,
-            info.timestamp,
-            context.header,
-        );
+        let mac = mac(hop_mac, self.packet_id, info.timestamp, context.header);
         is_timely(info.timestamp, self.packet_id, context.now) && starts_with(&mac, field)
     }
+}
+
+/// Whether a MAC is the beginning of another, in constant time.
+pub(super) fn starts_with(mac: &[u8; 16], start: &[u8]) -> bool {
+    let difference = |(a, b): (&u8, &u8)| a ^ b;
+    start.len() <= mac.len() && mac.iter().zip(start).map(difference).fold(0, |a, b| a | b) == 0
 }
 
 /// Whether the packet was sent lately.

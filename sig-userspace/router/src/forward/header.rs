@@ -4,25 +4,19 @@ use std::ops::Range;
 
 use sig_common::{
     addr::{HostAddr, IsdAs},
-    router::Reason,
+    router::passage::FIXED_LEN,
     wire::{
         Load as _,
         scion::{
-            address::{self, ISD_AS_LEN},
+            address,
             common::{self, Common},
             extension,
         },
     },
 };
 
-use super::{code, halt::Rejection, parameter};
-
-/// Where the types of the host addresses are in a packet.
-const TYPES_OFFSET: usize = 9;
-
 /// The headers of a packet in front of its path. Lengths of header and path lie within the packet.
 pub(super) struct Header<'a> {
-    version: u8,
     common: Common,
     pub(super) destination_isd_as: IsdAs,
     pub(super) source_isd_as: IsdAs,
@@ -38,72 +32,32 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Reads what is in front of the path.
-    ///
-    /// # Errors
-    /// Why there is nothing that could be answered.
-    pub(super) fn parse(packet: &'a [u8]) -> Result<Self, Reason> {
-        let mut first: [u8; common::HEADER_LEN] = packet.bytes(0).ok_or(Reason::HeaderLength)?;
-        let version = first[0] >> 4;
-        let structure = if version == 0 {
-            Reason::HeaderLength
-        } else {
-            Reason::Version
-        };
-        // Of other versions it is unknown what is where; that of version 0 is the best guess.
+    /// Reads what is in front of the path, as far as there is something that could be answered: of other versions it is
+    /// unknown what is where, that of version 0 is the best guess. What is wrong is for
+    /// [`sig_common::router::passage::Passage::read_header`] to say.
+    pub(super) fn parse(packet: &'a [u8]) -> Option<Self> {
+        let mut first: [u8; common::HEADER_LEN] = packet.bytes(0)?;
         first[0] &= 0x0f;
-        let common = Common::decode(&first).map_err(|_| Reason::Version)?;
+        let common = Common::decode(&first).ok()?;
         let (to, from) = (common.address_types >> 4, common.address_types & 0x0f);
-        let hosts = common::HEADER_LEN + ISD_AS_LEN;
-        let path = hosts + address_len(to) + address_len(from);
-        let known = |code| {
-            matches!(
-                code,
-                address::CODE_IPV4 | address::CODE_IPV6 | address::CODE_SVC
-            )
-        };
-        let structure = if version == 0 && !(known(to) && known(from)) {
-            Reason::AddressType
-        } else {
-            structure
-        };
-        let (header, payload) = packet
-            .split_at_checked(common.header_len())
-            .ok_or(structure)?;
-        let (front, path_bytes) = header.split_at_checked(path).ok_or(structure)?;
-        let isd_as = |offset| front.bytes(offset).map(IsdAs::from_bytes).ok_or(structure);
-        Ok(Self {
-            version,
+        let path = FIXED_LEN + address_len(to) + address_len(from);
+        let (header, payload) = packet.split_at_checked(common.header_len())?;
+        let (front, path_bytes) = header.split_at_checked(path)?;
+        let isd_as = |offset| front.bytes(offset).map(IsdAs::from_bytes);
+        Some(Self {
             common,
             destination_isd_as: isd_as(common::HEADER_LEN)?,
             source_isd_as: isd_as(common::HEADER_LEN + 8)?,
-            destination: address::host(front, to, hosts).ok(),
-            source: address::host(front, from, hosts + address_len(to)).ok(),
+            destination: address::host(front, to, FIXED_LEN).ok(),
+            source: address::host(front, from, FIXED_LEN + address_len(to)).ok(),
             path,
             path_bytes,
             payload,
         })
     }
 
-    /// What is wrong with it at first glance, as its sender is told.
-    pub(super) fn check(&self) -> Result<(), Rejection> {
-        if self.version != 0 {
-            let problem = parameter(code::UNKNOWN_VERSION, 0);
-            return Err(Rejection::report(Reason::Version, problem));
-        }
-        if self.destination.is_none() || self.source.is_none() {
-            let problem = parameter(code::UNKNOWN_ADDRESS_FORMAT, TYPES_OFFSET);
-            return Err(Rejection::report(Reason::AddressType, problem));
-        }
-        Ok(())
-    }
-
     pub(super) const fn path_type(&self) -> u8 {
         self.common.path_type
-    }
-
-    pub(super) const fn next_header(&self) -> u8 {
-        self.common.next_header
     }
 
     pub(super) const fn traffic_class(&self) -> u8 {
@@ -146,7 +100,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Bytes of a host address with this type and length: the two low bits count words of four bytes, less one.
+/// Bytes of a host address with this type and length, known or not: the two low bits count words of four bytes, less one.
 const fn address_len(code: u8) -> usize {
     4 * ((code as usize & 0x3) + 1)
 }

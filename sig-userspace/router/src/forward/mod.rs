@@ -1,22 +1,22 @@
 //! What a border router does with a packet: bytes in, verdict out.
 //!
-//! Pure, and plain rather than fast: the slow path runs it over every packet that the fast path leaves alone, and tests
-//! hold the XDP program against it. It follows the order of the reference's checks, which settles the error that wins.
+//! Pure: the slow path runs it over every packet that the fast path leaves alone. What the XDP program does as well is the
+//! same source, in [`sig_common::router`]; what both do with a packet is compared by tests all the same.
 //!
 //! | step | where |
 //! |---|---|
 //! | kind of packet: STUN, BFD, path types | here |
 //! | what is where in it | `header` |
-//! | SCION paths, step by step | `transit`, on a `cursor` |
+//! | SCION paths, step by step | [`sig_common::router::procedure`], by way of `transit` |
 //! | EPIC's own checks | `epic` |
 //! | one-hop paths | `one_hop` |
-//! | to a host or service of the AS | `deliver` |
+//! | to a host or service of the AS | `deliver`; of hosts [`sig_common::router::delivery`] |
 //! | SCMP answers and the way back | `answer` |
 //!
 //! A packet is written to when it is certain that it is forwarded, and not before.
 
 mod answer;
-mod cursor;
+mod changes;
 mod deliver;
 mod epic;
 mod halt;
@@ -27,10 +27,17 @@ mod transit;
 use std::{net::SocketAddr, ops::Range, sync::Arc, time::Duration};
 
 pub use sig_common::router::{Reason, maps::Traffic};
-use sig_common::wire::scion::{NEXT_BFD, path};
+use sig_common::{
+    router::passage::Passage,
+    wire::{
+        Load as _,
+        scion::{common, path, scmp::code},
+        stun,
+    },
+};
 
 use self::{
-    cursor::Changes,
+    changes::Changes,
     epic::Proof,
     halt::{Rejection, Reply},
     header::Header,
@@ -184,7 +191,8 @@ impl Router {
         now: Duration,
         links: &(impl Links + ?Sized),
     ) -> Outcome {
-        if matches!(ingress, Ingress::Internal(_)) && is_stun(packet) {
+        let is_stun = |first| stun::is_message(first, packet.len());
+        if matches!(ingress, Ingress::Internal(_)) && packet.bytes(0).is_some_and(is_stun) {
             return Outcome::stopped(Verdict::Stun, Reason::Stun);
         }
         let origin = match ingress {
@@ -218,9 +226,15 @@ impl Router {
         links: &(impl Links + ?Sized),
     ) -> (Outcome, Changes) {
         let unchanged = Changes::default();
-        let header = match Header::parse(packet) {
-            Ok(header) => header,
-            Err(reason) => return (Outcome::dropped(reason), unchanged),
+        let ingress = match origin {
+            Origin::Link(interface) => interface,
+            Origin::Sibling(_) | Origin::Host => 0,
+        };
+        let mut passage = Passage::new(packet.len(), ingress);
+        let first_glance = passage.read_header(packet);
+        let Some(header) = Header::parse(packet) else {
+            let reason = first_glance.err().unwrap_or(Reason::HeaderLength);
+            return (Outcome::dropped(reason), unchanged);
         };
         let context = Context {
             packet,
@@ -228,17 +242,25 @@ impl Router {
             origin,
             now,
         };
-        if let Err(halt) = header.check() {
+        if let Err(reason) = first_glance {
+            let problem = match reason {
+                Reason::Version => parameter(code::UNKNOWN_VERSION, 0),
+                Reason::AddressType => {
+                    parameter(code::UNKNOWN_ADDRESS_FORMAT, common::ADDRESS_TYPES_OFFSET)
+                }
+                _ => return (Outcome::dropped(reason), unchanged),
+            };
+            let halt = Rejection::report(reason, problem);
             return (self.halted(&context, halt, &unchanged), unchanged);
         }
-        if let Some(outcome) = bfd(&context) {
+        if let Some(outcome) = bfd(&context, &passage) {
             return (outcome, unchanged);
         }
-        match header.path_type() {
+        match passage.path_type {
             path::EMPTY => (self.within(&context), unchanged),
-            path::ONE_HOP => self.one_hop(&context),
-            path::SCION => self.transit(&context, header.path_bytes(), None, links),
-            path::EPIC => self.epic(&context, links),
+            path::ONE_HOP => self.one_hop(&context, &passage),
+            path::SCION => self.transit(&context, passage, None, links),
+            path::EPIC => self.epic(&context, passage, links),
             _ => (Outcome::dropped(Reason::PathType), unchanged),
         }
     }
@@ -247,33 +269,33 @@ impl Router {
     fn transit(
         &self,
         context: &Context<'_>,
-        path: &[u8],
+        mut passage: Passage,
         proof: Option<&Proof>,
         links: &(impl Links + ?Sized),
     ) -> (Outcome, Changes) {
-        let mut transit = match Transit::new(self, context, path) {
-            Ok(transit) => transit,
-            Err(halt) => {
-                let unchanged = Changes::default();
-                return (self.halted(context, halt, &unchanged), unchanged);
-            }
-        };
-        let hops_behind = transit.cursor().hops_behind();
-        match transit.process(links) {
-            Ok(_) if proof.is_some_and(|p| !p.holds(context, hops_behind, &transit)) => {
-                (Outcome::dropped(Reason::Epic), Changes::default())
-            }
-            Ok(passage) => {
+        let packet = context.packet;
+        let read = passage.read_isd_as(packet);
+        if let Err(reason) = read.and_then(|()| passage.read_position(packet)) {
+            return (Outcome::dropped(reason), Changes::default());
+        }
+        let transit = Transit::new(self, context, links);
+        let hops_behind = passage.hops_behind();
+        match transit.process(&mut passage) {
+            Ok(passed) => {
+                let forged = |p: &Proof| !p.holds(context, hops_behind, &passage, &transit.mac());
+                if proof.is_some_and(forged) {
+                    return (Outcome::dropped(Reason::Epic), Changes::default());
+                }
                 let outcome = Outcome {
-                    verdict: passage.way.into(),
-                    reason: passage.fast,
-                    fast: passage.fast,
-                    traffic: Some(passage.traffic),
+                    verdict: passed.way.into(),
+                    reason: passed.fast,
+                    fast: passed.fast,
+                    traffic: Some(passed.traffic),
                 };
-                (outcome, transit.changes())
+                (outcome, Changes::of(&passage))
             }
             Err(halt) => {
-                let outcome = self.halted(context, halt, &transit.changes());
+                let outcome = self.halted(context, halt, &Changes::of(&passage));
                 (outcome, Changes::default())
             }
         }
@@ -361,28 +383,16 @@ impl From<Way> for Verdict {
     }
 }
 
-/// Whether a packet is a STUN message (RFC 8489): its magic cookie is in the place of SCION's next header, where it is
-/// none.
-fn is_stun(packet: &[u8]) -> bool {
-    const HEADER_LEN: usize = 20;
-    const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
-    packet.len() >= HEADER_LEN
-        && packet.first().is_some_and(|byte| byte & 0xc0 == 0)
-        && packet.get(4..8) == Some(&COOKIE)
-}
-
-/// A BFD packet: a message without extension headers in front, from a neighbour with a one-hop path, from a sibling
-/// with an empty one.
-fn bfd(context: &Context<'_>) -> Option<Outcome> {
-    let header = context.header;
-    let peer = match (context.origin, header.path_type()) {
-        (Origin::Link(interface), path::ONE_HOP) => Peer::Interface(interface),
-        (Origin::Sibling(sibling), path::EMPTY) => Peer::Sibling(sibling),
-        _ => return None,
+/// A BFD packet, of the neighbour or sibling that sent it.
+fn bfd(context: &Context<'_>, passage: &Passage) -> Option<Outcome> {
+    let peer = match context.origin {
+        Origin::Link(interface) => Peer::Interface(interface),
+        Origin::Sibling(sibling) => Peer::Sibling(sibling),
+        Origin::Host => return None,
     };
-    let message = header.payload_range(context.packet);
+    let message = context.header.payload_range(context.packet);
     let bfd = Verdict::Bfd { peer, message };
-    (header.next_header() == NEXT_BFD).then(|| Outcome::stopped(bfd, Reason::Bfd))
+    passage.is_bfd().then(|| Outcome::stopped(bfd, Reason::Bfd))
 }
 
 /// Parameter problem (SCMP type 4) with this code.
@@ -392,19 +402,4 @@ const fn parameter(code: u8, pointer: usize) -> Problem {
         // Pointers lie within the SCION header, which has at most 1020 bytes.
         pointer: pointer as u16,
     }
-}
-
-/// Codes of parameter problems.
-mod code {
-    pub(super) const UNKNOWN_VERSION: u8 = 17;
-    pub(super) const INVALID_SIZE: u8 = 19;
-    pub(super) const UNKNOWN_ADDRESS_FORMAT: u8 = 21;
-    pub(super) const INVALID_SOURCE: u8 = 33;
-    pub(super) const INVALID_DESTINATION: u8 = 34;
-    pub(super) const INVALID_PATH: u8 = 48;
-    pub(super) const UNKNOWN_INGRESS: u8 = 49;
-    pub(super) const UNKNOWN_EGRESS: u8 = 50;
-    pub(super) const INVALID_MAC: u8 = 51;
-    pub(super) const PATH_EXPIRED: u8 = 52;
-    pub(super) const INVALID_SEGMENT_CHANGE: u8 = 53;
 }

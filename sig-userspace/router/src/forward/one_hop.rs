@@ -3,24 +3,20 @@
 //! The sender signs the first hop field, the router of the other AS makes the second.
 
 use sig_common::{
-    router::Reason,
+    router::{Reason, passage::Passage},
     wire::{
         Load as _,
-        scion::path::{HOP_LEN, HopField, INFO_LEN, InfoField, ONE_HOP_LEN},
+        scion::path::{HOP_LEN, HopField, INFO_LEN, InfoField, ONE_HOP_LEN, SEGMENT_ID_OFFSET},
     },
 };
 
-use super::{Context, Origin, Outcome, Router, Way, cursor::Changes, transit::starts_with};
+use super::{Context, Origin, Outcome, Router, Way, changes::Changes, epic::starts_with};
 use crate::Owner;
-use sig_core::scion::MacInput;
-
-/// Offset of the segment identifier in the info field.
-const SEGMENT_ID_OFFSET: usize = 2;
 
 impl Router {
     /// A packet with a one-hop path. What is wrong with it is not answered: it has no way back.
-    pub(super) fn one_hop(&self, context: &Context<'_>) -> (Outcome, Changes) {
-        match self.forward_one_hop(context) {
+    pub(super) fn one_hop(&self, context: &Context<'_>, passage: &Passage) -> (Outcome, Changes) {
+        match self.forward_one_hop(context, passage) {
             Ok((way, changes)) => {
                 let outcome = Outcome::stopped(way.into(), Reason::OneHop);
                 (outcome, changes)
@@ -35,7 +31,11 @@ impl Router {
         }
     }
 
-    fn forward_one_hop(&self, context: &Context<'_>) -> Result<(Way, Changes), Reason> {
+    fn forward_one_hop(
+        &self,
+        context: &Context<'_>,
+        passage: &Passage,
+    ) -> Result<(Way, Changes), Reason> {
         let header = context.header;
         let path = header.path_bytes();
         let (Some(info), Some(hop), ONE_HOP_LEN) =
@@ -51,7 +51,7 @@ impl Router {
             return Err(Reason::PayloadLength);
         }
         match context.origin {
-            Origin::Link(interface) => self.one_hop_in(context, interface, &info, &hop),
+            Origin::Link(_) => self.one_hop_in(context, passage, &info, &hop),
             Origin::Sibling(_) | Origin::Host => self.one_hop_out(context, &info, &hop),
         }
     }
@@ -75,13 +75,12 @@ impl Router {
         if header.destination_isd_as != interface.neighbour {
             return Err(Reason::DestinationAddress);
         }
-        let mac = self.model.key.cmac(&mac_input(info, hop));
+        let mac = self.model.key.cmac(&hop.mac_input(info));
         if !starts_with(&mac, &hop.mac) {
             return Err(Reason::InvalidMac);
         }
         let mut changes = Changes::default();
-        let [first, second, ..] = hop.mac;
-        let segment_id = info.segment_id ^ u16::from_be_bytes([first, second]);
+        let segment_id = info.segment_id ^ hop.beta();
         let at = header.path_offset() + SEGMENT_ID_OFFSET;
         changes.add(at, &segment_id.to_be_bytes());
         Ok((Way::Link(hop.egress), changes))
@@ -91,7 +90,7 @@ impl Router {
     fn one_hop_in(
         &self,
         context: &Context<'_>,
-        ingress: u16,
+        passage: &Passage,
         info: &InfoField,
         first: &HopField,
     ) -> Result<(Way, Changes), Reason> {
@@ -99,6 +98,7 @@ impl Router {
         if header.destination_isd_as != self.model.isd_as {
             return Err(Reason::DestinationAddress);
         }
+        let ingress = passage.ingress;
         let interface = self.model.interfaces.get(&ingress);
         if interface.is_none_or(|interface| header.source_isd_as != interface.neighbour) {
             return Err(Reason::SourceAddress);
@@ -111,21 +111,11 @@ impl Router {
             egress: 0,
             mac: [0; 6],
         };
-        second.mac = self.model.key.mac(&mac_input(info, &second));
-        let (way, _) = self.deliver(context).map_err(|halt| halt.reason)?;
+        second.mac = self.model.key.mac(&second.mac_input(info));
+        let (way, _) = self.deliver(context, passage).map_err(|halt| halt.reason)?;
         let mut changes = Changes::default();
         let at = header.path_offset() + INFO_LEN + HOP_LEN;
         changes.add(at, &second.encode());
         Ok((way, changes))
-    }
-}
-
-fn mac_input(info: &InfoField, hop: &HopField) -> MacInput {
-    MacInput {
-        segment_id: info.segment_id,
-        timestamp: info.timestamp,
-        expiry: hop.expiry,
-        ingress: hop.ingress,
-        egress: hop.egress,
     }
 }
