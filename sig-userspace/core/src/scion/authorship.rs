@@ -11,10 +11,7 @@ impl HopKey {
         segment_ids.iter().any(|segment_id| {
             let input = MacInput {
                 segment_id: *segment_id,
-                timestamp: info.timestamp,
-                expiry: hop.expiry,
-                ingress: hop.ingress,
-                egress: hop.egress,
+                ..hop.mac_input(info)
             };
             self.mac(&input) == hop.mac
         })
@@ -68,10 +65,7 @@ fn from(info: &InfoField, segment: &[HopField], now: usize) -> Vec<u16> {
                 next
             };
             match segment.get(first) {
-                Some(hop) if !(info.peering && peering) => {
-                    let [first, second, ..] = hop.mac;
-                    u16::from_be_bytes([first, second])
-                }
+                Some(hop) if !(info.peering && peering) => hop.beta(),
                 _ => 0,
             }
         })

@@ -8,6 +8,7 @@ use sig_common::{
         scion::{
             Header, NEXT_SCMP, View, common,
             path::{Path, SCION},
+            scmp::CHECKSUM_OFFSET,
             udp as scion_udp,
         },
         udp as udp_header,
@@ -17,7 +18,7 @@ use thiserror::Error;
 
 use super::{
     reverse,
-    scmp::{self, MAX_ERROR_PACKET, Scmp},
+    scmp::{MAX_ERROR_PACKET, Scmp},
 };
 
 /// A host: ISD-AS and host address.
@@ -131,7 +132,7 @@ pub fn scmp_in_flow(
     if message.is_error() {
         bytes.truncate(MAX_ERROR_PACKET.saturating_sub(head.header(NEXT_SCMP, 0).len()));
     }
-    head.packet(NEXT_SCMP, &[&bytes], scmp::CHECKSUM_OFFSET)
+    head.packet(NEXT_SCMP, &[&bytes], CHECKSUM_OFFSET)
 }
 
 /// A probe of a SCION path: an SCMP traceroute request that the router answers by which the path enters
@@ -272,7 +273,7 @@ pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
         }
         NEXT_SCMP => {
             let message = Scmp::decode(upper).ok_or(ParseError::Scmp)?;
-            let checksum = upper.get(scmp::CHECKSUM_OFFSET..scmp::CHECKSUM_OFFSET + 2);
+            let checksum = upper.get(CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2);
             // The length fits: it is at most the payload length of the SCION header.
             let sum = scion_pseudo_header(view.address_bytes(), upper.len() as u32, NEXT_SCMP)
                 .combine(Sum::of(upper));

@@ -2,13 +2,14 @@
 
 use sig_common::wire::{
     Error,
-    scion::path::{HOP_LEN, INFO_LEN, META_LEN, Meta, Path, SCION, ScionPath},
+    scion::path::{
+        HOP_EGRESS_ALERT, HOP_INGRESS_ALERT, HOP_LEN, INFO_CONSTRUCTION_DIRECTION, INFO_LEN,
+        META_LEN, Meta, Path, SCION, ScionPath,
+    },
 };
 
-/// Flags of an info field: in construction direction.
-const CONSTRUCTION_DIRECTION: u8 = 0x01;
 /// Flags of a hop field that mean something: both router alerts.
-const ALERTS: u8 = 0x03;
+const ALERTS: u8 = HOP_INGRESS_ALERT | HOP_EGRESS_ALERT;
 
 /// The path that leads back to the sender of a packet that arrived with `path`: its type and bytes.
 ///
@@ -36,7 +37,7 @@ pub fn reply_path(path: &Path<'_>) -> Result<(u8, Vec<u8>), Error> {
             };
             let mut raw = Vec::with_capacity(META_LEN + bytes.len());
             raw.extend(meta.encode());
-            raw.extend([CONSTRUCTION_DIRECTION, 0]);
+            raw.extend([INFO_CONSTRUCTION_DIRECTION, 0]);
             raw.extend(&info[2..]);
             for hop in [first, second] {
                 raw.push(hop[0] & ALERTS);
@@ -71,7 +72,7 @@ pub fn arrived_by(path: &Path<'_>) -> Option<u16> {
         }
         Path::OneHop(bytes) => {
             let second = &bytes[INFO_LEN + HOP_LEN..];
-            let at = if bytes[0] & CONSTRUCTION_DIRECTION != 0 {
+            let at = if bytes[0] & INFO_CONSTRUCTION_DIRECTION != 0 {
                 2
             } else {
                 4
@@ -96,7 +97,11 @@ pub fn with_alert_at_last_hop(raw: &[u8]) -> Result<Vec<u8>, Error> {
         .checked_sub(HOP_LEN)
         .and_then(|at| raw.get_mut(at))
         .ok_or(Error::Path)?;
-    *flags |= if info.construction_direction { 2 } else { 1 };
+    *flags |= if info.construction_direction {
+        HOP_INGRESS_ALERT
+    } else {
+        HOP_EGRESS_ALERT
+    };
     Ok(raw)
 }
 

@@ -5,27 +5,22 @@
 
 use sig_common::{
     addr::IsdAs,
+    router::delivery,
     wire::{
         PROTO_UDP,
-        scion::{ENDHOST_PORT, NEXT_SCMP, View},
+        scion::{
+            ENDHOST_PORT, NEXT_SCMP, View,
+            scmp::{
+                CONNECTIVITY_DOWN, ECHO_REPLY, ECHO_REQUEST, INTERFACE_DOWN, PACKET_TOO_BIG,
+                PARAMETER_PROBLEM, TRACEROUTE_REPLY, TRACEROUTE_REQUEST, UNREACHABLE, is_request,
+            },
+        },
         udp,
     },
 };
 
 use super::packet::Host;
 
-const UNREACHABLE: u8 = 1;
-const PACKET_TOO_BIG: u8 = 2;
-const PARAMETER_PROBLEM: u8 = 4;
-const INTERFACE_DOWN: u8 = 5;
-const CONNECTIVITY_DOWN: u8 = 6;
-const ECHO_REQUEST: u8 = 128;
-const ECHO_REPLY: u8 = 129;
-const TRACEROUTE_REQUEST: u8 = 130;
-const TRACEROUTE_REPLY: u8 = 131;
-
-/// Offset of the checksum.
-pub(super) const CHECKSUM_OFFSET: usize = 2;
 /// The most bytes of a SCION packet with an error, so that it passes everywhere.
 pub const MAX_ERROR_PACKET: usize = 1232;
 
@@ -177,13 +172,10 @@ impl Quote {
         self.packet.as_ref()
     }
 
-    /// The port of the socket that sent the packet.
+    /// The port of the socket that sent the packet, as border routers tell it.
     #[must_use]
     pub fn sender_port(&self) -> Option<u16> {
-        match self.packet.as_ref()?.content? {
-            QuotedContent::Udp { source_port, .. } => Some(source_port),
-            QuotedContent::Request { id, .. } => Some(id),
-        }
+        delivery::quoted_port(&*self.bytes, 0, self.bytes.len()).ok()
     }
 }
 
@@ -215,7 +207,7 @@ fn quoted_content(protocol: u8, bytes: &[u8]) -> Option<QuotedContent> {
         }
         NEXT_SCMP => {
             let &[kind, _, _, _, i0, i1, s0, s1] = header;
-            matches!(kind, ECHO_REQUEST | TRACEROUTE_REQUEST).then_some(QuotedContent::Request {
+            is_request(kind).then_some(QuotedContent::Request {
                 id: u16::from_be_bytes([i0, i1]),
                 sequence: u16::from_be_bytes([s0, s1]),
             })

@@ -8,13 +8,13 @@ use sig_common::{
         self,
         scion::{
             Header, NEXT_BFD,
-            path::{INFO_LEN, ONE_HOP_LEN, Path},
+            path::{HOP_LEN, HopField, INFO_LEN, InfoField, ONE_HOP_LEN, Path},
         },
     },
 };
 
 use super::control::Control;
-use sig_core::scion::{HopKey, MacInput};
+use sig_core::scion::HopKey;
 
 /// As the reference has them: expedited forwarding, and a flow id of its own.
 const TRAFFIC_CLASS: u8 = 0xb8;
@@ -98,20 +98,23 @@ impl Envelope {
 
 /// A path that leaves by `interface`; the neighbour would fill in the second hop field.
 fn one_hop_path(interface: u16, key: &HopKey, timestamp: u32) -> [u8; ONE_HOP_LEN] {
-    const CONSTRUCTION_DIRECTION: u8 = 1;
-    let mac = key.mac(&MacInput {
+    let info = InfoField {
+        peering: false,
+        construction_direction: true,
         segment_id: 0,
         timestamp,
+    };
+    let mut hop = HopField {
+        ingress_alert: false,
+        egress_alert: false,
         expiry: EXPIRY,
         ingress: 0,
         egress: interface,
-    });
+        mac: [0; 6],
+    };
+    hop.mac = key.mac(&hop.mac_input(&info));
     let mut path = [0; ONE_HOP_LEN];
-    path[0] = CONSTRUCTION_DIRECTION;
-    path[4..8].copy_from_slice(&timestamp.to_be_bytes());
-    let hop = &mut path[INFO_LEN..];
-    hop[1] = EXPIRY;
-    hop[4..6].copy_from_slice(&interface.to_be_bytes());
-    hop[6..12].copy_from_slice(&mac);
+    path[..INFO_LEN].copy_from_slice(&info.encode());
+    path[INFO_LEN..INFO_LEN + HOP_LEN].copy_from_slice(&hop.encode());
     path
 }

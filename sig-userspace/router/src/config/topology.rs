@@ -443,18 +443,14 @@ fn interface<'a>(
 }
 
 fn link_type(text: &str, core: Option<bool>) -> Result<LinkType, String> {
-    let link_type = match text.to_ascii_lowercase().as_str() {
-        "core" => LinkType::Core,
-        "parent" => LinkType::Parent,
-        "child" => LinkType::Child,
-        "peer" => LinkType::Peer,
-        _ => {
-            return Err(format!(
-                "\"{}\" is unknown; write \"core\", \"parent\", \"child\" or \"peer\"",
-                excerpt(text)
-            ));
-        }
-    };
+    let mut known = LinkType::ALL.into_iter();
+    let named = known.find(|link_type| text.eq_ignore_ascii_case(link_type.name()));
+    let link_type = named.ok_or_else(|| {
+        format!(
+            "\"{}\" is unknown; write \"core\", \"parent\", \"child\" or \"peer\"",
+            excerpt(text)
+        )
+    })?;
     match (core, link_type) {
         (Some(true), LinkType::Parent) => Err(
             "a core AS has no parents; write \"core\", \"child\" or \"peer\", or remove \"core\" from the attributes"

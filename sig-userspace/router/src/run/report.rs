@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::atomic::Ordering};
 
-use sig_common::router::{
-    Reason,
-    maps::{LinkType, Traffic},
-    reason::Disposition,
-};
+use sig_common::router::{Reason, maps::Traffic, reason::Disposition};
 
 use super::{Parts, Running};
 use crate::{
@@ -125,7 +121,7 @@ pub(super) fn status(running: &Running, parts: &Parts) -> Status {
         interfaces.push(Interface {
             interface: number,
             neighbour: interface.neighbour.to_string(),
-            link_type: link_type(interface.link_type).to_owned(),
+            link_type: interface.link_type.name().to_owned(),
             local,
             remote: Some(remote),
             up: up(number),
@@ -195,15 +191,6 @@ fn bfd(sessions: &BTreeMap<SessionKey, SessionStatus>, key: SessionKey) -> Optio
         sent: session.sent,
         received: session.received,
     })
-}
-
-const fn link_type(link_type: LinkType) -> &'static str {
-    match link_type {
-        LinkType::Core => "core",
-        LinkType::Parent => "parent",
-        LinkType::Child => "child",
-        LinkType::Peer => "peer",
-    }
 }
 
 fn fast_path(fast: &FastPath, settings: &Settings) -> status::FastPath {

@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-const HEADER_LEN: usize = 20;
-const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
+use sig_common::wire::stun::{COOKIE, HEADER_LEN};
+
 const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
 const BINDING_SUCCESS: [u8; 2] = [0x01, 0x01];
 const XOR_MAPPED_ADDRESS: [u8; 2] = [0x00, 0x20];

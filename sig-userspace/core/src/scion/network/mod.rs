@@ -14,7 +14,10 @@ pub mod tests;
 use std::collections::{BTreeMap, HashMap};
 
 pub use sig_common::router::maps::LinkType;
-use sig_common::{addr::IsdAs, wire::scion::path::MAX_HOPS};
+use sig_common::{
+    addr::IsdAs,
+    wire::scion::path::{self, MAX_HOPS},
+};
 
 use super::{HopKey, Interface};
 
@@ -93,7 +96,7 @@ impl Validity {
     /// Until when hop fields are valid, seconds since 1970; half a second is left out.
     #[must_use]
     pub const fn expires_at(self) -> u64 {
-        self.timestamp as u64 + 675 * (self.expiry as u64 + 1) / 2
+        path::expires_at(self.timestamp, self.expiry) / 1_000_000_000
     }
 }
 
