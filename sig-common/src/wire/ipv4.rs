@@ -1,7 +1,7 @@
 //! IPv4 (RFC 791).
 
 use super::checksum::Sum;
-use super::{Error, be16, split, split_mut};
+use super::{Error, PROTO_UDP, be16, split, split_mut};
 
 /// Bytes of the header without options.
 pub const HEADER_LEN: usize = 20;
@@ -25,6 +25,23 @@ pub const fn is_fragment(flags_and_offset: u16) -> bool {
 #[must_use]
 pub const fn is_later_fragment(flags_and_offset: u16) -> bool {
     flags_and_offset & OFFSET != 0
+}
+
+/// Bytes of a header with this first byte, options included.
+#[inline(always)]
+#[must_use]
+pub const fn header_len(first: u8) -> usize {
+    (first & 0x0f) as usize * 4
+}
+
+/// Whether this is the fixed part of an IPv4 header with a UDP datagram behind it that is no fragment.
+#[inline(always)]
+#[must_use]
+pub const fn is_around_udp(header: &[u8; HEADER_LEN]) -> bool {
+    header[0] >> 4 == 4
+        && header_len(header[0]) >= HEADER_LEN
+        && !is_fragment(be16(header[6], header[7]))
+        && header[9] == PROTO_UDP
 }
 
 /// An IPv4 packet.

@@ -1,6 +1,6 @@
 //! IPv6 and the extension headers in front of the upper layer (RFC 8200).
 
-use super::{Error, Load, be16, split, split_mut};
+use super::{Error, Load, PROTO_UDP, be16, split, split_mut};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 40;
@@ -15,6 +15,13 @@ pub const ROUTING: u8 = 43;
 pub const FRAGMENT: u8 = 44;
 /// Next header value of the destination options.
 pub const DESTINATION: u8 = 60;
+
+/// Whether this is the beginning of an IPv6 header that a UDP datagram follows at once.
+#[inline(always)]
+#[must_use]
+pub const fn is_around_udp(header: &[u8; 8]) -> bool {
+    header[0] >> 4 == 6 && header[6] == PROTO_UDP
+}
 
 /// An IPv6 packet.
 #[derive(Clone, Copy, Debug)]

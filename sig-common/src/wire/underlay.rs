@@ -240,26 +240,18 @@ fn parse_outer<L: Load + ?Sized>(packet: &L, local: &Local) -> Option<Outer> {
     let (udp, ip_end, tos, source) = match ethertype {
         ethernet::ETHERTYPE_IPV4 => {
             let header = packet.bytes::<{ ipv4::HEADER_LEN }>(ip)?;
-            let header_len = usize::from(header[0] & 0x0f) * 4;
             let [.., s0, s1, s2, s3, d0, d1, d2, d3] = header;
-            if header[0] >> 4 != 4
-                || header_len < ipv4::HEADER_LEN
-                || ipv4::is_fragment(be16(header[6], header[7]))
-                || header[9] != PROTO_UDP
-                || !local.is_ipv4([d0, d1, d2, d3])
-            {
+            if !ipv4::is_around_udp(&header) || !local.is_ipv4([d0, d1, d2, d3]) {
                 return None;
             }
+            let header_len = ipv4::header_len(header[0]);
             let total_len = usize::from(be16(header[2], header[3]));
             let source = HostAddr::V4([s0, s1, s2, s3]);
             (ip + header_len, ip + total_len, header[1], source)
         }
         ethernet::ETHERTYPE_IPV6 => {
             let header = packet.bytes::<8>(ip)?;
-            if header[0] >> 4 != 6 || header[6] != PROTO_UDP {
-                return None;
-            }
-            if !local.is_ipv6(packet.bytes(ip + 24)?) {
+            if !ipv6::is_around_udp(&header) || !local.is_ipv6(packet.bytes(ip + 24)?) {
                 return None;
             }
             let source = HostAddr::V6(packet.bytes(ip + 8)?);

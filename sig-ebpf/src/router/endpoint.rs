@@ -7,7 +7,7 @@ use sig_common::{
         Reason,
         maps::{ANY_DEVICE, EndpointKey, PortKey, TAG_MASK},
     },
-    wire::{Load as _, PROTO_UDP, ethernet, ipv4, ipv6, udp},
+    wire::{Load as _, ethernet, ipv4, ipv6, udp},
 };
 
 use super::{
@@ -123,14 +123,9 @@ const fn vlan(tag: u32) -> u32 {
 #[inline(always)]
 fn ipv4(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
     let header = packet.bytes::<{ ipv4::HEADER_LEN }>(ip)?;
-    let header_len = usize::from(header[0] & 0x0f) * 4;
+    let header_len = ipv4::header_len(header[0]);
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if header[0] >> 4 != 4
-        || header_len < ipv4::HEADER_LEN
-        || ipv4::is_fragment(u16::from_be_bytes([header[6], header[7]]))
-        || header[9] != PROTO_UDP
-        || total_len < header_len
-    {
+    if !ipv4::is_around_udp(&header) || total_len < header_len {
         return None;
     }
     work.outer.ipv6 = 0;
@@ -142,8 +137,8 @@ fn ipv4(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
 /// As [`ipv4`], for IPv6.
 #[inline(always)]
 fn ipv6(packet: &Packet, ip: usize, work: &mut Work) -> Option<(usize, usize)> {
-    let header = packet.bytes::<8>(ip)?;
-    if header[0] >> 4 != 6 || header[6] != PROTO_UDP {
+    let header = packet.bytes(ip)?;
+    if !ipv6::is_around_udp(&header) {
         return None;
     }
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
