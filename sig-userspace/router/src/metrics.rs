@@ -47,19 +47,19 @@ metrics! {
     Counter SIBLING_BFD_RECEIVED "router_bfd_received_sibling_packets_total"
         "BFD packets received from the other router of the AS.";
     Gauge SERVICE_INSTANCES "router_service_instance_count"
-        "Instances of the service that packets are delivered to.";
+        "Addresses to which packets for the service are delivered.";
 
     // Without a counterpart in the reference.
     Counter BY_REASON "router_reason_pkts_total"
-        "Packets that needed more than plain forwarding, by reason and by path (fast or slow).";
+        "Packets that left the fast path or were handled by the slow path, by reason and path (fast or slow).";
     Counter DROPS_BY_REASON "router_reason_drops_total"
         "Packets that were neither forwarded nor answered, by reason.";
     Gauge DEVICE_ATTACHED "router_xdp_device"
-        "Whether the XDP program is attached to the device; 0 if packets use kernel sockets only.";
+        "1 if the fast path sends through the device, 0 if packets to it take the slow path.";
     Counter NOT_SENT "router_xdp_device_not_sent_pkts_total"
         "Packets that the device could not send, if its driver counts them.";
     Counter NOT_TAKEN "router_xdp_cpus_not_taken_pkts_total"
-        "Packets lost or in flight on the way to the CPUs they are spread over.";
+        "Packets lost or in flight between the receiving CPU and the CPU that handles them.";
     Gauge NEXT_HOP_KNOWN "router_next_hop_known"
         "Whether the fast path knows the link-layer address of the other end.";
     Counter RELOADS "router_reloads_total"
