@@ -13,15 +13,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a gateway may take us for a client that wants the status, because we were slow.
 const ATTEMPTS: u32 = 5;
 
-/// Have a running gateway read its configuration and policy files again, and show what changed.
+/// Make a running gateway reload its configuration and policy files, and show what changed.
 ///
-/// What is as before is not touched. If a file is wrong, the problems are shown, nothing changes, and the
-/// exit code is 1.
+/// What did not change keeps running. If a file has errors, they are shown, nothing changes, and the exit
+/// code is 1.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     gateway: Choice,
-    /// As a JSON object with the lines of what changed.
+    /// Print the changes as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     show(&args.gateway.socket()?, Kind::Gateway, args.json, out)
 }
 
-/// Has the process at `socket` reload, and shows what it tells.
+/// Makes the process at `socket` reload, and prints its answer.
 pub(super) fn show(
     socket: &Path,
     kind: Kind,
@@ -40,8 +40,8 @@ pub(super) fn show(
     expect(socket, kind, "reload").map_err(Failure::Failed)?;
     let text = reload(socket, kind).map_err(Failure::Failed)?;
     if json {
-        let told: Vec<&str> = text.lines().collect();
-        writeln!(out, "{}", serde_json::json!({ "told": told }))?;
+        let changes: Vec<&str> = text.lines().collect();
+        writeln!(out, "{}", serde_json::json!({ "changes": changes }))?;
         return Ok(());
     }
     out.write_all(text.as_bytes())?;
@@ -64,7 +64,7 @@ fn reload(socket: &Path, kind: Kind) -> Result<String, String> {
     }
     let shown = socket.display();
     Err(format!(
-        "{shown}: the gateway does not support \"reload\": it is an older version, restart it"
+        "{shown}: the gateway is too old to reload; restart it"
     ))
 }
 
@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(changed, Ok("yes".to_owned()));
         let answers = ["{\"version\":\"0.0.1\"}"; ATTEMPTS as usize];
         let error = after("older", &answers).unwrap_err();
-        assert!(error.contains("older version"), "{error}");
+        assert!(error.contains("too old"), "{error}");
     }
 }

@@ -5,14 +5,14 @@ use std::io::Write;
 use super::Choice;
 use crate::cli::{Failure, reload, socket::Kind};
 
-/// Have a running router read its configuration, topology and key again, and show what changed.
+/// Make a running router reload its configuration, topology and key, and show what changed.
 ///
-/// No packet is lost. If a file is wrong, the problems are shown, nothing changes, and the exit code is 1.
+/// No packet is lost. If a file has errors, they are shown, nothing changes, and the exit code is 1.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     router: Choice,
-    /// As a JSON object with the lines of what changed.
+    /// Print the changes as JSON.
     #[arg(long)]
     json: bool,
 }
