@@ -22,22 +22,22 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Check a configuration file, and the policy files that it names, without touching the system.
+    /// Check a configuration file and the policy files it names, without touching the system.
     ///
-    /// Names every problem with file, line, key and remedy. Exit code 2 if there is any. Warnings
-    /// go to the standard error output and do not change the exit code.
+    /// Shows each problem with file, line, key and remedy; the exit code is then 2. Warnings go to
+    /// standard error and do not change the exit code.
     Check {
         /// The configuration file.
         file: PathBuf,
-        /// The verdict as a JSON object on the standard output, with errors and warnings.
+        /// Print a JSON object with the verdict, errors and warnings.
         #[arg(long)]
         json: bool,
     },
-    /// Print a commented configuration with every key, or a policy file to start from.
+    /// Print a commented sample: a configuration with every key, or a policy file.
     ///
-    /// A start for your own: sig config sample > gateway.toml
+    /// To start your own: sig config sample > gateway.toml
     Sample {
-        /// Which file.
+        /// File to print.
         #[arg(value_enum, default_value_t = Sample::Gateway)]
         what: Sample,
     },
@@ -47,9 +47,9 @@ enum Command {
 enum Sample {
     /// The configuration file of the gateway.
     Gateway,
-    /// Remote ASes and their prefixes: the file of traffic_policy_file.
+    /// Remote ASes and their prefixes, for traffic_policy_file.
     TrafficPolicy,
-    /// Prefixes advertised and accepted: the file of ip_routing_policy_file.
+    /// Prefixes advertised and accepted, for ip_routing_policy_file.
     RoutingPolicy,
 }
 

@@ -13,10 +13,10 @@ use crate::control::config;
 use findings::{Finding, Level, findings};
 use sig_linux::facts;
 
-/// Look at this host: kernel, privileges, memory, interfaces. Changes nothing, sends nothing.
+/// Check this host: kernel, privileges, memory, interfaces. Changes nothing, sends nothing.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Check what this configuration needs instead of the host in general
+    /// Check the host for this configuration.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -99,7 +99,7 @@ fn print_lines(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     };
     writeln!(
         out,
-        "{} fine, {} to look at, {} to fix",
+        "{} ok, {} to look at, {} to fix",
         count(Level::Good),
         count(Level::Warning),
         count(Level::Bad),
@@ -120,7 +120,7 @@ mod tests {
         let mut out = Vec::new();
         print_lines(&mut out, &findings).unwrap();
         let expected = "kernel\n  ✓ Linux 6.18\nprivileges\n  ✗ CAP_NET_ADMIN is missing\n    → run it as root\n  \
-                        ! little memory may be locked\n    → raise it\n1 fine, 1 to look at, 1 to fix\n";
+                        ! little memory may be locked\n    → raise it\n1 ok, 1 to look at, 1 to fix\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

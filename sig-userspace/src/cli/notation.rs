@@ -3,10 +3,10 @@
 /// The arguments by which commands are asked for JSON.
 #[derive(clap::Args)]
 pub(super) struct Notation {
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
-    /// The same as --json, or text.
+    /// Output format: --format json is the same as --json.
     #[arg(long, value_enum, hide = true, conflicts_with = "json")]
     format: Option<Format>,
 }

@@ -13,8 +13,8 @@ use super::{
 use crate::gateway::{Builder, Gateway, Handle};
 use sig_observe::log;
 
-/// Run the gateway in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was;
-/// SIGHUP reads the policy files again.
+/// Run the gateway in the foreground. SIGTERM and SIGINT stop it and restore the host's network;
+/// SIGHUP reloads the configuration and policy files.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Configuration file; "sig config sample" prints one.

@@ -80,7 +80,7 @@ pub(super) struct Choice {
     /// The gateway's socket [default: the only one in /run/sig].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Take the socket from this configuration file.
+    /// Use the socket of this configuration file.
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     config: Option<PathBuf>,
 }
@@ -144,8 +144,8 @@ pub(super) fn only_socket(folder: &Path, wanted: Kind) -> Result<PathBuf, String
                 (_, Kind::Router) => "there are only sockets of gateways (\"sig status\")",
             };
             Err(format!(
-                "no {name} is running: {found} in {}; start one with \"{command} run \
-                 --config FILE\", or name its socket with --socket or its configuration with --config",
+                "no {name} is running: {found} in {}; start one with \"{command} run --config FILE\", or \
+                 give its socket with --socket or its configuration with --config",
                 folder.display()
             ))
         }
@@ -304,9 +304,8 @@ pub(super) mod tests {
         assert_eq!(
             only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(
-                "no gateway is running: there is no socket in {shown}; start one with \"sig run \
-                 --config FILE\", or name its socket with --socket or its configuration with \
-                 --config"
+                "no gateway is running: there is no socket in {shown}; start one with \"sig run --config \
+                 FILE\", or give its socket with --socket or its configuration with --config"
             )
         );
         for name in ["b.sock", "a.sock", "notes.txt"] {
@@ -351,9 +350,9 @@ pub(super) mod tests {
         assert_eq!(
             only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(
-                "no gateway is running: there are only sockets of routers (\"sig router status\") in {shown}; \
-                 start one with \"sig run --config FILE\", or name its socket with --socket or its configuration \
-                 with --config"
+                "no gateway is running: there are only sockets of routers (\"sig router status\") in \
+                 {shown}; start one with \"sig run --config FILE\", or give its socket with --socket or its \
+                 configuration with --config"
             )
         );
         let gateway = listen(&folder, "sig.sock", "{\"kind\":\"gateway\"}");

@@ -18,7 +18,7 @@ use sig_core::status::{Lan, Port, Remote, Status, Underlay, Worker};
 /// A gateway that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Show what a running gateway does: workers, interfaces, remotes, paths, counters, drops, and what it found out.
+/// Show what a running gateway does: workers, interfaces, remotes, paths, counters, drops, and discovered gateways, paths and sessions.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -135,7 +135,7 @@ fn write_ports(ports: &[Port], out: &mut dyn Write) -> io::Result<()> {
 fn write_workers(workers: &[Worker], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nWorkers")?;
     if workers.is_empty() {
-        return writeln!(out, "  none: the data plane is not running, see the log");
+        return writeln!(out, "  none: the data plane is not running; see the log");
     }
     let mut table = Table::new(&[
         ">worker",
@@ -186,7 +186,7 @@ fn write_lan(lan: &Lan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nTo the LAN")?;
     writeln!(
         out,
-        "  straight to {} known {}, else via the helper and the kernel's tables",
+        "  direct to {} known {}; the rest via the helper",
         lan.neighbours,
         if lan.neighbours == 1 {
             "neighbour"
@@ -206,7 +206,7 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nRemotes")?;
     if remotes.is_empty() {
         let advice = if is_configured {
-            "add a [[remote]] to the configuration, \"sig config sample\" shows one"
+            "add a [[remote]] to the configuration; \"sig config sample\" shows one"
         } else {
             "the control plane has found no remote gateway with prefixes yet"
         };
@@ -299,7 +299,7 @@ fn write_remotes(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         let advice = if is_configured {
             "add a [[remote.path]] to each remote"
         } else {
-            "no path to any remote can be used"
+            "no usable path to any remote"
         };
         return writeln!(out, "  none: {advice}");
     }
@@ -326,7 +326,7 @@ fn write_counters(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     if c.packets_sent == 0 && c.frames_received == 0 {
         writeln!(
             out,
-            "  none yet: send something from a prefix served here to one of a remote"
+            "  none yet: send a packet from a prefix served here to a prefix of a remote"
         )?;
         return Ok(());
     }

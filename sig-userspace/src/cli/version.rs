@@ -7,7 +7,7 @@ use super::Failure;
 /// Print the version.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// As a JSON object.
+    /// Print a JSON object.
     #[arg(long)]
     json: bool,
 }

@@ -48,7 +48,7 @@ impl Handle {
     pub(super) fn new() -> (Self, mpsc::Receiver<Request>) {
         let (requests, asked) = mpsc::channel(1);
         let shared = Shared {
-            phase: Mutex::new(Phase::Starting("reading its files".to_owned())),
+            phase: Mutex::new(Phase::Starting("reading the configuration".to_owned())),
             requests,
         };
         (Handle(Arc::new(shared)), asked)

@@ -188,7 +188,7 @@ impl Builder {
         let socket = self.handle.listen(&self.files.config)?;
         let found = self.find().await;
         self.handle
-            .set_stage("setting up interfaces and programs".to_owned());
+            .set_stage("setting up interfaces and BPF programs".to_owned());
         let Files {
             file,
             config,

@@ -119,8 +119,8 @@ fn a_missing_policy_file_is_told_at_the_key_that_names_it() {
     assert_eq!(check.status.code(), Some(2));
     let problem = |key: &str, name: &str, sample: &str| {
         format!(
-            "{}:{}: gateway.{key}: \"/nowhere/{name}\" cannot be read: No such file or directory (os \
-             error 2); write another name, or start with \"sig config sample {sample} > FILE\"\n",
+            "{}:{}: gateway.{key}: \"/nowhere/{name}\" cannot be read: No such file or directory (os error \
+             2); correct the name, or start with \"sig config sample {sample} > FILE\"\n",
             file.0,
             line(key)
         )
@@ -483,7 +483,7 @@ fn paths_are_made_for_remotes_in_the_configuration() {
         text(&check.stderr),
         format!(
             "{}:10: remote[0].path[0].raw: the path expired at 2023-11-15T04:13:20Z: routers drop its \
-             packets; write one that is valid, as \"sig path make\" makes it\n",
+             packets; replace it, for example with \"sig path make\"\n",
             expired.0
         )
     );
@@ -533,7 +533,7 @@ fn where_there_is_no_path_nothing_is_made() {
         (
             "1-ff00:0:111",
             2,
-            "both ends are in 1-ff00:0:111: the path there is empty\n".to_owned(),
+            "--from and --to are both 1-ff00:0:111: the path within an AS is empty\n".to_owned(),
         ),
     ] {
         let make = sig(&[
@@ -581,7 +581,7 @@ fn paths_are_shown_with_who_made_their_hop_fields() {
     );
     let keyed = rows(&[raw, "--key", "93c3d81b1feaddd2a58cb3c29469d0c4"]);
     assert!(
-        keyed[0].ends_with(" not by this key") && keyed[1].ends_with(" by this key"),
+        keyed[0].ends_with(" another key") && keyed[1].ends_with(" this key"),
         "{keyed:?}"
     );
 
@@ -594,7 +594,7 @@ fn paths_are_shown_with_who_made_their_hop_fields() {
         (&hops[0]["ingress"], &hops[1]["egress"]),
         (&41.into(), &1.into())
     );
-    assert_eq!(hops[1]["made"], "by this key");
+    assert_eq!(hops[1]["made"], "this key");
 
     // The same from files, in digits and in bytes.
     let digits = File::with("digits", format!("{raw}\n").as_bytes());
@@ -635,6 +635,6 @@ fn what_is_no_path_is_refused() {
     let show = sig(&["path", "show", "00", "--key", "00"]);
     assert_eq!(
         text(&show.stderr),
-        "--key: 1 byte found; a key has 16, in hexadecimal\n"
+        "--key: 1 byte found; write the 16 bytes of the key in hexadecimal\n"
     );
 }

@@ -180,7 +180,7 @@ fn next_of_pcapng(reader: &mut PcapNgReader<Box<dyn Read>>) -> Result<Option<Pac
         let ticks = ticks.map(|t| if swap { t.rotate_left(32) } else { t });
         let Some(description) = reader.interfaces().get(interface as usize) else {
             return Err(format!(
-                "it names interface {interface}, which the file does not describe"
+                "it refers to interface {interface}, which the file does not describe"
             ));
         };
         let mut resolution = 6;

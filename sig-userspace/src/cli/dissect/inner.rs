@@ -29,7 +29,7 @@ impl InnerFile {
             && out == input
         {
             return Err(format!(
-                "{shown}: is the capture itself; name another file for --inner"
+                "{shown}: is the capture itself; choose another file for --inner"
             ));
         }
         let file = File::create(path).map_err(|e| format!("{shown}: cannot be written: {e}"))?;

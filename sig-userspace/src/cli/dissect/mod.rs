@@ -23,21 +23,21 @@ use report::Report;
 
 /// Decode SCION/SIG traffic in a capture file.
 ///
-/// Prints one line per SIG frame, that is per SCION packet with the UDP destination port of the
-/// gateways, in the order of the capture. Frames are put together as a gateway does it, with the
-/// same reordering; each line tells how many inner packets it completed.
+/// Prints one line per SIG frame, that is, per SCION packet to the UDP data port of the gateways, in
+/// capture order. Frames are reassembled and reordered as in a gateway; each line shows how many inner
+/// packets the frame completed.
 ///
 /// Reads pcap and pcapng with Ethernet, raw IP or Linux "cooked" link types.
 #[derive(clap::Args)]
 #[command(
-    after_help = "JSON: one object per frame and line with time (seconds since 1970, to the microsecond), packet \
-    (number in the capture, from 1), src_isd_as, dst_isd_as, src, dst, src_port, dst_port, session, \
-    stream, sequence, index (65535: no packet starts in the frame), payload_len (bytes after the \
-    16-byte SIG header), checksum_ok, held (waits for an earlier frame), completed (inner packets \
-    that this frame completed), discarded (null, or why something of it was)."
+    after_help = "JSON: one object per line and frame, with time (seconds since 1970, to the microsecond), \
+     packet (number in the capture, from 1), src_isd_as, dst_isd_as, src, dst, src_port, dst_port, session, \
+     stream, sequence, index (65535: no packet starts in the frame), payload_len (bytes after the 16-byte \
+     SIG header), checksum_ok, held (the frame waits for an earlier one), completed (inner packets that \
+     this frame completed), discarded (null, or why part of the frame was discarded)."
 )]
 pub(super) struct Args {
-    /// The capture file, pcap or pcapng; "-" reads the standard input.
+    /// The capture file, pcap or pcapng; "-" reads standard input.
     #[arg(value_name = "FILE.pcap")]
     file: PathBuf,
     #[command(flatten)]
@@ -50,10 +50,10 @@ pub(super) struct Args {
     #[arg(long = "port", value_name = "PORT", default_values_t = [DEFAULT_DATA_PORT],
           value_parser = clap::value_parser!(u16).range(1..))]
     ports: Vec<u16>,
-    /// Summarise all other SCION packets too (without --json).
+    /// Also print a line for every other SCION packet (not with --json).
     #[arg(long)]
     all: bool,
-    /// Put frames together even if their UDP/SCION checksum is wrong.
+    /// Reassemble frames even if their UDP/SCION checksum is wrong.
     #[arg(long)]
     ignore_checksums: bool,
 }

@@ -268,7 +268,7 @@ impl<'a> Report<'a> {
             row(
                 "gaps",
                 totals.gaps,
-                "frames between others are missing".to_owned(),
+                "missing frames in the middle of a stream".to_owned(),
             );
         }
         if c.fragments > 0 {
@@ -289,7 +289,7 @@ impl<'a> Report<'a> {
             row(
                 "malformed packets",
                 c.bad_scion,
-                "to the data port, but not SCION: see them with --all".to_owned(),
+                "to the data port, but not SCION: --all shows them".to_owned(),
             );
         }
         for (link, count) in &c.unknown_links {
@@ -331,8 +331,8 @@ impl<'a> Report<'a> {
         if others.is_empty() {
             return writeln!(
                 self.out,
-                "\nNo SIG frames to UDP/SCION port {ports}, nor any other UDP/SCION: \
-                 capture on the underlay interface of a gateway."
+                "\nNo SIG frames to UDP/SCION port {ports}, and no other UDP/SCION packets: capture on the \
+                 underlay interface of a gateway."
             );
         }
         let mut most: Vec<_> = others.iter().map(|(port, count)| (*count, *port)).collect();

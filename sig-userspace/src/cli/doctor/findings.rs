@@ -141,7 +141,7 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
                 format!("run as root, or with {capability}; if that is already the case, a seccomp filter or security module denies it"),
             ),
             Feature::Unclear(error) => {
-                Finding::warning(AREA, format!("{name}: {error}"), "start the gateway; its error says more")
+                Finding::warning(AREA, format!("{name}: {error}"), "start the gateway; its error message says more")
             }
         });
     };
@@ -192,12 +192,12 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         _ if privileges.has(CAP_IPC_LOCK) => Finding::good(AREA, "CAP_IPC_LOCK: no limit on locked memory"),
         None => Finding::good(AREA, "no limit on locked memory"),
         Some(limit) if limit >= needed => {
-            Finding::good(AREA, format!("{} MiB may be locked, {} MiB are needed", limit / MIB, needed.div_ceil(MIB)))
+            Finding::good(AREA, format!("{} MiB of memory may be locked, {} MiB are needed", limit / MIB, needed.div_ceil(MIB)))
         }
         Some(limit) => Finding::bad(
             AREA,
             format!(
-                "only {} MiB may be locked, but the packet buffers take {} MiB",
+                "only {} MiB of memory may be locked, but the packet buffers take {} MiB",
                 limit / MIB,
                 needed.div_ceil(MIB)
             ),
@@ -277,7 +277,7 @@ fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         _ if free >= pages => out.push(Finding::good(AREA, text)),
         Preference::Auto => out.push(Finding::warning(
             AREA,
-            format!("{text}: ordinary pages are used"),
+            format!("{text}: falling back to 4 KiB pages"),
             format!("{remedy}; the gateway works without them"),
         )),
         Preference::Require => out.push(Finding::bad(AREA, text, remedy)),
@@ -300,7 +300,7 @@ fn cpus(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         for cpu in wanted.iter().filter(|cpu| !allowed.contains(cpu)) {
             out.push(Finding::bad(
                 AREA,
-                format!("processor {cpu} in `pin` does not exist or may not be used"),
+                format!("CPU {cpu} in `pin` does not exist or may not be used"),
                 format!("choose from {allowed:?}"),
             ));
         }
@@ -365,7 +365,7 @@ fn stack(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         _ => Finding::good(AREA, "IPv4 is forwarded"),
     });
     out.push(match (settings.ipv6_forwarding, facts.kernel.version) {
-        (None, _) => Finding::warning(AREA, "no IPv6 in this kernel", "none needed, unless you use IPv6"),
+        (None, _) => Finding::warning(AREA, "no IPv6 in this kernel", "nothing to do unless you use IPv6"),
         (Some(0), Some(version)) if version >= FORCE_FORWARDING_KERNEL => Finding::warning(
             AREA,
             "this host does not forward IPv6: packets from the tunnel are delivered, but packets that XDP leaves to \

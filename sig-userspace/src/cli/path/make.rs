@@ -15,21 +15,21 @@ use sig_core::{
     scion::{Interface, network::NetworkPath},
 };
 
-/// Make all paths between two ASes of a network whose keys are known, the shortest first.
+/// Create all paths between two ASes of a network whose keys are known, shortest first.
 ///
-/// The paths are what `raw` in a [[remote.path]] of the gateway takes.
+/// The paths can be used as `raw` in a [[remote.path]] of the gateway.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The description of the network: [[as]] with isd_as, core, mtu and master_key or master_key_file, [[link]] with
+    /// Network description: [[as]] with isd_as, core, mtu and master_key or master_key_file; [[link]] with
     /// a, b, type and mtu.
     network: PathBuf,
-    /// The AS where paths begin.
+    /// Source AS.
     #[arg(long, value_name = "ISD-AS")]
     from: IsdAs,
-    /// The AS where they end.
+    /// Destination AS.
     #[arg(long, value_name = "ISD-AS")]
     to: IsdAs,
-    /// As a JSON array of objects with raw, interfaces, mtu and expiry (seconds since 1970).
+    /// Print a JSON array of objects with raw, interfaces, mtu and expiry (seconds since 1970).
     #[arg(long)]
     json: bool,
 }
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let (from, to) = (args.from, args.to);
     if from == to {
         return Err(Failure::Refused(format!(
-            "both ends are in {from}: the path there is empty"
+            "--from and --to are both {from}: the path within an AS is empty"
         )));
     }
     let now = u32::try_from(unix_now()).unwrap_or(u32::MAX);

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use super::Failure;
 
-/// Make raw SCION paths, or show what is in one.
+/// Create or decode raw SCION paths.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

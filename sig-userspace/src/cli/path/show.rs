@@ -20,22 +20,22 @@ use sig_core::{
     scion::{HopKey, network::Network, segment_ids},
 };
 
-/// Show what is in a raw SCION path: segments, hop fields, expiry, and where the packet is.
+/// Decode a raw SCION path: segments, hop fields, expiry, and the current position.
 ///
-/// Ingress and egress of hop fields are those in construction direction. With a key or a description of the network, the
-/// MACs are checked; paths of packets under way are taken too.
+/// Ingress and egress of hop fields are in construction direction. With a key or a network description, the MACs
+/// are checked. It also accepts paths from packets in transit.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The path in hexadecimal, or a file with it or with its bytes.
+    /// The path in hexadecimal, or a file with the hexadecimal text or the raw bytes.
     #[arg(value_name = "HEX|FILE")]
     path: String,
-    /// Tell which hop fields were made with this key: 32 hexadecimal digits, as "sig router key --secret" shows it.
+    /// Mark the hop fields signed with this key: 32 hexadecimal digits, as "sig router key --secret" prints it.
     #[arg(long, value_name = "HEX", conflicts_with = "network")]
     key: Option<String>,
-    /// Tell which AS of this network made which hop field; the file is that of "sig path make".
+    /// Show which AS signed each hop field, from the network description that "sig path make" takes.
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
-    /// As a JSON object.
+    /// Print a JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -74,7 +74,7 @@ impl Makers {
         let key = hex(text).map_err(refused)?;
         let key = key.try_into().map_err(|key: Vec<u8>| {
             refused(format!(
-                "{} found; a key has 16, in hexadecimal",
+                "{} found; write the 16 bytes of the key in hexadecimal",
                 counted(key.len(), "byte")
             ))
         })?;
@@ -85,8 +85,8 @@ impl Makers {
     fn of(&self, info: &InfoField, hop: &HopField, ids: &[u16]) -> String {
         match self {
             Self::Unknown => String::new(),
-            Self::Key(key) if key.has_made(info, hop, ids) => "by this key".to_owned(),
-            Self::Key(_) => "not by this key".to_owned(),
+            Self::Key(key) if key.has_made(info, hop, ids) => "this key".to_owned(),
+            Self::Key(_) => "another key".to_owned(),
             Self::Network(network) => {
                 let has = |isd_as, interface| {
                     let mut ends = network.links().iter().flat_map(|link| link.ends);
@@ -99,7 +99,7 @@ impl Makers {
                         && has(one.isd_as, hop.ingress)
                         && has(one.isd_as, hop.egress)
                 });
-                maker.map_or("by no AS of the network".to_owned(), |one| {
+                maker.map_or("no AS of the network".to_owned(), |one| {
                     one.isd_as.to_string()
                 })
             }
@@ -191,13 +191,13 @@ fn show(path: &ScionPath<'_>, makers: &Makers, now: u64, out: &mut dyn Write) ->
         let peering = if info.peering { ", peering" } else { "" };
         writeln!(
             out,
-            "\nsegment {number}: {direction}{peering}, identifier {:04x}, made {}",
+            "\nsegment {number}: {direction}{peering}, identifier {:04x}, created {}",
             info.segment_id,
             rfc3339(info.timestamp.into())
         )?;
         let made = match makers {
             Makers::Unknown => "",
-            _ => "MADE",
+            _ => "SIGNED BY",
         };
         let mut table = Table::new(&[
             "", ">HOP", ">INGRESS", ">EGRESS", "EXPIRES", "MAC", "ALERT", made,

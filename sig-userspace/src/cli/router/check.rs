@@ -14,9 +14,9 @@ use sig_router::{
 
 /// Check the configuration of a border router, and show what it will do.
 ///
-/// Reads the configuration file, the topology and the key that it leads to, without touching the system. Names every
-/// problem with file, line, key and remedy. Exit code 2 if there is any. Warnings go to the standard error output and do
-/// not change the exit code.
+/// Reads the configuration file and the topology and key it refers to, without touching the system. Shows each problem
+/// with file, line, key and remedy; the exit code is then 2. Warnings go to standard error and do not change the exit
+/// code.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The configuration file of the router.

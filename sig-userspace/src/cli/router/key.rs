@@ -13,18 +13,18 @@ use sig_core::{
 };
 use sig_router::config::MASTER_KEY_LEN;
 
-/// Show which key hop fields are signed with, or make a new one.
+/// Show the key that hop fields are signed with, or create a new master key.
 ///
-/// Routers and control services derive it from the master key of the AS. To compare the keys of two hosts, the
-/// fingerprint is enough: the first 8 bytes of the SHA-256 of the key.
+/// Routers and control services derive it from the master key of the AS. To compare the keys of two hosts,
+/// compare the fingerprints: the first 8 bytes of the SHA-256 of the key.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     source: Source,
-    /// Show the key itself, in hexadecimal. Who has it can make paths through the AS.
+    /// Show the key itself, in hexadecimal. Anyone who has it can forge paths through the AS.
     #[arg(long)]
     secret: bool,
-    /// As one JSON object.
+    /// Print a JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -35,10 +35,10 @@ struct Source {
     /// The configuration file of a router.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The file with the master key, as keys/master0.key.
+    /// The file with the master key, such as keys/master0.key.
     #[arg(long, value_name = "FILE")]
     master: Option<PathBuf>,
-    /// Print a new master key, as keys/master0.key has it. All routers and control services of the AS need the same.
+    /// Print a new master key in the format of keys/master0.key. All routers and control services of the AS must share it.
     #[arg(long, conflicts_with_all = ["secret", "json"])]
     new: bool,
 }
@@ -62,7 +62,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             })?
         }
         // Refused by the command line already.
-        (None, None) => return Err(Failure::Refused("name a file".to_owned())),
+        (None, None) => {
+            return Err(Failure::Refused(
+                "write --config, --master or --new".to_owned(),
+            ));
+        }
     };
     let fingerprint = fingerprint(&key);
     let secret = args.secret.then(|| to_hex(key.bytes()));

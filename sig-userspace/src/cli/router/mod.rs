@@ -43,7 +43,7 @@ struct Choice {
     /// The router's socket [default: the only one in /run/sig].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Take the socket from this configuration file.
+    /// Use the socket of this configuration file.
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     config: Option<PathBuf>,
 }

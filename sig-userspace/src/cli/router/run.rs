@@ -17,8 +17,8 @@ use sig_router::{
     run::Running,
 };
 
-/// Run a border router in the foreground. SIGTERM or SIGINT ends it and leaves the host's network as it was;
-/// SIGHUP reads configuration, topology and key again.
+/// Run a border router in the foreground. SIGTERM and SIGINT stop it and restore the host's network;
+/// SIGHUP reloads configuration, topology and key.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The configuration file of the router.

@@ -5,13 +5,13 @@ use std::io::Write;
 use crate::cli::Failure;
 use sig_router::config::{SAMPLE, SAMPLE_TOPOLOGY};
 
-/// Print a commented configuration with every key, or a topology for it.
+/// Print a commented sample: a configuration with every key, or a topology for it.
 ///
-/// A start for your own: sig router sample > br.toml; sig router sample --topology > topology.json;
+/// To start your own: sig router sample > br.toml; sig router sample --topology > topology.json;
 /// sig router key --new > keys/master0.key
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The topology.json of an AS with one router.
+    /// Print the topology.json of an AS with one router.
     #[arg(long)]
     topology: bool,
 }

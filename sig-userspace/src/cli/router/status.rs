@@ -19,10 +19,10 @@ use sig_router::status::{Interface, Status};
 /// A router that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Show what a running router does: interfaces, BFD, packets, and what was not plainly forwarded.
+/// Show what a running router does: interfaces, BFD, packets, packets that left the fast path, and drops.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The JSON document of the router instead of tables.
+    /// Print the JSON document of the router instead of tables.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -90,7 +90,11 @@ fn paths(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             let devices: Vec<_> = devices.collect();
             writeln!(out, "fast path on {}", devices.join(", "))?;
             if fast.not_taken > 0 {
-                writeln!(out, "CPUs did not take {} packets", fast.not_taken)?;
+                writeln!(
+                    out,
+                    "{} packets lost or in flight between CPUs",
+                    fast.not_taken
+                )?;
             }
         }
         None => writeln!(out, "no fast path: the slow path forwards everything")?,
@@ -154,7 +158,7 @@ fn interfaces(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         if interface.bfd.as_ref().is_some_and(|bfd| bfd.flaps) {
             writeln!(
                 out,
-                "  interface {} is up but was flapping: it will be used again once it has been stable",
+                "  interface {} is up but was flapping: it is used again once it has been stable for a while",
                 interface.interface
             )?;
         } else if !interface.up {
@@ -205,7 +209,7 @@ fn siblings(status: &Status, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn reasons(status: &Status, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\nNot plainly forwarded")?;
+    writeln!(out, "\nSlow path and drops")?;
     let mut table = Table::new(&[
         "interface",
         "reason",
@@ -235,7 +239,7 @@ fn reasons(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         .flat_map(rows)
         .for_each(|row| table.row(row));
     if table.is_empty() {
-        return writeln!(out, "  nothing");
+        return writeln!(out, "  none");
     }
     table.write(out)
 }

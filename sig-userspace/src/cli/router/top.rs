@@ -10,13 +10,13 @@ use super::{Choice, status};
 use crate::cli::{Failure, table::Table};
 use sig_router::status::{Count, Interface, KINDS, Status};
 
-/// Show packets per second of each interface, and what is dropped, until it is interrupted.
+/// Show packets per second of each interface, and drops, until interrupted.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Seconds between two looks.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
-    /// End after so many looks.
+    /// Exit after this many updates.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(super) struct Args {
 fn interval(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("write seconds from 0.1 to 3600".to_owned()),
+        _ => Err("write a number of seconds from 0.1 to 3600".to_owned()),
     }
 }
 
@@ -117,7 +117,7 @@ fn write(before: &Status, now: &Status, seconds: f64, out: &mut dyn Write) -> io
         return Ok(());
     }
     drops.sort_by(|a, b| (b.3 + b.2).total_cmp(&(a.3 + a.2)));
-    writeln!(out, "\nNot plainly forwarded")?;
+    writeln!(out, "\nSlow path and drops")?;
     let mut table = Table::new(&["interface", "reason", ">seen", ">dropped"]);
     for (interface, reason, seen, dropped) in drops {
         table.row([

@@ -62,7 +62,7 @@ fn write_own(control: &Control, out: &mut dyn Write) -> io::Result<()> {
 fn write_ases(control: &Control, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nRemote ASes")?;
     if control.ases.is_empty() {
-        return writeln!(out, "  none: list some in the traffic policy file");
+        return writeln!(out, "  none: list remote ASes in the traffic policy file");
     }
     let mut table = Table::new(&[
         "ISD-AS",
@@ -188,7 +188,7 @@ fn write_sessions(remotes: &[Remote], out: &mut dyn Write) -> io::Result<()> {
         "healthy",
         ">probes",
         ">answers",
-        ">ups and downs",
+        ">state changes",
         ">path changes",
         ">alive",
         ">dead",
@@ -258,7 +258,7 @@ fn write_contested(control: &Control, out: &mut dyn Write) -> io::Result<()> {
     if control.contested.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nPrefixes of several ASes")?;
+    writeln!(out, "\nPrefixes claimed by several ASes")?;
     let mut table = Table::new(&["prefix", "ISD-AS", "standby"]);
     for contested in &control.contested {
         table.row([

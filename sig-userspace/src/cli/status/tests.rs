@@ -18,17 +18,17 @@ Ports
   none: check underlay and lan in [dataplane], then \"sig doctor\"
 
 Workers
-  none: the data plane is not running, see the log
+  none: the data plane is not running; see the log
 
 To the LAN
-  straight to 0 known neighbours, else via the helper and the kernel's tables
+  direct to 0 known neighbours; the rest via the helper
   via the helper: everything: no interface in `[dataplane] lan`
 
 Remotes
-  none: add a [[remote]] to the configuration, \"sig config sample\" shows one
+  none: add a [[remote]] to the configuration; \"sig config sample\" shows one
 
 Traffic
-  none yet: send something from a prefix served here to one of a remote
+  none yet: send a packet from a prefix served here to a prefix of a remote
 
 Drops
   none
@@ -56,7 +56,7 @@ From the underlay
   frames from 10.10.0.66 were dropped: if it is a border router of this AS, add it to underlay_sources in [dataplane]
 
 To the LAN
-  straight to 3 known neighbours, else via the helper and the kernel's tables
+  direct to 3 known neighbours; the rest via the helper
 
 Remotes
   ISD-AS        gateway          session  frames received  packets received  prefixes
@@ -75,7 +75,7 @@ Traffic
 
 Drops
   reason           where   count  meaning
-  unknown_remote   kernel      3  A SIG frame came from a gateway that is not configured as a remote.
+  unknown_remote   kernel      3  A SIG frame came from an unknown gateway.
   no_route         engine      4  No remote announces the destination of the packet.
   no_route         engine      1  No remote announces the destination of the packet.
   frame_duplicate  engine      8  A SIG frame was received twice.
@@ -125,7 +125,7 @@ Known paths
   1-ff00:0:111  alive, revoked  12.35 ms  0.68 ms    0.25 %  1472  -         Hops: [1-ff00:0:110 3>1 1-ff00:0:113 2>4 1-ff00:0:111] MTU: 1472 NextHop: 10.10.0.1:30042
 
 Sessions
-  ISD-AS        session  policy  gateway          healthy  probes  answers  ups and downs  path changes  alive  dead  rejected
+  ISD-AS        session  policy  gateway          healthy  probes  answers  state changes  path changes  alive  dead  rejected
   1-ff00:0:111        0       0  10.11.0.2:30056  yes         100       98              1             2      1     1         1
   1-ff00:0:111        1       1  10.11.0.2:30056  no            7        0              0             0      0     0         0
 
@@ -134,7 +134,7 @@ Traffic classes
       1  1-ff00:0:111  dscp=0x2e  none     1               0  yes            10.2.0.0/24, fd00:2::/64
       2  1-ff00:0:111  BOOL=true  0        0, 1            1  yes            10.2.0.0/24, fd00:2::/64
 
-Prefixes of several ASes
+Prefixes claimed by several ASes
   prefix       ISD-AS        standby
   10.2.0.0/24  1-ff00:0:111  2-ff00:0:220
 
@@ -158,7 +158,7 @@ fn before_anything_is_found_it_says_so() {
     let text = human(&status);
     assert!(!text.contains("[[remote]]"), "{text}");
     assert!(!text.contains("set prefixes"), "{text}");
-    assert!(text.contains("\nRemote ASes\n  none: list some in the traffic policy file\n"));
+    assert!(text.contains("\nRemote ASes\n  none: list remote ASes in the traffic policy file\n"));
     assert!(text.contains("\nSessions\n  none: no remote gateway has announced prefixes yet\n"));
 }
 

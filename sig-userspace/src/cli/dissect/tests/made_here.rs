@@ -37,7 +37,7 @@ fn a_lost_frame_is_named_and_costs_no_whole_packet() {
     let second = Duration::from_secs(100) + Duration::from_micros(10);
     assert_eq!(packets(&out), [(second, inner(100, 2))]);
     assert!(
-        text.contains("\n  gaps               1  frames between others are missing\n"),
+        text.contains("\n  gaps               1  missing frames in the middle of a stream\n"),
         "{text}"
     );
     assert!(text.contains(

@@ -56,7 +56,7 @@ fn to_overwrite_the_capture() {
     assert_eq!(
         dissect(&[&file.0, "--inner", &file.0]).1.unwrap_err(),
         format!(
-            "{}: is the capture itself; name another file for --inner",
+            "{}: is the capture itself; choose another file for --inner",
             file.0
         )
     );

@@ -37,9 +37,8 @@ pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interfa
 
 fn too_large_mtu(interface: &Interface) -> Option<String> {
     let mtu = interface.link.mtu;
-    (mtu > MAX_XDP_MTU).then(|| {
-        format!("MTU {mtu} is too large for a gateway: at most {MAX_XDP_MTU} bytes work with XDP")
-    })
+    (mtu > MAX_XDP_MTU)
+        .then(|| format!("MTU {mtu} is too large: the maximum with XDP is {MAX_XDP_MTU} bytes"))
 }
 
 fn describe(interface: &Interface) -> String {
@@ -97,11 +96,11 @@ fn path_mtus(out: &mut Vec<Finding>, config: &Config, underlay: &Interface) {
             out.push(Finding::warning(
                 &format!("interface {}", underlay.link.name),
                 format!(
-                    "carries SCION packets of {carried} bytes, path \"{}\" to {} up to {}: frames are no larger \
-                     than the interface allows",
+                    "carries SCION packets of at most {carried} bytes, but path \"{}\" to {} up to {}: \
+                     frames are limited to what the interface carries",
                     path.name, remote.isd_as, path.mtu
                 ),
-                format!("raise the MTU of the interface to {}, or write mtu = {carried}", u32::from(path.mtu) + headers),
+                format!("raise the MTU of the interface to {}, or set mtu = {carried} for the path", u32::from(path.mtu) + headers),
             ));
         }
     }
@@ -118,7 +117,9 @@ fn xdp_attached(area: &str, facts: &Facts, name: &str, id: u32) -> Finding {
         None => Finding::bad(
             area,
             format!("XDP program {id} of another owner is attached"),
-            format!("identify its owner (`bpftool net`), then `ip link set dev {name} xdp off`"),
+            format!(
+                "find and stop its owner (`bpftool net`), or remove it: `ip link set dev {name} xdp off`"
+            ),
         ),
     }
 }
@@ -216,7 +217,7 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
         if underlay.is_some_and(|underlay| underlay.link.name == *name) {
             out.push(Finding::bad(
                 &format!("interface {name}"),
-                "is the underlay interface and is also listed in `lan`",
+                "is both the underlay interface and listed in `lan`",
                 "write the interface towards the IP hosts in `lan`, or `lan = []` if there is only this one",
             ));
             continue;
@@ -347,7 +348,7 @@ fn used_interface(
     {
         out.push(Finding::warning(
             &area,
-            "merges received packets (`gro`), which generic XDP then sees as one that is too large",
+            "merges received packets (`gro`) into packets that are too large for generic XDP",
             format!("`ethtool -K {name} gro off`"),
         ));
     }

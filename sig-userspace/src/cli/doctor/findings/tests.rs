@@ -207,7 +207,7 @@ fn a_path_that_takes_larger_packets_than_the_interface_deserves_a_look() {
     let mut config = with_remote();
     config.remotes[0].paths[0].mtu = 1473;
     let words = &[
-        "carries SCION packets of 1472 bytes",
+        "carries SCION packets of at most 1472 bytes",
         "up to 1473",
         "mtu = 1472",
     ];
@@ -256,7 +256,7 @@ fn every_missing_capability_is_named_with_a_remedy() {
         &host,
         None,
         "Bad",
-        &["8 MiB may be locked", "76 MiB", "CAP_IPC_LOCK"],
+        &["8 MiB of memory may be locked", "76 MiB", "CAP_IPC_LOCK"],
     );
     host.privileges.memlock = None;
     assert!(
@@ -315,12 +315,7 @@ fn workers_need_processors() {
     complains(&host, Some(&config), "Warning", &["busy_poll"]);
     config.dataplane.workers = 1;
     config.dataplane.pin = Pin::Cpus(vec![7]);
-    complains(
-        &host,
-        Some(&config),
-        "Bad",
-        &["processor 7", "[0, 1, 2, 3]"],
-    );
+    complains(&host, Some(&config), "Bad", &["CPU 7", "[0, 1, 2, 3]"]);
 }
 
 #[test]
