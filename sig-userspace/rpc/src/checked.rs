@@ -79,7 +79,7 @@ pub(super) fn prefixes(mut reply: &[u8], etag: &str) -> Result<Announced, RpcErr
     }
     if name.len() > MAX_ETAG {
         return Err(RpcError::Malformed(format!(
-            "an etag of more than {MAX_ETAG} bytes"
+            "the etag exceeds {MAX_ETAG} bytes"
         )));
     }
     Ok(Announced::Prefixes {
@@ -117,15 +117,17 @@ pub(super) fn prefix_message(prefix: &IpNet) -> Prefix {
 
 /// Where a service is reached over QUIC, from the answer to a service resolution.
 pub(super) fn service_address(reply: &[u8]) -> Result<SocketAddr, RpcError> {
-    limit_entries(reply, 16, "transports of a service")?;
+    limit_entries(reply, 16, "transports of the service")?;
     let reply = ServiceResolutionResponse::decode(reply).map_err(RpcError::malformed)?;
     let text = &reply
         .transports
         .get(QUIC)
-        .ok_or_else(|| RpcError::Malformed("a service that is not reached over QUIC".to_owned()))?
+        .ok_or_else(|| RpcError::Malformed("the service has no QUIC address".to_owned()))?
         .address;
     address(text).ok_or_else(|| {
-        RpcError::Malformed(format!("a service at {text:.64?}, which is no address"))
+        RpcError::Malformed(format!(
+            "the service address {text:.64?} is not an IP address and port"
+        ))
     })
 }
 

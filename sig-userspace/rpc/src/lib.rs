@@ -46,31 +46,31 @@ pub const PREFIXES: &str = "/proto.gateway.v1.IPPrefixesService/Prefixes";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RpcError {
     /// The local socket or the cryptography library refuses.
-    #[error("no QUIC endpoint: {0}")]
+    #[error("cannot open a QUIC endpoint: {0}")]
     Endpoint(String),
     /// Nothing came back in time.
     #[error("no answer in time")]
     Timeout,
     /// The service resolution brought no address to connect to.
-    #[error("service resolution: {0}")]
+    #[error("service resolution failed: {0}")]
     Resolution(Box<RpcError>),
     /// No connection was made.
-    #[error("no connection: {0}")]
+    #[error("cannot connect: {0}")]
     Dial(String),
     /// The connection or its stream broke.
     #[error("connection lost: {0}")]
     Transport(String),
     /// The remote answered with an error.
-    #[error("the remote answered {0}")]
+    #[error("the remote answered with the error {0}")]
     Remote(Status),
     /// The answer is not what it should be.
     #[error("malformed answer: {0}")]
     Malformed(String),
     /// The answer has more bytes than we take.
-    #[error("an answer of more than {0} bytes")]
+    #[error("the answer exceeds {0} bytes")]
     TooLarge(u32),
     /// The answer has more entries than we take.
-    #[error("more than {limit} {what}")]
+    #[error("the answer has more than {limit} {what}")]
     TooMany {
         /// What there is too much of.
         what: &'static str,

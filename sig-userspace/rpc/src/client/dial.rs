@@ -88,7 +88,7 @@ impl Dialer {
         };
         let config = config
             .as_ref()
-            .ok_or_else(|| RpcError::Dial("switched off".to_owned()))?;
+            .ok_or_else(|| RpcError::Dial("disabled by client_protocol".to_owned()))?;
         let mut wait = BUSY_WAIT;
         let quic = loop {
             match self.handshake(config.clone(), peer).await? {

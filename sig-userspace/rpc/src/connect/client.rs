@@ -79,7 +79,7 @@ impl Client {
         stream: &mut Stream,
     ) -> Result<Bytes, RpcError> {
         if !is_plain(response.headers()) {
-            return Err(RpcError::malformed("a compressed answer"));
+            return Err(RpcError::malformed("the answer is compressed"));
         }
         let media_type = media_type(response.headers());
         if response.status() != StatusCode::OK {
@@ -91,7 +91,7 @@ impl Client {
             return Err(RpcError::Remote(error(response.status(), &body)));
         }
         if media_type != PROTO {
-            let text = format!("an answer of type {media_type:.64?}");
+            let text = format!("the content type is {media_type:.64?}");
             return Err(RpcError::Malformed(text));
         }
         read(stream, self.max_answer).await

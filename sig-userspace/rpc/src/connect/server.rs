@@ -86,7 +86,7 @@ async fn read(request: &Request<()>, stream: &mut Stream, limit: u32) -> Result<
         match stream.recv_data().await {
             Ok(None) => return Ok(body.freeze()),
             Ok(Some(piece)) if body.len() + piece.remaining() > limit as usize => {
-                let text = format!("a message of more than {limit} bytes");
+                let text = format!("the message exceeds {limit} bytes");
                 return Err(Refusal::Rpc(Status::new(Code::ResourceExhausted, text)));
             }
             Ok(Some(mut piece)) => {
@@ -116,7 +116,10 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
         return Err(Refusal::Rpc(status));
     }
     if headers.get(VERSION).is_some_and(|version| version != "1") {
-        let status = Status::new(Code::InvalidArgument, "the version of Connect must be 1");
+        let status = Status::new(
+            Code::InvalidArgument,
+            "the Connect protocol version must be 1",
+        );
         return Err(Refusal::Rpc(status));
     }
     Ok(())

@@ -43,7 +43,7 @@ impl<S: RecvStream<Buf = Bytes>> RecvStream for Bounded<S> {
         };
         let Some(left) = self.left.checked_sub(piece.len() + PIECE) else {
             self.left = 0;
-            let error = "the stream carries more than the limit";
+            let error = "the stream exceeds its size limit";
             return Poll::Ready(Err(StreamErrorIncoming::Unknown(error.into())));
         };
         self.left = left;

@@ -70,7 +70,7 @@ pub(super) async fn paths(
         && more > 0
     {
         converted.skipped = more as u64;
-        converted.problem = Some("there are too many");
+        converted.problem = Some("there are too many paths");
     }
     for path in answer.into_iter().take(MAX_PATHS) {
         match one(path, local, destination, &mut names).await {
@@ -112,7 +112,10 @@ async fn one(
             is_at_its_start(&path.raw)?;
             let address = path.interface.into_option().map(underlay);
             let next_hop = names.resolve(&address.unwrap_or_default()).await;
-            (path.raw, next_hop.ok_or("a next hop is not an address")?)
+            (
+                path.raw,
+                next_hop.ok_or("the next hop of a path is not an address")?,
+            )
         }
     };
     let expiry = path

@@ -80,7 +80,7 @@ pub enum DaemonError {
         reason: String,
     },
     /// It answered with an error.
-    #[error("the SCION daemon at {address} cannot report {what}: {reason}")]
+    #[error("the SCION daemon at {address} answered the {what} with an error: {reason}")]
     Refused {
         /// Its address.
         address: String,
@@ -90,7 +90,7 @@ pub enum DaemonError {
         reason: String,
     },
     /// It answered something that cannot be.
-    #[error("the SCION daemon at {address} returned an invalid answer about {what}: {reason}")]
+    #[error("the SCION daemon at {address} answered the {what} with invalid data: {reason}")]
     Answer {
         /// Its address.
         address: String,
@@ -175,7 +175,7 @@ impl Daemon {
     /// # Errors
     /// See [`DaemonError`].
     pub async fn local(&self) -> Result<LocalAs, DaemonError> {
-        let what = "the local AS";
+        let what = "request for the local AS";
         let answer = self
             .ask(what, TIMEOUT, |client, options| async move {
                 client
@@ -186,7 +186,7 @@ impl Daemon {
             .into_owned();
         let isd_as = IsdAs(answer.isd_as);
         if isd_as.isd() == 0 || isd_as.asn() == 0 {
-            return Err(self.nonsense(what, &format_args!("its number is {isd_as}")));
+            return Err(self.nonsense(what, &format_args!("the ISD-AS is {isd_as}")));
         }
         Ok(LocalAs {
             isd_as,
@@ -223,7 +223,7 @@ impl Daemon {
     }
 
     async fn ports(&self) -> Result<(u16, u16), DaemonError> {
-        let what = "the dispatched ports";
+        let what = "request for the dispatched ports";
         let answer = self
             .ask(what, TIMEOUT, |client, options| async move {
                 client
@@ -237,7 +237,7 @@ impl Daemon {
             (Ok(first), Ok(last)) if first <= last && (first != 0 || last == 0) => {
                 Ok((first, last))
             }
-            _ => Err(self.nonsense(what, &format_args!("{start} to {end}"))),
+            _ => Err(self.nonsense(what, &format_args!("the range is {start} to {end}"))),
         }
     }
 
@@ -246,7 +246,7 @@ impl Daemon {
     /// # Errors
     /// See [`DaemonError`]. One bad address makes the whole answer one that cannot be.
     pub async fn interfaces(&self) -> Result<HashMap<u64, SocketAddr>, DaemonError> {
-        let what = "the interfaces";
+        let what = "request for the interfaces";
         let answer = self
             .ask(what, INTERFACES_TIMEOUT, |client, options| async move {
                 client
@@ -262,7 +262,10 @@ impl Daemon {
                 let address = convert::underlay(interface);
                 match address.parse() {
                     Ok(address) => Ok((id, address)),
-                    Err(_) => Err(self.nonsense(what, &format_args!("{id} is at {address:?}"))),
+                    Err(_) => Err(self.nonsense(
+                        what,
+                        &format_args!("interface {id} has the address {address:?}"),
+                    )),
                 }
             })
             .collect()
@@ -275,11 +278,15 @@ impl Daemon {
     /// See [`DaemonError`].
     pub async fn control_service_ip(&self) -> Result<Option<IpAddr>, DaemonError> {
         let answer = self
-            .ask("the services", TIMEOUT, |client, options| async move {
-                client
-                    .services_with_options(ServicesRequest::default(), options)
-                    .await
-            })
+            .ask(
+                "request for the services",
+                TIMEOUT,
+                |client, options| async move {
+                    client
+                        .services_with_options(ServicesRequest::default(), options)
+                        .await
+                },
+            )
             .await?
             .into_owned();
         let control = answer.services.get("control");
@@ -302,7 +309,7 @@ impl Daemon {
         local: IsdAs,
         destination: IsdAs,
     ) -> Result<Vec<scion::Path>, DaemonError> {
-        let what = "the paths";
+        let what = "request for paths";
         let deadline = Instant::now() + PATHS_TIMEOUT;
         let request = PathsRequest {
             source_isd_as: local.0,
@@ -333,7 +340,7 @@ impl Daemon {
             id,
         };
         self.ask(
-            "about an interface that is down",
+            "notification of an interface failure",
             TIMEOUT,
             |client, options| async move {
                 client

@@ -81,7 +81,7 @@ impl Client {
             result?;
         }
         let (message, trailers) = self.read(body).await?;
-        status(&trailers).ok_or_else(|| RpcError::malformed("an answer without a status"))??;
+        status(&trailers).ok_or_else(|| RpcError::malformed("the answer has no status"))??;
         unframe(message).map_err(RpcError::malformed)
     }
 

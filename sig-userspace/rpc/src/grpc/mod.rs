@@ -34,13 +34,13 @@ fn frame(message: &[u8]) -> Bytes {
 /// The one message in a body.
 fn unframe(mut body: Bytes) -> Result<Bytes, &'static str> {
     let Some((&[compressed, a, b, c, d], _)) = body.split_first_chunk::<PREFIX>() else {
-        return Err("a body without a message");
+        return Err("the body contains no message");
     };
     let message = body.split_off(PREFIX);
     if compressed != 0 {
-        Err("a compressed message")
+        Err("the message is compressed")
     } else if message.len() != u32::from_be_bytes([a, b, c, d]) as usize {
-        Err("a body that is not one message")
+        Err("the body is not a single gRPC message")
     } else {
         Ok(message)
     }

@@ -48,7 +48,10 @@ pub(crate) async fn serve(quic: quinn::Connection, calls: Arc<Calls>) -> Result<
         async move {
             let answer = timeout(REQUEST_TIMEOUT, answer(request, &calls, &at_once));
             Ok::<_, Infallible>(answer.await.unwrap_or_else(|_| {
-                failure(&Status::new(Code::DeadlineExceeded, "the request is slow"))
+                failure(&Status::new(
+                    Code::DeadlineExceeded,
+                    "the request took too long",
+                ))
             }))
         }
     });
@@ -97,7 +100,7 @@ async fn read(body: Incoming, limit: u32) -> Result<Bytes, Status> {
         .await
         .map_err(|error| {
             if error.is::<LengthLimitError>() {
-                let text = format!("a message of more than {limit} bytes");
+                let text = format!("the message exceeds {limit} bytes");
                 Status::new(Code::ResourceExhausted, text)
             } else {
                 Status::new(Code::InvalidArgument, error.to_string())

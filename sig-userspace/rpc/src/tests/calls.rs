@@ -113,7 +113,7 @@ async fn answers_to_service_resolutions_that_are_none_are_errors() {
         let why = if answer.is_empty() {
             "no answer in time"
         } else {
-            "service resolution: malformed answer"
+            "service resolution failed: malformed answer"
         };
         assert!(error.contains(why), "{error}");
     }
@@ -143,7 +143,7 @@ async fn without_a_common_variant_all_errors_are_told() {
     let path = border.path();
     let error = client.prefixes(theirs(), address, &path, "").await;
     let error = error.expect_err("no protocol").to_string();
-    assert!(error.starts_with("Connect: no connection: "), "{error}");
+    assert!(error.starts_with("Connect: cannot connect: "), "{error}");
     assert_eq!(client.counts().prefixes.failed, 1);
 }
 
