@@ -70,7 +70,7 @@ pub struct Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Fewer bytes than a packet has, or than it states.
-    #[error("cut off")]
+    #[error("truncated")]
     Truncated,
     /// Another version than 1.
     #[error("not version 1")]
@@ -79,7 +79,7 @@ pub enum Refused {
     #[error("a field has a forbidden value")]
     Field,
     /// Authentication, echo, demand or multipoint mode.
-    #[error("asks for what is not spoken here")]
+    #[error("unsupported feature (authentication, echo, demand or multipoint mode)")]
     Unsupported,
 }
 

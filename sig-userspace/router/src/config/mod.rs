@@ -222,7 +222,7 @@ fn model(
         let file = path.display().to_string();
         let text = read_file(&path)
             .map_err(|error| {
-                format!("cannot be read: {error}; [general] config_dir names its folder")
+                format!("cannot be read: {error}; check [general] config_dir, the folder it is read from")
             })
             .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned()));
         (file, text)

@@ -75,7 +75,7 @@ pub(super) fn read(root: &Section<'_>) -> Option<Own> {
         && let Some(item) = section.get("slow_path")
     {
         item.place.error(
-            "with mode = \"off\" as well, nothing is forwarded; write another mode, or slow_path = true",
+            "together with mode = \"off\", nothing is forwarded; write another mode, or slow_path = true",
         );
     }
     let id = id?;
@@ -208,7 +208,9 @@ section! {
 fn each_once(cpus: Vec<u32>) -> Result<Vec<u32>, String> {
     if cpus.len() > MAX_CPU_NUMBERS as usize {
         let count = cpus.len();
-        return Err(format!("{count} CPUs; write up to {MAX_CPU_NUMBERS}"));
+        return Err(format!(
+            "{count} CPUs are too many; write up to {MAX_CPU_NUMBERS}"
+        ));
     }
     for (i, cpu) in cpus.iter().enumerate() {
         if cpus.iter().take(i).any(|earlier| earlier == cpu) {

@@ -498,7 +498,7 @@ fn underlay<'a>(node: &Node<'a>) -> Option<[(SocketAddr, Node<'a>); 2]> {
     let (local, remote) = (local?, remote?);
     if local.0.is_ipv4() != remote.0.is_ipv4() {
         remote.1.error(format!(
-            "{} and {} are of different families; write two addresses of one family",
+            "{} and {} mix IPv4 and IPv6; use one family",
             local.0, remote.0
         ));
         return None;

@@ -55,7 +55,7 @@ pub(super) fn model(
             if let Some(other) = owners.insert(interface.number, &router.name) {
                 let other = excerpt(other);
                 interface.node.error(format!(
-                    "interface {} is of \"{other}\" already; interface numbers are unique within an AS, write another",
+                    "interface {} already belongs to \"{other}\"; interface numbers are unique within an AS, write another",
                     interface.number
                 ));
                 once = false;
@@ -134,7 +134,9 @@ fn addresses_are_unique(topology: &Topology<'_>, own: &Router<'_>) -> bool {
     let mut taken = HashMap::new();
     for (address, node) in internal.chain(links) {
         if let Some(other) = taken.insert(*address, &node.key) {
-            node.error(format!("{address} is {other} already; write another"));
+            node.error(format!(
+                "{address} is already used by {other}; write another"
+            ));
             unique = false;
         }
     }
@@ -156,7 +158,7 @@ fn numbers_fit(topology: &Topology<'_>, own: &Router<'_>) -> bool {
         (own.interfaces.len(), links, "interfaces of one router"),
         (topology.routers.len(), routers, "border routers"),
         (all, interfaces, "interfaces of the AS"),
-        (topology.services.len(), services, "addresses of services"),
+        (topology.services.len(), services, "service addresses"),
     ] {
         if count > most {
             own.node

@@ -170,7 +170,7 @@ impl Devices {
         for (ifindex, why) in &stripping {
             if self.stripping.get(ifindex) != Some(why) {
                 let name = self.name(*ifindex).unwrap_or("?");
-                tracing::warn!("{name}: packets received on it take the slow path: {name} {why}");
+                tracing::warn!("packets received on {name} take the slow path: {name} {why}");
             }
         }
         self.stripping = stripping;

@@ -279,7 +279,7 @@ impl FastPath {
         match self.shared.state().hops.get(&remote) {
             Some(Resolution::Resolved(hop)) => Ok(hop.destination_mac),
             Some(Resolution::Unresolved(reason)) => Err(reason.to_string()),
-            None => Err("not looked for yet".to_owned()),
+            None => Err("not resolved yet".to_owned()),
         }
     }
 
@@ -560,7 +560,7 @@ impl State {
             if open * MANY > received {
                 self.open_checksums.insert(interface);
                 let from = match interface {
-                    0 => "the inside".to_owned(),
+                    0 => "the internal network".to_owned(),
                     number => format!("interface {number}"),
                 };
                 tracing::warn!(

@@ -34,7 +34,7 @@ pub(super) fn changes(old: &Settings, new: &Settings) -> String {
             told.push(what.to_owned());
         }
     };
-    also(before.key != after.key, "key of hop fields: changed");
+    also(before.key != after.key, "hop field key: changed");
     also(
         before.internal != after.internal,
         "internal address: changed",
@@ -62,7 +62,7 @@ pub(super) fn changes(old: &Settings, new: &Settings) -> String {
     ] {
         also(differs, &format!("[xdp] {key}: changed"));
     }
-    also(old.buffers != new.buffers, "buffers of sockets: changed");
+    also(old.buffers != new.buffers, "socket buffers: changed");
     also(old.log.level != new.log.level, "log level: changed");
     let restart = "takes effect only after a restart:";
     for (differs, key) in [

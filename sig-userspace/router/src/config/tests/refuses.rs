@@ -124,8 +124,8 @@ fn addresses_are_of_one_family_and_of_two_hosts() {
 fn no_address_is_taken_twice() {
     assert_eq!(
         topology_errors("10.0.0.2:30042", "10.0.0.1:30042"),
-        "conf/as/topology.json:24: border_routers.br-2.internal_addr: 10.0.0.1:30042 is \
-         border_routers.br-1.internal_addr already; write another"
+        "conf/as/topology.json:24: border_routers.br-2.internal_addr: 10.0.0.1:30042 is already used by \
+         border_routers.br-1.internal_addr; write another"
     );
     let text = topology_errors("192.0.2.1:50000", "10.0.0.1:30042");
     assert!(
@@ -145,8 +145,8 @@ fn no_address_is_taken_twice() {
 fn interfaces_are_numbered_once() {
     assert_eq!(
         topology_errors("\"3\": {", "\"1\": {"),
-        "conf/as/topology.json:26: border_routers.br-2.interfaces.1: interface 1 is of \"br-1\" already; \
-         interface numbers are unique within an AS, write another"
+        "conf/as/topology.json:26: border_routers.br-2.interfaces.1: interface 1 already belongs to \
+         \"br-1\"; interface numbers are unique within an AS, write another"
     );
     let text = topology_errors("\"2\": {", "\"1\": {");
     assert!(
