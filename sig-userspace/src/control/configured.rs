@@ -148,7 +148,7 @@ impl Configured {
         );
         if self.served != config.gateway.prefixes {
             self.served.clone_from(&config.gateway.prefixes);
-            lines.push("other prefixes are served".to_owned());
+            lines.push("served prefixes changed".to_owned());
         }
         lines
     }
@@ -274,10 +274,10 @@ fn name(remote: &Remote) -> String {
 /// How a remote differs from what it was.
 fn changes(old: &Remote, new: &Remote) -> Vec<&'static str> {
     let differences = [
-        (old.gateway != new.gateway, "another data port"),
-        (old.session != new.session, "another session number"),
-        (old.prefixes != new.prefixes, "other prefixes"),
-        (old.paths != new.paths, "other paths"),
+        (old.gateway != new.gateway, "data port changed"),
+        (old.session != new.session, "session number changed"),
+        (old.prefixes != new.prefixes, "prefixes changed"),
+        (old.paths != new.paths, "paths changed"),
     ];
     let changed = differences.into_iter().filter(|(differ, _)| *differ);
     changed.map(|(_, what)| what).collect()

@@ -132,7 +132,7 @@ impl Running {
             Some(error) => Err(format!(
                 "{told}some changes did not take effect, retrying: {error}"
             )),
-            None if told.is_empty() => Ok("nothing has changed\n".to_owned()),
+            None if told.is_empty() => Ok("nothing changed\n".to_owned()),
             None => Ok(told),
         }
     }
@@ -168,7 +168,7 @@ impl Operator for Running {
     fn set_routing_policy(&self, text: &str) -> Result<(), String> {
         let Remotes::Found(discovery) = &self.remotes else {
             return Err(
-                "the remotes and their prefixes are written in the configuration file".into(),
+                "the remotes and their prefixes come from the configuration file; edit it and reload".into(),
             );
         };
         discovery

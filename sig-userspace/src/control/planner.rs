@@ -203,7 +203,7 @@ impl Planner {
                 let room = usable.len() < flows::MAX_PATHS
                     && tables.paths.len() + usable.len() < MAX_PLACES;
                 let made = match gateway {
-                    None => Err("the plan has no gateway for it".into()),
+                    None => Err("its remote gateway is not in the plan".into()),
                     Some(_) if !room => Err("there are too many paths".into()),
                     Some(_) if path.expired => Err("it has expired".into()),
                     Some(gateway) => {
@@ -294,7 +294,7 @@ impl Planner {
         let next_hop = path.path.next_hop;
         let neighbour = neighbour.ok_or_else(|| {
             format!(
-                "the next hop {} has no resolved link-layer address",
+                "the MAC address of the next hop {} is not resolved",
                 next_hop.ip()
             )
         })?;

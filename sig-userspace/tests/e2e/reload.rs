@@ -98,7 +98,7 @@ fn an_expired_path_is_not_used_until_a_reload_brings_another() {
     let fresh = with_path(&config, &path(network, None));
     let (code, told) = reload(network, &fresh);
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains(": other paths\n"), "{told}");
+    assert!(told.contains(": paths changed\n"), "{told}");
     crate::bed::assert_pings(network, Family::V4, 20, 500);
     assert!(!first(network).paths[0].expired);
 

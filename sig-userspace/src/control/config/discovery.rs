@@ -114,7 +114,7 @@ pub(super) fn control(
                 .map(|item| item.place),
             )
         {
-            place.warn("ignored: with [[remote]] sections the file itself names the remotes and their paths");
+            place.warn("ignored: the [[remote]] sections already list the remotes and their paths");
         }
     }
     let file = |key| match gateway.get(key) {

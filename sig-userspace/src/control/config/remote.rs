@@ -126,7 +126,7 @@ fn remote<'a>(
         for (i, path) in paths.iter().enumerate() {
             if let Some(earlier) = paths[..i].iter().position(|p| p.name == path.name) {
                 path_sections[i].place.error(format!(
-                    "its name \"{}\" is that of path[{earlier}]; write another name",
+                    "the name \"{}\" is already used by path[{earlier}]; choose another name",
                     path.name
                 ));
             }
@@ -282,7 +282,7 @@ fn header(section: &Section<'_>, context: &Context<'_>) -> Option<Header> {
     let Some(network) = section.get("network") else {
         if let Some(via) = section.get("via") {
             via.place.error(
-                "chooses among the paths of a network; write network = \"network.toml\" too",
+                "only works with a network to choose paths from; add network = \"network.toml\"",
             );
         }
         return raw_path(section, context).map(|raw| Header {
@@ -337,8 +337,8 @@ fn raw_path(section: &Section<'_>, context: &Context<'_>) -> Option<Vec<u8>> {
             _ => {
                 section.require(
                     "raw",
-                    "the path header in hexadecimal, raw = \"00002000…\", or name a file with it, \
-                     file = \"a.path\", or one it is made from, network = \"network.toml\"",
+                    "the path header in hexadecimal, raw = \"00002000…\", or a file with it, file = \
+                     \"a.path\", or a network description to make it from, network = \"network.toml\"",
                 );
                 return None;
             }
@@ -386,8 +386,7 @@ fn check_expiry(place: &Place<'_>, expires_at: u64, now: SystemTime) {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     if expires_at <= now {
         place.error(format!(
-            "the path expired at {}: routers drop its packets; write one that is valid, as \
-             \"sig path make\" makes it",
+            "the path expired at {}: routers drop its packets; replace it, for example with \"sig path make\"",
             rfc3339(expires_at)
         ));
     } else if expires_at - now < EXPIRES_SOON.as_secs() {

@@ -208,7 +208,7 @@ fn source(text: &str) -> Result<IpAddr, String> {
 
 fn other_family<T>(item: &Item<'_>, ip: IpAddr, key: &str) -> Option<Option<T>> {
     item.place.warn(format!(
-        "ignored: {ip} has the other address family; write it as {key}"
+        "ignored: {ip} is of the other address family; set {key} to it"
     ));
     Some(None)
 }
@@ -327,7 +327,9 @@ pub(super) fn own_addresses(root: &Section<'_>, discovers: bool) -> Option<OwnAd
             let place = section
                 .get(key)
                 .map_or_else(|| section.place.below(key), |item| item.place);
-            place.error(format!("{address} is {other} already; write another port"));
+            place.error(format!(
+                "{address} is already used by {other}; write another port"
+            ));
             return None;
         }
         taken.push((address, key));

@@ -55,15 +55,15 @@ fn interfaces(root: &Section<'_>, tunnel: Option<&Tunnel>, dataplane: &Dataplane
         }
         if dataplane.underlay.as_ref() == Some(name) {
             lan_place().error(format!(
-                "\"{name}\" is the underlay interface too; write the interface towards the IP hosts"
+                "\"{name}\" is also the underlay interface; write the interface towards the IP hosts"
             ));
         }
     }
     let Some(tunnel) = tunnel else { return };
     if dataplane.lan.contains(&tunnel.name) || dataplane.underlay.as_ref() == Some(&tunnel.name) {
         place(root, "tunnel", "name").error(format!(
-            "\"{}\" is an interface of [dataplane] too, but the tunnel device is created \
-             at start; write another name",
+            "\"{}\" is also an interface of [dataplane], but the tunnel device is created at start; write \
+             another name",
             tunnel.name
         ));
     }
@@ -145,7 +145,7 @@ fn duplicate_remotes(local: Option<&Gateway>, remotes: &[RemoteAt<'_>]) {
         // The source of a frame is all that tells remotes apart; its port is not ours to know.
         if let Some(first) = seen.insert((isd_as, gateway.ip()), &remote.place) {
             place.error(format!(
-                "{isd_as},{} is {} already; join their prefixes and paths there",
+                "{isd_as},{} is already configured as {}; merge their prefixes and paths there",
                 gateway.ip(),
                 first.shown()
             ));
@@ -163,15 +163,16 @@ fn duplicate_prefixes(root: &Section<'_>, local: Option<&Gateway>, remotes: &[Re
     let mut seen: HashMap<IpNet, String> = HashMap::new();
     for (i, prefix) in local.iter().flat_map(|l| &l.prefixes).enumerate() {
         if let Some(first) = seen.insert(*prefix, format!("gateway.prefixes[{i}]")) {
-            place(root, "gateway", "prefixes")
-                .error(format!("{prefix} is {first} and {i}; remove one"));
+            place(root, "gateway", "prefixes").error(format!(
+                "{prefix} is listed twice, as {first} and [{i}]; remove one"
+            ));
         }
     }
     for remote in remotes {
         for (prefix, place) in &remote.prefixes {
             if let Some(first) = seen.get(prefix) {
                 place.error(format!(
-                    "{prefix} is {first} already; list each prefix once"
+                    "{prefix} is already listed as {first}; list each prefix once"
                 ));
             } else {
                 seen.insert(*prefix, place.key.clone());

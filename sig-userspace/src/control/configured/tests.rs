@@ -134,7 +134,7 @@ fn a_reload_keeps_the_sessions_of_remotes_that_stay() {
     assert_eq!(
         configured.reload(&read(&text), at(MADE)),
         [
-            "remote 1-ff00:0:112,10.12.0.2: other paths",
+            "remote 1-ff00:0:112,10.12.0.2: paths changed",
             "remote 1-ff00:0:113,10.11.0.2: added",
             "remote 1-ff00:0:111,10.11.0.2: removed",
         ]
@@ -167,10 +167,10 @@ fn a_reload_names_what_changes_in_a_remote() {
     assert_eq!(
         configured.reload(&read(&text), at(MADE)),
         [
-            "remote 1-ff00:0:112,10.12.0.2: another data port",
-            "remote 1-ff00:0:112,10.12.0.2: another session number",
-            "remote 1-ff00:0:112,10.12.0.2: other prefixes",
-            "other prefixes are served",
+            "remote 1-ff00:0:112,10.12.0.2: data port changed",
+            "remote 1-ff00:0:112,10.12.0.2: session number changed",
+            "remote 1-ff00:0:112,10.12.0.2: prefixes changed",
+            "served prefixes changed",
         ]
     );
     let served = configured.plan(at(MADE)).served.expect("served prefixes");
@@ -257,7 +257,7 @@ fn a_path_made_from_a_network_is_made_anew_at_half_its_life_and_keeps_its_name()
     let other = read_with(MADE_HERE, &other).expect("a valid configuration");
     assert_eq!(
         configured.reload(&other, later),
-        ["remote 1-ff00:0:111,10.11.0.2: other paths"]
+        ["remote 1-ff00:0:111,10.11.0.2: paths changed"]
     );
     assert_eq!(
         path(&configured, later).expiry,

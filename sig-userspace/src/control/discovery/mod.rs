@@ -109,7 +109,7 @@ impl Discovery {
     ) -> Result<Self, Error> {
         let Some(control) = config.control.clone() else {
             return Err(Error::Configuration(
-                "the configuration lists its remotes: discovery is not in use".into(),
+                "discovery cannot start: the configuration lists its remotes in [[remote]] sections".into(),
             ));
         };
         let Found { daemon, local_as } = found;
@@ -146,8 +146,8 @@ impl Discovery {
             control.probe_addr,
             fixed(control.probe_addr),
         )?;
-        let client_socket = socket("client socket at", ctrl, PortChoice::Free)?;
-        let prober = socket("prober's socket at", ctrl, PortChoice::Free)?;
+        let client_socket = socket("client socket on", ctrl, PortChoice::Free)?;
+        let prober = socket("probe client socket on", ctrl, PortChoice::Free)?;
         let data = host.take_data_socket();
         let data = data
             .map(|data| ScionSocket::scmp_only(&local, data))
@@ -220,7 +220,7 @@ impl Discovery {
         let answer = tasks::answer_probes(probe_server);
         let follow = tasks::follow_interfaces(shared.clone(), host.handle());
         let tasks = vec![
-            Task::spawn("the core", core.run()),
+            Task::spawn("the control plane", core.run()),
             Task::spawn("the plan task", follow_plans),
             Task::spawn("the probe responder", answer),
             Task::spawn("the border router monitor", follow),

@@ -80,16 +80,16 @@ impl Policies {
                 None => note(isd_as, "added"),
                 Some(before) if before == policy => {}
                 Some(before) if before.policies == policy.policies => {
-                    note(isd_as, "other prefixes")
+                    note(isd_as, "prefixes changed")
                 }
-                Some(_) => note(isd_as, "other policies"),
+                Some(_) => note(isd_as, "policies changed"),
             }
         }
         for isd_as in old.keys().filter(|isd_as| !new.contains_key(isd_as)) {
             note(isd_as, "removed");
         }
         if self.routing != before.routing {
-            lines.push("another IP routing policy".to_owned());
+            lines.push("IP routing policy changed".to_owned());
         }
         lines
     }
@@ -103,7 +103,7 @@ fn read(path: &Path, at: &WrittenAt, sample: &str) -> Result<(String, String), E
             line: at.line,
             key: at.key.clone(),
             message: format!(
-                "\"{}\" cannot be read: {error}; write another name, or start with \"sig config sample \
+                "\"{}\" cannot be read: {error}; correct the name, or start with \"sig config sample \
                  {sample} > FILE\"",
                 path.display()
             ),

@@ -40,8 +40,8 @@ impl Notices {
             };
             tracing::warn!(
                 next_hop = %hop, path_mtu, fits,
-                "the path MTU exceeds the MTU of the underlay interface: we send smaller packets, but \
-                 full-size packets from the remote gateway are lost; {remedy}"
+                "the path MTU exceeds the MTU of the underlay interface: the gateway sends smaller packets, \
+                 but full-size packets from the remote gateway are lost; {remedy}"
             );
         }
     }

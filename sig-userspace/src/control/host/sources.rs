@@ -127,7 +127,7 @@ pub(super) async fn watch_refused(shared: Arc<Shared>) {
                     );
                 }
                 Say::Last => tracing::warn!(
-                    "dropping frames from a remote because of many unknown hosts; not logging further ones for a minute"
+                    "dropping frames from a remote that many unknown hosts forward; not logging further hosts for a minute"
                 ),
                 Say::Nothing => {}
             }

@@ -288,7 +288,7 @@ impl Remotes {
             .retain(|isd_as, _| traffic.ases.contains_key(isd_as));
         for (isd_as, policy) in &traffic.ases {
             if *isd_as == self.settings.isd_as {
-                tracing::warn!(%isd_as, "ignoring the local AS in the traffic policy");
+                tracing::warn!(%isd_as, "ignoring the entry of the local AS in the traffic policy");
                 continue;
             }
             self.ases

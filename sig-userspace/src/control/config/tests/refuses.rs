@@ -65,7 +65,7 @@ fn what_is_missing() {
 fn metrics_and_api_at_one_address() {
     assert_eq!(
         errors("[metrics]\nprometheus = \"127.0.0.1:1\"\n[api]\naddr = \"127.0.0.1:1\"\n"),
-        "gateway.toml:4: api.addr: 127.0.0.1:1 is [metrics] prometheus already; write another port"
+        "gateway.toml:4: api.addr: 127.0.0.1:1 is already used by [metrics] prometheus; write another port"
     );
 }
 
@@ -73,7 +73,7 @@ fn metrics_and_api_at_one_address() {
 fn own_addresses_that_are_the_same() {
     assert_eq!(
         errors("[gateway]\nctrl_addr = \"192.0.2.1:30056\"\n"),
-        "gateway.toml:2: gateway.ctrl_addr: 192.0.2.1:30056 is data_addr already; write another port"
+        "gateway.toml:2: gateway.ctrl_addr: 192.0.2.1:30056 is already used by data_addr; write another port"
     );
 }
 
@@ -218,8 +218,8 @@ fn prefixes_that_swallow_the_underlay() {
 fn the_same_prefix_on_both_sides() {
     assert_eq!(
         errors_after("10.2.0.0/24", "10.1.0.0/24"),
-        "gateway.toml:9: remote[0].prefixes[0]: 10.1.0.0/24 is gateway.prefixes[0] already; \
-         list each prefix once"
+        "gateway.toml:9: remote[0].prefixes[0]: 10.1.0.0/24 is already listed as gateway.prefixes[0]; list \
+         each prefix once"
     );
 }
 
@@ -232,8 +232,8 @@ fn the_same_remote_twice() {
     );
     assert_eq!(
         errors(&format!("{SMALL}{remote}")),
-        "gateway.toml:16: remote[1].gateway: 1-ff00:0:111,10.11.0.2 is remote[0] (line 6) \
-         already; join their prefixes and paths there"
+        "gateway.toml:16: remote[1].gateway: 1-ff00:0:111,10.11.0.2 is already configured as remote[0] \
+         (line 6); merge their prefixes and paths there"
     );
 }
 
@@ -257,9 +257,9 @@ fn interfaces_that_collide() {
     );
     assert_eq!(
         errors(&text),
-        "gateway.toml:17: dataplane.lan: \"eth0\" is the underlay interface too; \
+        "gateway.toml:17: dataplane.lan: \"eth0\" is also the underlay interface; \
          write the interface towards the IP hosts\n\
-         gateway.toml:19: tunnel.name: \"eth1\" is an interface of [dataplane] too, but the \
+         gateway.toml:19: tunnel.name: \"eth1\" is also an interface of [dataplane], but the \
          tunnel device is created at start; write another name"
     );
 }
