@@ -77,7 +77,7 @@ reasons! {
 
     // Admission.
     UnknownRemote, "unknown_remote",
-        "A SIG frame came from a gateway that is not configured as a remote.";
+        "A SIG frame came from an unknown gateway.";
     UnderlaySource, "underlay_source",
         "A SIG frame from a remote was forwarded by a host that is not a border router of this AS.";
 
@@ -115,7 +115,7 @@ reasons! {
     InnerDestination, "inner_destination",
         "The inner destination address lies outside the prefixes served here.";
     AddressScope, "address_scope",
-        "An inner address is multicast, loopback, link-local or unspecified.";
+        "An inner address is multicast, loopback, link-local, unspecified or reserved.";
     TtlExpired, "ttl_expired",
         "The inner TTL or hop limit expired at this gateway.";
     EcnDrop, "ecn_drop",

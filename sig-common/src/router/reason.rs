@@ -56,13 +56,13 @@ disposed! {
     NoNeighbour, "no_neighbour", Slow,
         "The link-layer address of the next hop or host is not known yet.";
     NoFastWay, "no_fast_way", Slow,
-        "The kernel does not allow direct transmission: another local address, forwarding disabled, or a device of another owner.";
+        "The fast path cannot send the packet: its destination is another address of this host, forwarding is disabled, or XDP programs cannot send through the outgoing device.";
     FamilyChange, "family_change", Slow,
         "The underlay changes between IPv4 and IPv6 in a way that needs a new checksum.";
     OpenChecksum, "open_checksum", Slow,
         "The sender left the UDP checksum to an offload that did not fill it in (CHECKSUM_PARTIAL).";
     TooBig, "too_big", Slow,
-        "The packet exceeds the MTU of the egress link: it is fragmented or answered.";
+        "The packet exceeds the MTU of the egress link: it is fragmented or answered with an SCMP error.";
     Stun, "stun", Slow,
         "A STUN request from a host to the internal address.";
 
@@ -86,7 +86,7 @@ disposed! {
     DestinationAddress, "destination_address", Slow,
         "The destination ISD-AS or host does not match where the path ends.";
     InvalidMac, "invalid_mac", Slow,
-        "The hop field was not made by this AS.";
+        "The MAC of the hop field is wrong: this AS did not sign it.";
     EgressInterface, "egress_interface", Slow,
         "The hop field names an egress interface that this router does not have.";
     PathForbidden, "path_forbidden", Slow,
@@ -102,7 +102,7 @@ disposed! {
     WrongPeer, "wrong_peer", Drop,
         "The packet was sent to the address of a link, but not from its remote end.";
     WrongDevice, "wrong_device", Drop,
-        "The packet was sent to an address of the router, but arrived on a device or VLAN without that address.";
+        "The packet was sent to an address of the router, but arrived on a device or VLAN that does not have it.";
     NoChecksum, "no_checksum", Drop,
         "A UDP datagram over IPv6 without a checksum.";
     MalformedPath, "malformed_path", Drop,
@@ -116,7 +116,7 @@ disposed! {
     PathEnds, "path_ends", Drop,
         "The path ends before the destination.";
     NoHost, "no_host", Drop,
-        "The kernel has no route to the host, or a prohibiting one.";
+        "The kernel has no route to the host, or one that rejects packets.";
     DeepExtensions, "deep_extensions", Drop,
         "There are more extension headers than one hop-by-hop and one end-to-end, or they are in the wrong order.";
     NoPort, "no_port", Drop,

@@ -177,7 +177,7 @@ fn key(section: &Section<'_>, read_file: ReadFile<'_>) -> Option<HopKey> {
             format!("\"{shown}\" cannot be read: {error}; write a name relative to this file")
         })?;
         str::from_utf8(&bytes)
-            .map_err(|_| "not text".to_owned())
+            .map_err(|_| "not UTF-8 text".to_owned())
             .and_then(master_key)
             .map_err(|error| {
                 format!("\"{shown}\": {error}; name a file with a master key in base64")
@@ -189,7 +189,10 @@ fn link(section: &Section<'_>) -> Option<Link> {
     let a = end(section, "a");
     let b = end(section, "b");
     let link_type = section
-        .require("type", "what b is to a, for example type = \"child\"")
+        .require(
+            "type",
+            "the link type, what b is to a, for example type = \"child\"",
+        )
         .and_then(|item| {
             let types = [
                 LinkType::Core,
@@ -305,7 +308,7 @@ type = "child"
             (
                 "type = ",
                 "kind = ",
-                "net.toml:11: link[0].type: missing; write what b is to a, for example type = \"child\"\nnet.toml:14: link[0].kind: unknown key; remove it or use one of: a, b, type, mtu",
+                "net.toml:11: link[0].type: missing; write the link type, what b is to a, for example type = \"child\"\nnet.toml:14: link[0].kind: unknown key; remove it or use one of: a, b, type, mtu",
             ),
             (
                 "\"child\"",

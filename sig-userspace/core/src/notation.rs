@@ -73,7 +73,7 @@ pub fn from_base64(text: &str) -> Result<Vec<u8>, String> {
             let digit = text[at..].chars().next().unwrap_or_default();
             format!("\"{}\" is not a digit of base64", digit.escape_default())
         }
-        _ => "base64 is cut off or has wrong padding".to_owned(),
+        _ => "the base64 text is truncated or has wrong padding".to_owned(),
     })
 }
 

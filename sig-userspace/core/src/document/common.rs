@@ -245,7 +245,7 @@ pub fn observe(root: &Section<'_>) -> Option<Observe> {
         && let Some(item) = root.section("api").get("addr")
     {
         item.place.error(format!(
-            "{} is [metrics] prometheus already; write another port",
+            "{} is already used by [metrics] prometheus; write another port",
             api.address
         ));
     }

@@ -59,7 +59,7 @@ pub fn advice(
             report.warn(
                 at,
                 "from",
-                "no AS of the traffic policy is meant: the rule has no effect",
+                "matches no AS of the traffic policy: the rule has no effect",
             );
         }
         if rule.action == Action::Accept && !rule.networks.negated {
@@ -79,7 +79,7 @@ fn host_bits(report: &Report<'_>, at: usize, rule: &Rule) {
     if let Some(prefix) = prefixes.find(|prefix| **prefix != prefix.trunc()) {
         let network = prefix.trunc();
         let message =
-            format!("\"{prefix}\" has host bits set, which do not count; write \"{network}\"");
+            format!("\"{prefix}\" has host bits set, which are ignored; write \"{network}\"");
         report.warn(at, "prefixes", message);
     }
 }
@@ -103,14 +103,15 @@ fn unaddressed(report: &Report<'_>, policy: &RoutingPolicy, starts: &[usize], ow
     if let Some((at, _)) = advertising.clone().next()
         && !advertising.any(|(_, rule)| rule.from.matches(own))
     {
-        let message = format!("no advertise rule is for {own}, this AS: nothing is announced");
+        let message =
+            format!("no advertise rule matches {own}, the local AS: nothing is announced");
         report.warn(at, "from", message);
     }
     let mut accepting = rules().filter(|(_, rule)| rule.action == Action::Accept);
     if let Some((at, _)) = accepting.clone().next()
         && !accepting.any(|(_, rule)| rule.to.matches(own))
     {
-        let message = format!("no accept rule is for {own}, this AS: nothing is learned");
+        let message = format!("no accept rule matches {own}, the local AS: nothing is learned");
         report.warn(at, "to", message);
     }
 }
@@ -123,14 +124,13 @@ fn unmet(report: &Report<'_>, at: usize, rule: &Rule, served: &[IpNet]) {
         report.warn(
             at,
             "prefixes",
-            "such addresses are never routed: nothing of it is learned",
+            "not learned: these addresses are never routed between networks",
         );
     } else if prefixes.iter().all(is_served) {
         report.warn(
             at,
             "prefixes",
-            "this is served here: nothing of it is learned; to let remote ASes have parts of it, name \
-             those parts in accept rules",
+            "served here, so it is not learned; to delegate parts to remote ASes, list them in accept rules",
         );
     }
 }
@@ -164,20 +164,19 @@ mod tests {
             advice.iter().map(ToString::to_string).collect()
         };
         let expected = [
-            "r:2: prefixes: \"192.168.11.3/24\" has host bits set, which do not count; write \
-             \"192.168.11.0/24\"",
-            "r:3: from: no AS of the traffic policy is meant: the rule has no effect",
-            "r:5: prefixes: this is served here: nothing of it is learned; to let remote ASes have \
-             parts of it, name those parts in accept rules",
-            "r:8: prefixes: such addresses are never routed: nothing of it is learned",
+            "r:2: prefixes: \"192.168.11.3/24\" has host bits set, which are ignored; write \"192.168.11.0/24\"",
+            "r:3: from: matches no AS of the traffic policy: the rule has no effect",
+            "r:5: prefixes: served here, so it is not learned; to delegate parts to remote ASes, list them \
+             in accept rules",
+            "r:8: prefixes: not learned: these addresses are never routed between networks",
             "r:9: prefixes: \"127.0.1.0/24\" is loopback, which is never tunnelled: it is not announced; remove it",
         ];
         assert_eq!(shown(text, "1-ff00:0:110"), expected);
         let foreign =
             "accept 0-0 1-ff00:0:112 10.2.0.0/16\nadvertise 1-ff00:0:112 0-0 10.3.0.0/16\n";
         let expected = [
-            "r:1: to: no accept rule is for 1-ff00:0:110, this AS: nothing is learned",
-            "r:2: from: no advertise rule is for 1-ff00:0:110, this AS: nothing is announced",
+            "r:1: to: no accept rule matches 1-ff00:0:110, the local AS: nothing is learned",
+            "r:2: from: no advertise rule matches 1-ff00:0:110, the local AS: nothing is announced",
         ];
         assert_eq!(shown(foreign, "1-ff00:0:110"), expected);
         // Where only the daemon knows the AS.

@@ -243,7 +243,7 @@ pub enum ParseError {
     #[error("upper layer protocol {0}")]
     Protocol(u8),
     /// An SCMP message that is cut off or of a type that is not defined.
-    #[error("cut off or unknown SCMP message")]
+    #[error("truncated or unknown SCMP message")]
     Scmp,
     /// The checksum of the upper layer is wrong.
     #[error("wrong checksum")]

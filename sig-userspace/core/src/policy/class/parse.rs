@@ -193,8 +193,8 @@ impl<'a> Parser<'a> {
             _ => {
                 self.at = start;
                 return Err(self.unexpected(
-                    "all(…), any(…), not(…), src=, dst=, dscp=0x, tos=0x, protocol=, srcport=, \
-                     dstport=, bool= or cls=, in lower or upper case throughout",
+                    "all(…), any(…), not(…), src=, dst=, dscp=0x, tos=0x, protocol=, srcport=, dstport=, \
+                     bool= or cls=, entirely in lower or upper case",
                 ));
             }
         })
@@ -203,11 +203,13 @@ impl<'a> Parser<'a> {
     fn count(&mut self, at: usize, depth: usize, conditions: usize) -> Parsed<()> {
         self.conditions += conditions;
         if depth > MAX_DEPTH {
-            let message = format!("more than {MAX_DEPTH} levels of parentheses; write it flatter");
+            let message =
+                format!("more than {MAX_DEPTH} levels of parentheses; simplify the expression");
             return Err(self.error(at, message));
         }
         if self.conditions > MAX_CONDITIONS {
-            let message = format!("more than {MAX_CONDITIONS} conditions; write several classes");
+            let message =
+                format!("more than {MAX_CONDITIONS} conditions; split it into several classes");
             return Err(self.error(at, message));
         }
         Ok(())

@@ -73,8 +73,8 @@ impl FromStr for AclEntry {
             "-" => false,
             _ => {
                 return Err(format!(
-                    "\"{}\" is no entry; write \"+\" or \"-\", a space and a hop, for example \
-                     \"- 1-ff00:0:110\"",
+                    "\"{}\" is not an ACL entry; write \"+\" or \"-\", a space and a hop, for example \"- \
+                     1-ff00:0:110\"",
                     excerpt(text)
                 ));
             }

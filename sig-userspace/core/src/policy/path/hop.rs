@@ -110,7 +110,7 @@ impl FromStr for HopPredicate {
         let any = matches!(interfaces, Interfaces::Either(0) | Interfaces::InOut(0, 0));
         if isd_as.asn() == 0 && !any {
             return Err(format!(
-                "\"{}\" names an interface of any AS; name the AS, or write 0 for the interface",
+                "\"{}\" has an interface but no AS; add the AS, or write 0 for the interface",
                 excerpt(text)
             ));
         }

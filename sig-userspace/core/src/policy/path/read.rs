@@ -121,7 +121,7 @@ fn options(node: &Node<'_>, named: Named<'_>) -> Option<Arc<[WeightedPolicy]>> {
         };
         let policy = policy_or_name(node, named)?;
         if !policy.options.is_empty() {
-            node.error("a policy of an option cannot have options; write all on one level");
+            node.error("a policy within an option cannot have options of its own; put all options on one level");
         }
         Some(WeightedPolicy { weight, policy })
     });

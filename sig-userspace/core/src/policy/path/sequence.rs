@@ -249,7 +249,7 @@ impl<'a> Parser<'a> {
         let inner = if self.take('(') {
             if depth >= MAX_DEPTH {
                 return Err(format!(
-                    "more than {MAX_DEPTH} levels of parentheses; write it flatter"
+                    "more than {MAX_DEPTH} levels of parentheses; simplify the sequence"
                 ));
             }
             let inner = self.sequence(depth + 1)?;

@@ -652,16 +652,16 @@ fn every_problem_of_a_policy_is_told() {
         errors.expect_err("full of problems"),
         "x.json:2: acl[0]: \"x\" is not a hop; write ISD, ISD-AS, ISD-AS#INTERFACE or \
          ISD-AS#INGRESS,EGRESS, for example 1-ff00:0:110#2, with 0 for anything\n\
-         x.json:2: acl[1]: \"* 0\" is no entry; write \"+\" or \"-\", a space and a hop, for example \
-         \"- 1-ff00:0:110\"\n\
+         x.json:2: acl[1]: \"* 0\" is not an ACL entry; write \"+\" or \"-\", a space and a hop, for \
+         example \"- 1-ff00:0:110\"\n\
          x.json:3: sequence: at character 4: the end found; expected a hop, for example 0, 1-0, \
          1-ff00:0:110 or 1-ff00:0:110#1,2\n\
          x.json:4: local_isd_ases[0]: \"1\" is not an ISD-AS number: expected a form like \
          1-ff00:0:110 or 1-64512\n\
          x.json:6: options[0].weight: -1 found; write a whole number from 0 to 4294967294\n\
          x.json:7: options[1]: no policy; write \"policy\": {…} or the name of a path policy\n\
-         x.json:8: options[2].policy: a policy of an option cannot have options; write all on one \
-         level\n\
+         x.json:8: options[2].policy: a policy within an option cannot have options of its own; put all \
+         options on one level\n\
          x.json:9: options[3].policy.acl: no entry matches everything else; write \"+\" or \"-\" as \
          the last one\n\
          x.json:11: extends[0]: there is no path policy \"nobody\"; add it to PathPolicies\n\

@@ -52,7 +52,7 @@ fn criterion(node: &Node<'_>) -> Option<Criterion> {
     match fields.get("By") {
         Some(name) => by(name, Some(&fields)),
         None => {
-            node.error("no property; write \"By\": \"latency\", for example");
+            node.error("no property; write for example \"By\": \"latency\"");
             None
         }
     }

@@ -107,8 +107,8 @@ fn traffic_policy(document: &Node<'_>) -> Option<TrafficPolicy> {
                     more => format!(", and {more} more,"),
                 };
                 node.warn(format!(
-                    "{prefix}{more} is in Nets of {other} too: packets go to the higher AS, and to the \
-                     other one while that is out of reach"
+                    "{prefix}{more} is also in Nets of {other}: packets go to the AS with the higher \
+                     number, and to the other one while that is unreachable"
                 ));
             }
             if ases.insert(isd_as, policy).is_some() {
@@ -185,7 +185,7 @@ fn policies(node: &Node<'_>, count: u32, named: &Named) -> Option<Vec<SessionPol
         if !known.insert(policy.name.as_str()) {
             let name = excerpt(&policy.name);
             node.error(format!(
-                "another policy of the AS is called \"{name}\"; write another name"
+                "another policy of this AS is already named \"{name}\"; choose another name"
             ));
         }
     }
@@ -274,8 +274,8 @@ impl Classes {
         self.size.set(self.size.get() + condition.size());
         if self.size.get() > MAX_CONDITIONS {
             return Err(format!(
-                "all classes together have more than {MAX_CONDITIONS} conditions; give a class that \
-                 is repeated a name, and write only the name"
+                "all classes together have more than {MAX_CONDITIONS} conditions; define repeated classes \
+                 once in TrafficClasses and refer to them by name"
             ));
         }
         Ok(condition)
@@ -296,7 +296,7 @@ fn warn_of_gaps(nodes: &[Node<'_>], policies: &[SessionPolicy]) {
         && let Some(never) = nodes.get(at + 1)
     {
         never.warn(format!(
-            "unreachable: policy \"{}\" takes all",
+            "unreachable: policy \"{}\" matches everything",
             excerpt(&policies[at].name)
         ));
     }

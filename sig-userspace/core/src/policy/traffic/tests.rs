@@ -199,8 +199,8 @@ fn every_problem_of_a_file_is_told_with_its_line() {
          traffic.json:13: ASes.1: not an ISD-AS; write for example \"1-ff00:0:111\"\n\
          traffic.json:14: ASes.1-2.Policies: no policy; add one, or remove the key to send \
          everything over any path\n\
-         traffic.json:15: ASes.1-3.Policies[1]: another policy of the AS is called \"1\"; write \
-         another name\n\
+         traffic.json:15: ASes.1-3.Policies[1]: another policy of this AS is already named \"1\"; \
+         choose another name\n\
          traffic.json:17: ConfigVersion: the string \"x\" found; write a whole number from 0 to \
          18446744073709551615\n\
          traffic.json:18: TrafficClasses.a b: a name consists of letters, digits, \".\", \"_\" and \
@@ -326,7 +326,7 @@ fn policies_that_no_packet_reaches_and_packets_without_policy_are_pointed_out() 
     };
     assert_eq!(
         message(r#"{"Name": "a"}, {"TrafficClass": "dscp=0x1"}"#),
-        ["[1]: unreachable: policy \"a\" takes all"]
+        ["[1]: unreachable: policy \"a\" matches everything"]
     );
     assert_eq!(
         message(r#"{"TrafficClass": "dscp=0x1"}"#),
@@ -453,8 +453,8 @@ fn a_prefix_of_two_ases_deserves_a_look() {
     assert_eq!(
         warnings(text),
         [
-            "traffic.json:3: ASes.1-2: 10.2.0.0/16, and 1 more, is in Nets of 1-1 too: packets go to the \
-          higher AS, and to the other one while that is out of reach"
+            "traffic.json:3: ASes.1-2: 10.2.0.0/16, and 1 more, is also in Nets of 1-1: packets go to the \
+             AS with the higher number, and to the other one while that is unreachable"
         ]
     );
 }

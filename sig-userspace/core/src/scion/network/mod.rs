@@ -120,7 +120,7 @@ pub enum PathsError {
     #[error("{0} is not an AS of this network")]
     UnknownAs(IsdAs),
     /// The network has so many ways that they cannot all be tried.
-    #[error("the network has too many possible paths; describe only a part of it")]
+    #[error("the network has too many possible paths; describe a smaller part of it")]
     TooMany,
 }
 
@@ -277,7 +277,10 @@ impl Network {
 /// Whether `b` can be to `a` what the link says.
 fn fits(a: &As, b: &As, link_type: LinkType) -> Result<(), String> {
     if a.isd_as == b.isd_as {
-        return Err(format!("both ends are in {}; write two ASes", a.isd_as));
+        return Err(format!(
+            "both ends are in {}; write two different ASes",
+            a.isd_as
+        ));
     }
     let down = |parent: &As, child: &As| {
         if child.core {

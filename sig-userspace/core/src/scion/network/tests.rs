@@ -391,7 +391,7 @@ fn what_does_not_fit_is_named() {
             "Link(0): 1-ff00:0:2 is not a core AS; write type \"child\" or \"peer\"",
             "Link(1): 1-ff00:0:1 is a core AS and has no parent; write type \"core\"",
             "Link(2): parent 1-ff00:0:1 and child 2-ff00:0:3 are in different ISDs; write ASes of the same ISD",
-            "Link(3): both ends are in 1-ff00:0:2; write two ASes",
+            "Link(3): both ends are in 1-ff00:0:2; write two different ASes",
         ]
     );
 }
