@@ -137,8 +137,9 @@ impl Ethtool {
         let mut info: DriverInfo = unsafe { std::mem::zeroed() };
         info.command = ETHTOOL_GDRVINFO;
         self.ioctl(interface, &mut info)?;
-        let name = CStr::from_bytes_until_nul(&info.driver)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "driver name without end"))?;
+        let name = CStr::from_bytes_until_nul(&info.driver).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidData, "driver name is not terminated")
+        })?;
         Ok(name.to_string_lossy().into_owned())
     }
 

@@ -116,7 +116,7 @@ impl fmt::Display for Reason {
             Self::NoInterface => f.write_str("the interface does not exist"),
             Self::InterfaceDown => f.write_str("the interface is down or has no carrier"),
             Self::NotEthernet => f.write_str("no Ethernet address"),
-            Self::Kernel(error) => write!(f, "the kernel says: {error}"),
+            Self::Kernel(error) => write!(f, "the kernel reports: {error}"),
         }
     }
 }

@@ -99,12 +99,7 @@ fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> io
     socket.send(&request, 0)?;
 
     let (answer, _) = socket.recv_from_full()?;
-    let odd = || {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "an answer that is no netlink message",
-        )
-    };
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "not a netlink message");
     let kind: [u8; 2] = answer
         .get(4..6)
         .and_then(|bytes| bytes.try_into().ok())

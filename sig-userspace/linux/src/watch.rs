@@ -106,7 +106,7 @@ impl Watch {
         let (changes, _) = broadcast::channel(BACKLOG);
         let sender = changes.clone();
         let task = Task::spawn("the netlink listener", async move {
-            let _connection = Task::spawn("its connection", connection);
+            let _connection = Task::spawn("the netlink connection", connection);
             while let Some((message, _)) = messages.next().await {
                 let change = match message.payload {
                     NetlinkPayload::InnerMessage(message) => change(&message),

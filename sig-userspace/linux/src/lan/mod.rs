@@ -399,9 +399,7 @@ impl Follower {
                         "{family} packets to the LAN are forwarded by the kernel: {reason}"
                     ),
                     None if before.is_some() => {
-                        tracing::info!(
-                            "{family} packets to the LAN are sent directly to their next hops"
-                        );
+                        tracing::info!("{family} packets to the LAN are sent directly again");
                     }
                     _ => {}
                 }

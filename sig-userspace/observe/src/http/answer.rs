@@ -103,7 +103,7 @@ fn wanted_level(headers: &HeaderMap, body: &[u8]) -> Result<LogLevel, String> {
         pairs.find_map(|pair| pair.strip_prefix("level=").map(str::to_owned))
     } else {
         let wanted: Wanted = serde_json::from_slice(body)
-            .map_err(|error| format!("not the JSON expected: {error}"))?;
+            .map_err(|error| format!("not the expected JSON: {error}"))?;
         wanted.level
     };
     let word = word

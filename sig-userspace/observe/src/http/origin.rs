@@ -36,7 +36,9 @@ impl Access {
             );
         }
         if self == Self::Readers && changes {
-            return Some("set allow_remote = true to allow changes from other machines\n");
+            return Some(
+                "set allow_remote = true to allow changes on an address that is not loopback\n",
+            );
         }
         (changes && !is_ours(headers)).then_some("a page from another origin cannot change this\n")
     }

@@ -81,7 +81,7 @@ metrics! {
     Gauge PATH_LOSS "gateway_path_loss_ratio"
         "Fraction of a path's probes of the last minute that were not answered.";
     Gauge PATH_EXPIRY "gateway_path_expiry_timestamp_seconds"
-        "When a path that sessions send on expires, seconds since 1970.";
+        "Expiry of a path in use, in seconds since 1970.";
     Gauge PATH_MTU "gateway_path_mtu_bytes"
         "Largest SCION packet that a path carries.";
 

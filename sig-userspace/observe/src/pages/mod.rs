@@ -94,7 +94,7 @@ impl Page {
             Self::RoutingPolicy => "IP routing policy (supports PUT)",
             Self::LogLevel => "logging level (supports PUT)",
             Self::Metrics => "metrics for Prometheus",
-            Self::SessionConfigurator => "policies, remote gateways and the sessions made of them",
+            Self::SessionConfigurator => "policies, remote gateways and the resulting sessions",
             Self::Status => "remote ASes, sessions, paths, routing table",
         }
     }
