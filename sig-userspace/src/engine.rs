@@ -296,6 +296,7 @@ fn engine_config(
             limits,
             verify_checksums: dataplane.verify_checksums,
             partial_checksums,
+            clamp_mss: dataplane.clamp_mss,
         },
         busy_poll: dataplane.busy_poll,
         cpus: match &dataplane.pin {

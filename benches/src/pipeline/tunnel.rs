@@ -123,6 +123,7 @@ impl Gateway {
         let config = WorkerConfig {
             limits: Limits::default(),
             verify_checksums: true,
+            clamp_mss: true,
             partial_checksums: true,
         };
         let free = FreeList::new(site.pool.clone(), FREE_LIMIT);

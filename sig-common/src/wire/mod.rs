@@ -21,6 +21,7 @@ pub mod ipv6;
 pub mod scion;
 pub mod sig_frame;
 pub mod stun;
+pub mod tcp;
 pub mod template;
 pub mod udp;
 pub mod underlay;

@@ -69,7 +69,7 @@ impl fmt::Display for TemplateError {
         match self {
             Self::NextHopFamily(address) => write!(
                 f,
-                "next hop {address} and the local data address are of different IP versions"
+                "next hop {address} and the local data address have different IP versions"
             ),
             Self::Header(error) => write!(f, "no headers can be made for the path: {error}"),
         }

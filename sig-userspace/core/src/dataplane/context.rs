@@ -11,6 +11,8 @@ pub(super) struct Context<'a> {
     pub(super) now: u64,
     /// Number of the worker.
     pub(super) worker: usize,
+    /// See [`super::WorkerConfig::clamp_mss`].
+    pub(super) clamp_mss: bool,
     pub(super) tables: &'a Tables,
     pub(super) area: &'a Area,
     pub(super) free: &'a mut FreeList,

@@ -38,6 +38,8 @@ counters! {
         "IP packets delivered to the local network, directly or through the kernel.";
     icmp_sent "gateway_icmp_sent_total" []
         "ICMP errors sent to hosts of the local network.";
+    mss_clamped "gateway_mss_clamped_total" []
+        "TCP SYNs whose maximum segment size was lowered to fit a SIG frame.";
     frames_held "gateway_frames_held_total" []
         "SIG frames buffered while waiting for an earlier one.";
     gaps "gateway_frame_gaps_total" []

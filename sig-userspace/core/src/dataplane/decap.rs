@@ -304,6 +304,12 @@ fn finish(
     if congestion {
         inner::mark_congestion(bytes, &mut summary)?;
     }
+    if context.clamp_mss {
+        let capacity = tables.remotes[usize::from(slot)].frame_capacity;
+        if inner::clamp_mss(bytes, &summary, capacity) {
+            context.counters.mss_clamped.add(1);
+        }
+    }
     let (start, len) = (packet.headroom() - ethernet::HEADER_LEN, packet.len());
     packet.place(start, ethernet::HEADER_LEN + len);
     let hop = match delivery {

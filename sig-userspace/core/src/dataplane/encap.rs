@@ -176,6 +176,12 @@ impl Encap {
             Session::ManyPaths(first, spread) => first + spread.pick(flow_hash),
             Session::Pathless => return Err(unreachable(DropReason::NoPath)),
         };
+        if context.clamp_mss {
+            let capacity = context.tables.paths[usize::from(path)].packer.capacity();
+            if inner::clamp_mss(frame.bytes_mut(context.area), &packet, capacity) {
+                context.counters.mss_clamped.add(1);
+            }
+        }
         Ok((
             path,
             Classified {

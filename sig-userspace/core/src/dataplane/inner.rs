@@ -9,8 +9,9 @@ use sig_common::{
         checksum::{Sum, ipv4_pseudo_header, ipv6_pseudo_header},
         ethernet,
         inner::InnerPacket,
-        ipv6::UpperLayer,
-        udp,
+        ipv4,
+        ipv6::{self, UpperLayer},
+        tcp, udp,
     },
 };
 
@@ -89,6 +90,34 @@ pub(super) fn complete_checksum(packet: &mut [u8], summary: &InnerPacket) {
     };
     segment[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
 }
+
+/// Keeps a TCP connection from agreeing on segments that do not fit a frame with `capacity` bytes of payload, if the
+/// packet opens one. Returns whether its maximum segment size was lowered.
+#[inline]
+pub(super) fn clamp_mss(packet: &mut [u8], summary: &InnerPacket, capacity: usize) -> bool {
+    let UpperLayer::At {
+        protocol: PROTO_TCP,
+        offset,
+    } = summary.upper
+    else {
+        return false;
+    };
+    // The size leaves out the headers without options of either protocol (RFC 6691).
+    let headers = tcp::HEADER_LEN
+        + match summary.version() {
+            4 => ipv4::HEADER_LEN,
+            _ => ipv6::HEADER_LEN,
+        };
+    let limit = capacity.saturating_sub(headers).max(SMALLEST_MSS);
+    match (packet.get_mut(offset..), u16::try_from(limit)) {
+        (Some(segment), Ok(limit)) => tcp::clamp_mss(segment, limit),
+        // Without a path the capacity is beyond all sizes.
+        _ => false,
+    }
+}
+
+/// Below this, segments are rather split than made smaller: what every IPv4 host takes (RFC 9293, section 3.7.1).
+const SMALLEST_MSS: usize = 536;
 
 /// Writes the checksum of an SCTP packet (RFC 9260 section 6.8 and appendix A) that has none.
 fn complete_sctp(packet: &mut [u8]) {

@@ -169,6 +169,8 @@ pub struct Remote {
     pub accepted: Arc<Lpm<()>>,
     /// Per worker, what came from it.
     pub counters: Arc<[RemoteCounters]>,
+    /// Payload bytes of the smallest frame that is sent to it; `usize::MAX` without a path.
+    pub(super) frame_capacity: usize,
 }
 
 /// What one worker received from a remote. Aligned so that workers do not share cache lines.
@@ -306,6 +308,7 @@ impl Tables {
             host,
             accepted,
             counters,
+            frame_capacity: usize::MAX,
         });
     }
 
@@ -318,6 +321,10 @@ impl Tables {
         spread: Option<Spread>,
     ) -> u16 {
         let slot = self.admitted.get(&remote).copied();
+        if let Some(remote) = slot.and_then(|slot| self.remotes.get_mut(usize::from(slot))) {
+            let capacities = paths.iter().map(|path| path.packer.capacity());
+            remote.frame_capacity = capacities.fold(remote.frame_capacity, usize::min);
+        }
         self.session_remotes.push(slot.unwrap_or(NOBODY));
         let place = self.sessions.len() as u16;
         let first = self.paths.len() as u16;

@@ -2,6 +2,7 @@
 
 mod hub;
 mod lan;
+mod mss;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -54,6 +55,10 @@ fn always(session: u16) -> Rule {
 
 /// Gateway `number` of the pair 1 and 2. Serves 10.`number`.0.0/16 and fd00:`number`::/32.
 fn gateway(number: u8, path_mtu: usize) -> Gateway {
+    gateway_with(number, path_mtu, true)
+}
+
+fn gateway_with(number: u8, path_mtu: usize, clamp_mss: bool) -> Gateway {
     let (area, pool) = Area::on_heap(CHUNKS);
     let limits = Limits {
         remotes: 4,
@@ -62,6 +67,7 @@ fn gateway(number: u8, path_mtu: usize) -> Gateway {
     let config = WorkerConfig {
         limits,
         verify_checksums: true,
+        clamp_mss,
         partial_checksums: false,
     };
     let free = FreeList::new(pool.clone(), 128);

@@ -26,6 +26,8 @@ pub struct WorkerConfig {
     /// Whether hosts on the LAN may leave transport checksums to their network card, as virtual
     /// Ethernet devices do; the worker then finishes them.
     pub partial_checksums: bool,
+    /// Whether TCP connections are kept from agreeing on segments that do not fit a frame.
+    pub clamp_mss: bool,
 }
 
 /// Received Ethernet frames, by the side they came from.
@@ -83,6 +85,7 @@ pub struct Worker {
     encap: Encap,
     decap: Decap,
     origin: Origin,
+    clamp_mss: bool,
     counters: Arc<WorkerCounters>,
 }
 
@@ -107,6 +110,7 @@ impl Worker {
             origin: Origin::Lan {
                 partial: config.partial_checksums,
             },
+            clamp_mss: config.clamp_mss,
             counters: Arc::default(),
         })
     }
@@ -133,6 +137,7 @@ impl Worker {
         let mut context = Context {
             now,
             worker: self.number,
+            clamp_mss: self.clamp_mss,
             tables,
             area: &self.area,
             free: &mut self.free,

@@ -144,6 +144,8 @@ section! {
     };
     /// Check the UDP/SCION checksum of received frames.
     verify_checksums: bool = true, Boolean;
+    /// Keep TCP connections from agreeing on segments that do not fit a frame.
+    clamp_mss: bool = true, Boolean;
     /// Frames of a stream held back while an earlier one is missing; 0 switches waiting off.
     reorder_frames: u16 = 1024, Number(0..=2048);
     /// Longest time a frame is held back for an earlier one.

@@ -53,6 +53,7 @@ huge_pages = "never"
 busy_poll = true
 pin = [3, 1]
 verify_checksums = false
+clamp_mss = false
 reorder_frames = 7
 reorder_wait = "250us"
 [dataplane.limits]

@@ -39,6 +39,7 @@ impl Bench {
         let config = WorkerConfig {
             limits: Limits::default(),
             verify_checksums: true,
+            clamp_mss: true,
             partial_checksums: false,
         };
         let free = FreeList::new(pool, 128);
