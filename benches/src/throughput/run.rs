@@ -1,6 +1,6 @@
 //! Runs experiments: opens subjects, interleaves repeats, records everything at once.
 
-use std::{collections::BTreeMap, io::Write, thread, time::Duration};
+use std::{collections::BTreeMap, io::Write};
 
 use anyhow::{Context as _, Result};
 
@@ -14,9 +14,6 @@ use super::{
     scenario::Outcome,
     subject::{Device, Refusal, Subject},
 };
-
-/// How long to wait before the second try of a repeat that other load on the machine spoilt.
-const LULL: Duration = Duration::from_secs(1);
 
 /// Where subjects come from.
 pub trait Workbench {
@@ -236,12 +233,7 @@ impl Runner<'_> {
             repeat + 1,
             experiment.repeats
         ));
-        let mut found = self.attempt(experiment, column, repeat)?;
-        if matches!(&found, Ok(nothing) if nothing.is_disturbed()) {
-            thread::sleep(LULL);
-            found = self.attempt(experiment, column, repeat)?;
-        }
-        match found {
+        match self.attempt(experiment, column, repeat)? {
             Ok(found) => {
                 for (metric, value) in found.values {
                     column.values.entry(metric).or_default().push(value);

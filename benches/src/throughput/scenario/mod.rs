@@ -31,13 +31,6 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-impl Outcome {
-    /// Whether nothing was found out because trials did not count, which is mostly other load on the machine.
-    pub fn is_disturbed(&self) -> bool {
-        self.values.is_empty() && self.notes.iter().any(|note| note.starts_with(UNSTABLE))
-    }
-}
-
 /// Measures the scenario of an experiment once.
 ///
 /// # Errors

@@ -35,7 +35,7 @@ pub(super) fn draw(chart: &Chart) -> Markup {
         y += HEADING + bars as f64 * (BAR + GAP) + GAP;
     }
     let content = html! {
-        (text(12.0, 18.0, "start", FAINT, &chart.title))
+        (text(12.0, 18.0, "start", FAINT, chart.title))
         @for group in groups { (group) }
     };
     frame(chart, y, &content)
