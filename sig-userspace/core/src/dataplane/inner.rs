@@ -104,9 +104,9 @@ pub(super) fn clamp_mss(packet: &mut [u8], summary: &InnerPacket, capacity: usiz
     };
     // The size leaves out the headers without options of either protocol (RFC 6691).
     let headers = tcp::HEADER_LEN
-        + match summary.version() {
-            4 => ipv4::HEADER_LEN,
-            _ => ipv6::HEADER_LEN,
+        + match summary.source {
+            IpAddr::V4(_) => ipv4::HEADER_LEN,
+            IpAddr::V6(_) => ipv6::HEADER_LEN,
         };
     let limit = capacity.saturating_sub(headers).max(SMALLEST_MSS);
     match (packet.get_mut(offset..), u16::try_from(limit)) {
