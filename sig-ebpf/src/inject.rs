@@ -110,10 +110,9 @@ fn question(inner: &InnerPacket, ip: &Packet) -> Option<Question> {
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             lookup.family = AF_INET6;
-            let [first, label @ ..] = ip.bytes::<4>(0)?;
             // Traffic class and flow label.
-            lookup.__bindgen_anon_2.flowinfo =
-                u32::from_ne_bytes([first & 0x0f, label[0], label[1], label[2]]);
+            let [first, f1, f2, f3] = ip.bytes(0)?;
+            lookup.__bindgen_anon_2.flowinfo = u32::from_ne_bytes([first & 0x0f, f1, f2, f3]);
             lookup.__bindgen_anon_3.ipv6_src = words(source.octets());
             lookup.__bindgen_anon_4.ipv6_dst = words(destination.octets());
         }

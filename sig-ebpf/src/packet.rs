@@ -129,7 +129,9 @@ impl Load for Packet {
 impl Store for Packet {
     #[inline(always)]
     fn store<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
-        *self.bytes_mut(offset)? = bytes;
+        let at = self.at::<N>(offset)?;
+        // SAFETY: as in `Load::bytes`; nothing borrows bytes of the packet longer than a statement takes.
+        unsafe { *at = bytes };
         Some(())
     }
 }
