@@ -164,8 +164,8 @@ pub mod port {
 
 /// The configuration of a gateway: from a file, or of typed values.
 ///
-/// [`check`] is pure: text in, a [`Config`] with every default filled in and every value resolved out, or all problems of
-/// the file with line, key and remedy. [`load`] reads the file first. [`Config::builder`] makes one of typed values, by the
+/// [`check`](config::check) is pure: text in, a [`Config`] with every default filled in and every value resolved out, or all problems of
+/// the file with line, key and remedy. [`load`](config::load) reads the file first. [`Config::builder`] makes one of typed values, by the
 /// same rules. The fields of a [`Config`] are its sections and keys; docs/configuration.md describes them at length.
 pub mod config {
     pub use crate::control::config::{

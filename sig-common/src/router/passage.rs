@@ -463,7 +463,6 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use std::vec;
     use std::vec::Vec;
 
     /// A path with these pointers and segment lengths, of which each hop field has its number as its ingress interface.
@@ -538,7 +537,7 @@ mod tests {
         let mut long = path((0, 0), [2, 0, 0], 1);
         long.push(0);
         assert!(Passage::on_path(&long).is_err());
-        assert!(Passage::on_path(&vec![0; 3]).is_err());
+        assert!(Passage::on_path(&[0; 3]).is_err());
     }
 
     #[test]

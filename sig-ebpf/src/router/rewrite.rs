@@ -7,9 +7,7 @@ use aya_ebpf::{
 };
 use sig_common::{
     router::{Reason, maps::NextHop},
-    wire::{
-        Load as _, PROTO_UDP, ethernet, ipv4, ipv6, udp,
-    },
+    wire::{Load as _, PROTO_UDP, ethernet, ipv4, ipv6, udp},
 };
 
 use super::{
@@ -55,7 +53,8 @@ pub fn send(ctx: *mut xdp_md, work: &Work, next_hop: &NextHop) -> Result<u32, St
         .map_err(|_| Reason::NoFastWay)?;
     if head != work.outer.head {
         // SAFETY: the context is of this program; no pointer into the packet is used after this.
-        let result = unsafe { helpers::bpf_xdp_adjust_head(ctx, work.outer.head as i32 - head as i32) };
+        let result =
+            unsafe { helpers::bpf_xdp_adjust_head(ctx, work.outer.head as i32 - head as i32) };
         if result != 0 {
             return Err(Reason::FamilyChange.into());
         }
@@ -218,7 +217,8 @@ fn pseudo_header(work: &Work) -> u16 {
     let mut sum = u64::from((len + u32::from(PROTO_UDP)).to_be());
     for at in [0, 4, 8, 12] {
         // Of mapped addresses, the words before the IPv4 address are zeros and all ones: nothing in this sum.
-        sum += u64::from(word(&work.outer.source, at)) + u64::from(word(&work.outer.destination, at));
+        sum +=
+            u64::from(word(&work.outer.source, at)) + u64::from(word(&work.outer.destination, at));
     }
     Sum(sum).fold()
 }
@@ -245,11 +245,17 @@ impl Sum {
     #[inline(always)]
     fn addresses(&mut self, work: &Work, next_hop: &NextHop, is_ipv4: bool) {
         self.double_word(word(&work.outer.source, 12), word(&next_hop.source, 12));
-        self.double_word(word(&work.outer.destination, 12), word(&next_hop.destination, 12));
+        self.double_word(
+            word(&work.outer.destination, 12),
+            word(&next_hop.destination, 12),
+        );
         if !is_ipv4 || work.outer.ipv6 != 0 {
             for at in [0, 4, 8] {
                 self.double_word(word(&work.outer.source, at), word(&next_hop.source, at));
-                self.double_word(word(&work.outer.destination, at), word(&next_hop.destination, at));
+                self.double_word(
+                    word(&work.outer.destination, at),
+                    word(&next_hop.destination, at),
+                );
             }
         }
     }

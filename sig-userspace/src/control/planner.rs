@@ -26,7 +26,9 @@ use super::{
 };
 pub(crate) use remotes::PlannedRemote;
 use remotes::Remotes;
-pub(crate) use session::{PlannedPath, PlannedSession};
+#[cfg(feature = "xdp")]
+pub(crate) use session::PlannedPath;
+pub(crate) use session::PlannedSession;
 use sig_core::{
     dataplane::{
         Action, Path, PathError, PathSpec, Routing, Rule, Tables, icmp::Sources, lan::LanTable,

@@ -199,8 +199,8 @@ impl InfoField {
     /// The bytes on the wire.
     #[must_use]
     pub const fn encode(&self) -> [u8; INFO_LEN] {
-        let flags = self.peering as u8 * INFO_PEERING
-            | self.construction_direction as u8 * INFO_CONSTRUCTION_DIRECTION;
+        let flags = (self.peering as u8 * INFO_PEERING)
+            | (self.construction_direction as u8 * INFO_CONSTRUCTION_DIRECTION);
         let [i0, i1] = self.segment_id.to_be_bytes();
         let [t0, t1, t2, t3] = self.timestamp.to_be_bytes();
         [flags, 0, i0, i1, t0, t1, t2, t3]
@@ -263,8 +263,8 @@ impl HopField {
     /// The bytes on the wire.
     #[must_use]
     pub const fn encode(&self) -> [u8; HOP_LEN] {
-        let flags = self.ingress_alert as u8 * HOP_INGRESS_ALERT
-            | self.egress_alert as u8 * HOP_EGRESS_ALERT;
+        let flags = (self.ingress_alert as u8 * HOP_INGRESS_ALERT)
+            | (self.egress_alert as u8 * HOP_EGRESS_ALERT);
         let [i0, i1] = self.ingress.to_be_bytes();
         let [e0, e1] = self.egress.to_be_bytes();
         let [m0, m1, m2, m3, m4, m5] = self.mac;

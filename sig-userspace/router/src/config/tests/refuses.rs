@@ -85,7 +85,7 @@ fn names_of_hosts_are_refused() {
 #[test]
 fn addresses_are_of_one_family_and_of_two_hosts() {
     let text = topology_errors("192.0.2.2:50001", "[2001:db8::9]:1");
-    assert!(text.contains("are of different families"), "{text}");
+    assert!(text.contains("mix IPv4 and IPv6"), "{text}");
     let text = topology_errors("192.0.2.2:50001", "192.0.2.1:50000");
     assert!(
         text.contains("underlay.remote: 192.0.2.1:50000 is the local end"),
@@ -213,7 +213,7 @@ fn a_router_that_does_nothing_is_refused() {
     let own = format!("{OWN}[xdp]\nmode = \"off\"\nslow_path = false\n");
     assert!(
         errors(&own, TOPOLOGY, KEY)
-            .starts_with("conf/br.toml:6: xdp.slow_path: with mode = \"off\" as well")
+            .starts_with("conf/br.toml:6: xdp.slow_path: together with mode = \"off\"")
     );
 }
 
