@@ -5,6 +5,7 @@ mod bpf_build;
 mod build_ebpf;
 mod demo;
 mod dependencies;
+mod dist;
 mod setup;
 mod shell;
 mod test;
@@ -29,6 +30,8 @@ enum Task {
     ClippyEbpf,
     /// Check licences, bans and sources of dependencies (deny.toml), and that all are used
     Dependencies,
+    /// Build the program to install: stripped, with its debug information beside it
+    Dist,
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
     /// Measure sig against the limits of the machine and against what people use
@@ -43,6 +46,7 @@ fn main() -> std::process::ExitCode {
         Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
         Task::ClippyEbpf => build_ebpf::clippy(),
         Task::Dependencies => dependencies::run(),
+        Task::Dist => dist::run(),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
