@@ -16,7 +16,7 @@ use crate::wire::underlay::Local;
 /// Ports are told apart by the interface index of their device. The device of the inner port
 /// lives in a network namespace of its own, where the index may be that of another port; no
 /// device has the index 0.
-pub const INNER_PORT: u32 = 0;
+pub const TUNNEL_PORT: u32 = 0;
 
 /// Our endpoint per underlay interface: `u32` interface index to [`UnderlayPort`].
 pub const LOCAL: &str = "LOCAL";
@@ -149,7 +149,7 @@ pub struct RemoteValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(C)]
 pub struct QueueKey {
-    /// Interface index of the port's device, or [`INNER_PORT`].
+    /// Interface index of the port's device, or [`TUNNEL_PORT`].
     pub port: u32,
     /// Receive queue of the device.
     pub queue: u32,
@@ -256,12 +256,12 @@ reasons! {
         "`sig_lan`: left to the kernel.";
     LanNoSocket, "lan_no_socket",
         "`sig_lan`: for the tunnel, but no worker listens on the queue: left to the kernel.";
-    InnerRedirected, "inner_redirected",
-        "`sig_inner`: a packet went to a worker.";
-    InnerPassed, "inner_passed",
-        "`sig_inner`: left to the kernel, which has no use for it.";
-    InnerNoSocket, "inner_no_socket",
-        "`sig_inner`: for the tunnel, but no worker listens on the queue.";
+    TunnelRedirected, "tunnel_redirected",
+        "`sig_tunnel`: a packet went to a worker.";
+    TunnelPassed, "tunnel_passed",
+        "`sig_tunnel`: left to the kernel, which has no use for it.";
+    TunnelNoSocket, "tunnel_no_socket",
+        "`sig_tunnel`: for the tunnel, but no worker listens on the queue.";
     InjectRedirected, "inject_redirected",
         "`sig_inject`: sent straight to the outgoing device.";
     InjectResolving, "inject_resolving",

@@ -1,10 +1,10 @@
-//! `sig_lan` and `sig_inner`: IP packets that go into the tunnel.
+//! `sig_lan` and `sig_tunnel`: IP packets that go into the tunnel.
 
 use core::net::IpAddr;
 
 use aya_ebpf::maps::lpm_trie::Key;
 use sig_common::{
-    maps::{INNER_PORT, LanPort, LanRoute},
+    maps::{LanPort, LanRoute, TUNNEL_PORT},
     scope::may_cross,
     wire::{Load as _, flow::flow_hash, inner::InnerPacket},
 };
@@ -50,7 +50,7 @@ pub fn from_lan(packet: &Packet, ifindex: u32) -> Option<Verdict> {
 pub fn from_kernel(packet: &Packet) -> Option<Verdict> {
     let inner = inner(packet)?;
     Some(Verdict::ToWorker {
-        port: INNER_PORT,
+        port: TUNNEL_PORT,
         hash: worker_hash(&inner),
     })
 }

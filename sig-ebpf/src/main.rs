@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `sig_underlay` | XDP of underlay interfaces | SIG frames to our data address |
 //! | `sig_lan` | XDP of LAN interfaces | IP packets to prefixes of remotes |
-//! | `sig_inner` | XDP of the inner port's device | IP packets the kernel routed into the tunnel |
+//! | `sig_tunnel` | XDP of the inner port's device | IP packets the kernel routed into the tunnel |
 //! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
 //! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
@@ -91,10 +91,10 @@ const LAN: Stats = Stats {
 };
 
 const INNER: Stats = Stats {
-    redirected: Stat::InnerRedirected,
-    passed: Stat::InnerPassed,
-    no_socket: Stat::InnerNoSocket,
-    dropped: Stat::InnerPassed,
+    redirected: Stat::TunnelRedirected,
+    passed: Stat::TunnelPassed,
+    no_socket: Stat::TunnelNoSocket,
+    dropped: Stat::TunnelPassed,
 };
 
 /// SIG frames to our data address go to a worker; all else of this host stays with the kernel.
@@ -113,7 +113,7 @@ pub fn sig_lan(ctx: XdpContext) -> u32 {
 
 /// Packets that the kernel routed into the `sig` device go to a worker.
 #[xdp]
-pub fn sig_inner(ctx: XdpContext) -> u32 {
+pub fn sig_tunnel(ctx: XdpContext) -> u32 {
     let verdict = lan::from_kernel(&Packet::of_xdp(&ctx));
     act(&ctx, &INNER, verdict.unwrap_or(Verdict::Pass))
 }

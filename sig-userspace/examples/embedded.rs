@@ -54,7 +54,7 @@ fn gateway(
     let (inner, ip_side) = memory::pair(64);
     let ports = WorkerPorts {
         underlay: vec![Box::new(underlay)],
-        inner: vec![Box::new(inner)],
+        tunnel: vec![Box::new(inner)],
         ..WorkerPorts::default()
     };
     // Without a kernel somebody else must know the link-layer addresses.

@@ -171,7 +171,7 @@ impl Gateway {
             .output
             .underlay
             .drain(..)
-            .chain(self.output.inner.drain(..))
+            .chain(self.output.tunnel.drain(..))
         {
             free.put(frame);
         }
@@ -290,8 +290,8 @@ impl Tunnel {
             self.carry(window);
             self.far.process(self.now);
             let output = std::mem::take(&mut self.far.output);
-            assert_eq!(output.inner.len(), window.len(), "every packet arrives");
-            for (frame, packet) in output.inner.iter().zip(window) {
+            assert_eq!(output.tunnel.len(), window.len(), "every packet arrives");
+            for (frame, packet) in output.tunnel.iter().zip(window) {
                 let mut expected = packet.clone();
                 let mut summary = InnerPacket::parse(&expected[..]).expect("an IP packet");
                 let may_travel = summary.decrement_ttl(&mut expected[..]);
@@ -386,7 +386,11 @@ impl Tunnel {
                 }
                 time += start.elapsed();
                 batches.clear();
-                assert_eq!(far.output.inner.len(), window.len(), "every packet arrives");
+                assert_eq!(
+                    far.output.tunnel.len(),
+                    window.len(),
+                    "every packet arrives"
+                );
                 far.sent();
             }
         }

@@ -230,7 +230,7 @@ fn scenarios_yield_several_metrics() {
     assert_eq!(figures(&records)[0].notes, ["a remark"]);
 }
 
-fn file(folder: &Folder, name: &str) -> String {
+fn path_in(folder: &Folder, name: &str) -> String {
     folder.path().join(name).display().to_string()
 }
 
@@ -242,11 +242,11 @@ fn command(arguments: &[&str]) -> Result<()> {
 #[test]
 fn a_run_leaves_results_and_reports() {
     let folder = Folder::new("run").expect("a folder");
-    let file = self::file(&folder, "my.toml");
+    let file = path_in(&folder, "my.toml");
     let chains = "\"chain-ip\", \"chain-reference\", \"chain-sig\"";
     let experiments = experiment("\"xdp-drop\"", "mrr") + &experiment(chains, "tcp");
     fs::write(&file, experiments).expect("written");
-    let (out, json) = (self::file(&folder, "out"), self::file(&folder, "t.json"));
+    let (out, json) = (path_in(&folder, "out"), path_in(&folder, "t.json"));
     command(&[
         "--experiment",
         &file,
@@ -258,7 +258,7 @@ fn a_run_leaves_results_and_reports() {
         "2",
     ])
     .expect("a run");
-    let results = self::file(&folder, "out/results.jsonl");
+    let results = path_in(&folder, "out/results.jsonl");
     let records = record::read(results.as_ref()).expect("results");
     let Some(Record::Run(run)) = records.first() else {
         panic!("the first line tells where it ran");
@@ -269,12 +269,12 @@ fn a_run_leaves_results_and_reports() {
         run.experiments.last().map(String::as_str),
         Some("2 repeats")
     );
-    let report = fs::read_to_string(self::file(&folder, "out/report.md")).expect("a report");
+    let report = fs::read_to_string(path_in(&folder, "out/report.md")).expect("a report");
     assert!(report.contains("XDP drop"), "{report}");
-    assert!(fs::metadata(self::file(&folder, "out/plots/mrr-mrr.svg")).is_ok());
-    let again = self::file(&folder, "again");
+    assert!(fs::metadata(path_in(&folder, "out/plots/mrr-mrr.svg")).is_ok());
+    let again = path_in(&folder, "again");
     command(&["--render", &results, "--output", &again]).expect("a report of earlier results");
-    let rendered = fs::read_to_string(self::file(&folder, "again/report.md")).expect("a report");
+    let rendered = fs::read_to_string(path_in(&folder, "again/report.md")).expect("a report");
     assert_eq!(rendered, report);
     let json = fs::read_to_string(json).expect("targets");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -297,12 +297,12 @@ fn a_run_leaves_results_and_reports() {
 #[test]
 fn failures_end_with_an_error_after_the_reports() {
     let folder = Folder::new("failing").expect("a folder");
-    let file = self::file(&folder, "my.toml");
+    let file = path_in(&folder, "my.toml");
     fs::write(&file, experiment("\"af-xdp-forward\"", "mrr")).expect("written");
-    let out = self::file(&folder, "out");
+    let out = path_in(&folder, "out");
     let error = command(&["--experiment", &file, "--output", &out]).expect_err("a failure");
     assert!(error.to_string().contains("1 failures"), "{error}");
-    assert!(fs::metadata(self::file(&folder, "out/report.md")).is_ok());
+    assert!(fs::metadata(path_in(&folder, "out/report.md")).is_ok());
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn mistakes_on_the_command_line_are_found_before_anything_is_measured() {
 #[test]
 fn a_wrong_file_is_refused_with_its_line() {
     let folder = Folder::new("wrong").expect("a folder");
-    let file = self::file(&folder, "my.toml");
+    let file = path_in(&folder, "my.toml");
     fs::write(&file, experiment("\"xdp-drop\"", "mrr") + "repeat = 1\n").expect("written");
     let error = command(&["--experiment", &file]).expect_err("a refusal");
     let text = format!("{error:#}");

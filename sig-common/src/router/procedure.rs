@@ -89,7 +89,7 @@ impl Interface for &maps::Interface {
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug)]
-pub enum Way<I> {
+pub enum Exit<I> {
     /// To a host or service of the AS.
     Host,
     /// By an interface, of this router or a sibling.
@@ -102,7 +102,7 @@ pub enum Way<I> {
 /// # Errors
 /// The first check that fails.
 #[inline(always)]
-pub fn route<R: Router>(router: &R, passage: &mut Passage) -> Result<Way<R::Interface>, Reason> {
+pub fn route<R: Router>(router: &R, passage: &mut Passage) -> Result<Exit<R::Interface>, Reason> {
     passage.read_fields(&router.packet())?;
     let outside = passage.is_from_outside();
     if !passage.fields.is_peering() && passage.has_segment_of_one_hop() {
@@ -143,7 +143,7 @@ pub fn route<R: Router>(router: &R, passage: &mut Passage) -> Result<Way<R::Inte
         return Err(Reason::IngressAlert);
     }
     if passage.destination_isd_as == router.isd_as() {
-        return Ok(Way::Host);
+        return Ok(Exit::Host);
     }
     passage.crossing = !peering && passage.is_before_change();
     if passage.crossing {
@@ -181,7 +181,7 @@ pub fn route<R: Router>(router: &R, passage: &mut Passage) -> Result<Way<R::Inte
     if is_here && passage.is_last() {
         return Err(Reason::PathEnds);
     }
-    Ok(Way::Out(interface))
+    Ok(Exit::Out(interface))
 }
 
 /// What the router does to the path where a packet leaves the AS; a sibling that it goes to does that itself.
@@ -204,13 +204,13 @@ pub fn leave<I: Interface>(passage: &mut Passage, interface: &I) {
 
 /// How a packet that goes this way is counted as sent.
 #[inline(always)]
-pub fn traffic<I: Interface>(passage: &Passage, way: &Way<I>, isd_as: u64) -> Traffic {
-    match way {
-        Way::Host => Traffic::In,
-        Way::Out(interface) if !interface.is_here() => Traffic::InTransit,
-        Way::Out(_) if passage.source_isd_as == isd_as => Traffic::Out,
-        Way::Out(_) if passage.is_from_outside() => Traffic::BrTransit,
-        Way::Out(_) => Traffic::OutTransit,
+pub fn traffic<I: Interface>(passage: &Passage, exit: &Exit<I>, isd_as: u64) -> Traffic {
+    match exit {
+        Exit::Host => Traffic::In,
+        Exit::Out(interface) if !interface.is_here() => Traffic::InTransit,
+        Exit::Out(_) if passage.source_isd_as == isd_as => Traffic::Out,
+        Exit::Out(_) if passage.is_from_outside() => Traffic::BrTransit,
+        Exit::Out(_) => Traffic::OutTransit,
     }
 }
 

@@ -27,7 +27,7 @@ use aya_ebpf::{bindings::xdp_md, helpers::bpf_ktime_get_boot_ns};
 use sig_common::router::{
     Reason,
     maps::{HANDED_OVER, NextHop, TAKEN_OVER, Traffic, size_class},
-    procedure::Way,
+    procedure::Exit,
 };
 
 use work::{Stop, Work};
@@ -107,11 +107,11 @@ fn forward(ctx: *mut xdp_md, work: &mut Work, place: Place) -> Result<u32, Stop>
     count::traffic(work, work.outer.slot, Traffic::Input);
     parse::parse(ctx, work)?;
     let next_hop: *const NextHop = match path::process(ctx, work, config)? {
-        Way::Host => {
+        Exit::Host => {
             host::deliver(ctx, work, config)?;
             &raw const work.host
         }
-        Way::Out(interface) => {
+        Exit::Out(interface) => {
             if interface.next_hop.valid == 0 {
                 return Err(Reason::NoNeighbour.into());
             }

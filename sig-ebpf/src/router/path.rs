@@ -5,7 +5,7 @@ use sig_common::{
     router::{
         maps::{Config, Interface},
         passage::Fields,
-        procedure::{self, Router, Source, Way},
+        procedure::{self, Exit, Router, Source},
     },
     wire::Load,
 };
@@ -64,16 +64,16 @@ pub fn process(
     ctx: *mut xdp_md,
     work: &mut Work,
     config: &Config,
-) -> Result<Way<&'static Interface>, Stop> {
+) -> Result<Exit<&'static Interface>, Stop> {
     let xdp = Xdp {
         ctx,
         outer: &work.outer,
         config,
     };
-    let way = procedure::route(&xdp, &mut work.passage)?;
-    if let Way::Out(interface) = &way {
+    let exit = procedure::route(&xdp, &mut work.passage)?;
+    if let Exit::Out(interface) = &exit {
         procedure::leave(&mut work.passage, interface);
     }
-    work.traffic = procedure::traffic(&work.passage, &way, config.isd_as);
-    Ok(way)
+    work.traffic = procedure::traffic(&work.passage, &exit, config.isd_as);
+    Ok(exit)
 }

@@ -67,7 +67,7 @@ fn tables() -> Tables {
         &Environment {
             neighbours: HashMap::from([(hop, neighbour)]),
             home: Vec::new(),
-            inner_macs: [6; 12],
+            tunnel_macs: [6; 12],
             icmp: Sources {
                 v4: Some(source),
                 v6: None,
@@ -155,7 +155,7 @@ pub(crate) fn run(data: &[u8]) {
         if let Some(frame) = frame(&mut worker, what, bytes) {
             match what % 4 {
                 0 => input.lan.push(frame),
-                1 => input.inner.push(frame),
+                1 => input.tunnel.push(frame),
                 _ => input.underlay.push(frame),
             }
         }
@@ -212,7 +212,7 @@ fn process(worker: &mut Worker, now: u64, tables: &Tables, input: &mut Input) {
         assert!(config().remotes[0].prefixes[0].contains(&inner.source));
         free.put(frame);
     }
-    for frame in output.inner {
+    for frame in output.tunnel {
         let packet = &frame.bytes(area)[14..];
         let inner = InnerPacket::parse(packet).expect("a sound packet");
         assert_eq!(usize::from(inner.total_len), packet.len());

@@ -60,7 +60,7 @@ impl Programs {
         object.load(&[
             Program::Underlay,
             Program::Lan,
-            Program::Inner,
+            Program::Tunnel,
             Program::Inject,
         ])?;
         let maps = Maps::take(&mut object)?;

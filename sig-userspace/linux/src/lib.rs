@@ -20,7 +20,6 @@ pub mod bpf;
 pub mod cpus;
 pub mod ethtool;
 pub mod facts;
-pub mod inner_pair;
 pub mod lan;
 pub mod link;
 pub mod neighbours;
@@ -31,6 +30,7 @@ pub mod networks;
 pub mod routes;
 pub mod suited;
 pub mod sysctl;
+pub mod tunnel_pair;
 pub mod watch;
 
 use std::io;

@@ -29,8 +29,8 @@ use super::link::{self, Link};
 use super::netlink::Netlink;
 use super::watch::{Change, Changes, Watch};
 use entry::{Entry, Question, ask, find_entry};
+use route::{ResolvedRoute, find_way, usable};
 pub use route::{RouteLookup, lookup};
-use route::{Way, find_way, usable};
 use sig_core::task::Task;
 
 /// How a frame to a next hop must be addressed.
@@ -379,7 +379,7 @@ impl Resolver {
 }
 
 struct Found {
-    way: Way,
+    way: ResolvedRoute,
     entry: Entry,
 }
 

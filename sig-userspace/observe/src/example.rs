@@ -151,7 +151,7 @@ pub fn busy() -> Status {
             },
             Queue {
                 worker: 1,
-                role: Role::Inner,
+                role: Role::Tunnel,
                 interface: "sig".to_owned(),
                 queue: 1,
                 counts: Counts {

@@ -36,9 +36,9 @@ pub trait Underlay {
     /// Those of them by which packets to an address of ours come in.
     fn arrival(&self, local: SocketAddr) -> Arrival;
 
-    /// The way from one of our addresses to the other end of a link or to a sibling, if it is known and one that the XDP
+    /// The route from one of our addresses to the other end of a link or to a sibling, if it is known and one that the XDP
     /// program can take.
-    fn way(&self, local: SocketAddr, remote: SocketAddr) -> Option<Way>;
+    fn route(&self, local: SocketAddr, remote: SocketAddr) -> Option<UnderlayRoute>;
 
     /// Whether packets may leave by an interface of the AS.
     fn is_up(&self, interface: u16) -> bool;
@@ -79,9 +79,9 @@ pub const fn map_tag(tag: Tag) -> u32 {
     ((tag.tpid as u32) << 16 | tag.tci as u32) & TAG_MASK
 }
 
-/// A way through the underlay: the next device on the link layer.
+/// A route through the underlay: the next device on the link layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct UnderlayRoute {
     /// Interface index of the device to send through.
     pub ifindex: u32,
     /// Largest IP packet that the device sends, bytes; 0: not known.
@@ -212,7 +212,7 @@ pub fn tables(
             link_type: interface.link_type as u8,
             up: underlay.is_up(*number).into(),
             reserved: 0,
-            next_hop: next_hop(local, remote, mtu, underlay.way(local, remote)),
+            next_hop: next_hop(local, remote, mtu, underlay.route(local, remote)),
         };
         Some((*number, entry))
     });
@@ -231,11 +231,16 @@ const fn number_of_mac([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// A next hop by a way; without one, packets to it are left to the slow path. `mtu` is the largest SCION packet of the
+/// A next hop by a route; without one, packets to it are left to the slow path. `mtu` is the largest SCION packet of the
 /// link, or of the AS if the next hop is a sibling.
 #[must_use]
-pub fn next_hop(local: SocketAddr, remote: SocketAddr, mtu: u16, way: Option<Way>) -> NextHop {
-    let unknown = Way {
+pub fn next_hop(
+    local: SocketAddr,
+    remote: SocketAddr,
+    mtu: u16,
+    route: Option<UnderlayRoute>,
+) -> NextHop {
+    let unknown = UnderlayRoute {
         ifindex: 0,
         mtu: 0,
         tags: [0; 2],
@@ -243,8 +248,8 @@ pub fn next_hop(local: SocketAddr, remote: SocketAddr, mtu: u16, way: Option<Way
         source_mac: [0; 6],
         destination_mac: [0; 6],
     };
-    let valid = u8::from(way.is_some());
-    let way = way.unwrap_or(unknown);
+    let valid = u8::from(route.is_some());
+    let route = route.unwrap_or(unknown);
     let headers = UDP_LEN
         + if remote.ip().to_canonical().is_ipv4() {
             IPV4_LEN
@@ -252,19 +257,23 @@ pub fn next_hop(local: SocketAddr, remote: SocketAddr, mtu: u16, way: Option<Way
             IPV6_LEN
         };
     let mtu = mtu.saturating_add(headers);
-    let mtu = if way.mtu == 0 { mtu } else { mtu.min(way.mtu) };
+    let mtu = if route.mtu == 0 {
+        mtu
+    } else {
+        mtu.min(route.mtu)
+    };
     NextHop {
         source: ip(local),
         destination: ip(remote),
         source_port: local.port(),
         destination_port: remote.port(),
-        ifindex: way.ifindex,
-        tags: way.tags,
-        source_mac: way.source_mac,
-        destination_mac: way.destination_mac,
+        ifindex: route.ifindex,
+        tags: route.tags,
+        source_mac: route.source_mac,
+        destination_mac: route.destination_mac,
         mtu,
         valid,
-        fragments: way.fragments.into(),
+        fragments: route.fragments.into(),
     }
 }
 

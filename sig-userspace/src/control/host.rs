@@ -42,13 +42,13 @@ use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
 use sig_linux::{
     bpf::{Attachment, Logging, Program, Programs, TcAttachment},
     facts,
-    inner_pair::{InnerPair, InnerPairConfig},
     lan::LanHops,
     neighbours::{NextHops, Snapshot, Timing},
     netlink::Netlink,
     netns,
     networks::{self, Networks},
     routes::Routes,
+    tunnel_pair::{TunnelPair, TunnelPairConfig},
     watch::Watch,
 };
 pub use status::ControlReport;
@@ -66,7 +66,7 @@ pub struct Host {
     /// None of them ends before it.
     tasks: Vec<Task>,
     failed: watch::Receiver<Option<String>>,
-    pair: InnerPair,
+    pair: TunnelPair,
     attached: Attached,
     netlink: Netlink,
     watch: Watch,
@@ -127,7 +127,7 @@ impl Host {
         };
         let mut programs = Programs::load(logging)?;
         let data_socket = bind_data_address(config.gateway.data_addr)?;
-        let pair = InnerPair::create(&InnerPairConfig {
+        let pair = TunnelPair::create(&TunnelPairConfig {
             name: config.tunnel.name.clone(),
             queues: config.dataplane.workers.into(),
             mtu: config.tunnel.mtu.into(),
@@ -135,9 +135,9 @@ impl Host {
         .await?;
         let mut ports = tokio::task::block_in_place(|| ports::open(&config, &interfaces, &pair))?;
 
-        let mut inner_macs = [0; 12];
-        inner_macs[..6].copy_from_slice(&pair.host().mac);
-        inner_macs[6..].copy_from_slice(&pair.peer().mac);
+        let mut tunnel_macs = [0; 12];
+        tunnel_macs[..6].copy_from_slice(&pair.host().mac);
+        tunnel_macs[6..].copy_from_slice(&pair.peer().mac);
         let (networks, following) =
             networks::follow(&netlink, &watch, pair.host().ifindex, config.tunnel.table).await?;
         let known = networks.borrow().clone();
@@ -145,7 +145,7 @@ impl Host {
         let environment = Environment {
             neighbours: HashMap::new(),
             home: place.home(&known),
-            inner_macs,
+            tunnel_macs,
             icmp: place.icmp_sources(&known),
             lan: Arc::default(),
         };
@@ -386,7 +386,7 @@ fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
 fn attach(
     programs: &mut Programs,
     config: &Config,
-    pair: &InnerPair,
+    pair: &TunnelPair,
     facts: &mut [ports::PortFacts],
 ) -> Result<Attached, Error> {
     let mode = interfaces::xdp_mode(config.dataplane.mode);
@@ -396,13 +396,15 @@ fn attach(
             Role::Underlay => programs.attach_xdp(Program::Underlay, facts.ifindex, mode)?,
             Role::Lan => programs.attach_xdp(Program::Lan, facts.ifindex, mode)?,
             // A veth always has native mode.
-            Role::Inner => {
+            Role::Tunnel => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
-                netns::run_in(netns, || programs.attach_xdp(Program::Inner, ifindex, None))
-                    .map_err(|source| Error::System {
-                        what: "enter the private network namespace",
-                        source,
-                    })??
+                netns::run_in(netns, || {
+                    programs.attach_xdp(Program::Tunnel, ifindex, None)
+                })
+                .map_err(|source| Error::System {
+                    what: "enter the private network namespace",
+                    source,
+                })??
             }
         };
         if let Some(reason) = attachment.no_native() {

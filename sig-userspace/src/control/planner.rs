@@ -61,7 +61,7 @@ pub struct Environment {
     /// tunnel, though a wider prefix of a remote contains them.
     pub home: Vec<IpNet>,
     /// MAC of the tunnel device, then MAC of its peer.
-    pub inner_macs: [u8; 12],
+    pub tunnel_macs: [u8; 12],
     /// Where ICMP errors come from.
     pub icmp: Sources,
     /// Where decapsulated packets can be sent without the kernel; nowhere by default.
@@ -185,7 +185,7 @@ impl Planner {
         let mut tables = Tables::empty(self.local());
         tables.generation = self.generation;
         tables.served = self.served.clone();
-        tables.inner_macs = environment.inner_macs;
+        tables.tunnel_macs = environment.tunnel_macs;
         tables.icmp = environment.icmp;
         tables.lan = environment.lan.clone();
         tables.routing = self.routing(&environment.home);

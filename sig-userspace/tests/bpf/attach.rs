@@ -35,7 +35,7 @@ fn xdp_programs_attach_in_both_modes_and_leave_with_their_attachment() {
     }
     let (here, _there, ifindex) = device();
     let mut programs = Programs::load(Logging::Debug).unwrap();
-    for program in [Program::Underlay, Program::Lan, Program::Inner] {
+    for program in [Program::Underlay, Program::Lan, Program::Tunnel] {
         for (mode, shown) in [(XdpMode::Native, "xdp "), (XdpMode::Generic, "xdpgeneric ")] {
             let attached = here
                 .run(|| programs.attach_xdp(program, ifindex, Some(mode)))
@@ -84,7 +84,7 @@ fn one_gateway_serves_devices_of_two_namespaces() {
         .unwrap();
     let peer = there.run(|| index("eth"));
     let _inner = there
-        .run(|| programs.attach_xdp(Program::Inner, peer, None))
+        .run(|| programs.attach_xdp(Program::Tunnel, peer, None))
         .unwrap();
     for netns in [&here, &there] {
         let link = netns.ip("link show eth");

@@ -1,4 +1,4 @@
-//! The real programs `sig_lan` and `sig_inner` over single packets.
+//! The real programs `sig_lan` and `sig_tunnel` over single packets.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd as _;
@@ -7,7 +7,7 @@ use crate::frames::{Bench, Expect, Fixture, LO, Stats, check, xdp_socket};
 use crate::packets::Underlay;
 use crate::support::netns::root_or_skip;
 use ipnet::IpNet;
-use sig_common::maps::{INNER_PORT, LanRoute, Sockets, Stat};
+use sig_common::maps::{LanRoute, Sockets, Stat, TUNNEL_PORT};
 use sig_common::scope::may_cross;
 use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 use sig_linux::bpf::Program;
@@ -19,9 +19,9 @@ const LAN: Stats = Stats {
     dropped: None,
 };
 const INNER: Stats = Stats {
-    redirected: Stat::InnerRedirected,
-    passed: Stat::InnerPassed,
-    no_socket: Stat::InnerNoSocket,
+    redirected: Stat::TunnelRedirected,
+    passed: Stat::TunnelPassed,
+    no_socket: Stat::TunnelNoSocket,
     dropped: None,
 };
 
@@ -330,10 +330,10 @@ fn what_the_kernel_routed_into_the_tunnel_goes_to_a_worker_whatever_its_route_an
     if !root_or_skip() {
         return;
     }
-    let bench = Bench::new(INNER_PORT, 1);
+    let bench = Bench::new(TUNNEL_PORT, 1);
     check(
         &bench.programs,
-        Program::Inner,
+        Program::Tunnel,
         INNER,
         &[
             worker("IPv4", to("10.2.0.1")),
@@ -346,5 +346,5 @@ fn what_the_kernel_routed_into_the_tunnel_goes_to_a_worker_whatever_its_route_an
     );
     let bench = Bench::new(LO, 1);
     let fixtures = [Fixture::new("IPv4", to("10.2.0.1"), Expect::NoSocket)];
-    check(&bench.programs, Program::Inner, INNER, &fixtures);
+    check(&bench.programs, Program::Tunnel, INNER, &fixtures);
 }

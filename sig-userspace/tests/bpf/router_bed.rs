@@ -16,7 +16,7 @@ use sig_common::wire::scion::path::Meta;
 use sig_common::wire::{PROTO_UDP, checksum, ethernet, ipv4, udp};
 use sig_core::scion::{HopKey, MacInput};
 use sig_linux::bpf::{RouterOptions, RouterPrograms, TestOutcome};
-use sig_router::fast::{self, Arrival, Port, Slots, Spread, Underlay as _, Way};
+use sig_router::fast::{self, Arrival, Port, Slots, Spread, Underlay as _, UnderlayRoute};
 use sig_router::forward;
 use sig_router::model::LinkType;
 use sig_router::{AsModel, Bfd, Interface, Owner, Sibling};
@@ -200,8 +200,8 @@ impl fast::Underlay for Conditions {
         }
     }
 
-    fn way(&self, local: SocketAddr, remote: SocketAddr) -> Option<Way> {
-        (!self.unknown.contains(&remote.ip())).then(|| Way {
+    fn route(&self, local: SocketAddr, remote: SocketAddr) -> Option<UnderlayRoute> {
+        (!self.unknown.contains(&remote.ip())).then(|| UnderlayRoute {
             ifindex: self.ifindex,
             mtu: self.mtu,
             tags: self.tags,

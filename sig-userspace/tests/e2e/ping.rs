@@ -58,7 +58,7 @@ fn all_sizes_cross_in_generic_mode() {
         ..Options::default()
     });
     let ports = bed.network.b.status().unwrap().ports;
-    for port in ports.iter().filter(|port| port.role != "inner") {
+    for port in ports.iter().filter(|port| port.role != "tunnel") {
         assert_eq!(port.mode, "generic", "{}", port.interface);
     }
 }

@@ -10,16 +10,16 @@ use sig_core::port::Role;
 use sig_linux::af_xdp::{HugePages, Opened, Plan, PortSpec, RingSizes, ZeroCopy};
 use sig_linux::bpf::{Attachment, Logging, Program, Programs, TcAttachment};
 use sig_linux::ethtool::{Ethtool, Offload};
-use sig_linux::inner_pair::{InnerPair, InnerPairConfig, PEER_NAME};
 use sig_linux::netns::run_in;
 use sig_linux::routes::{Route, Routes};
+use sig_linux::tunnel_pair::{PEER_NAME, TunnelPair, TunnelPairConfig};
 use sig_linux::watch::Watch;
 use sig_linux::{link, netlink::Netlink};
 
 const CHILD_NETNS: &str = "SIG_TEST_PAIR_HOLDER_NETNS";
 
-fn config() -> InnerPairConfig {
-    InnerPairConfig {
+fn config() -> TunnelPairConfig {
+    TunnelPairConfig {
         name: "sig".into(),
         queues: 2,
         mtu: 1500,
@@ -33,7 +33,7 @@ fn the_pair_has_the_queues_mtu_flags_and_offloads_that_the_engine_needs() {
     }
     let host = Netns::new("pair");
     host.block_on(async || {
-        let pair = InnerPair::create(&config()).await.unwrap();
+        let pair = TunnelPair::create(&config()).await.unwrap();
         let inside = pair.netns().netlink().unwrap();
         let sig = link::by_name(&Netlink::open().unwrap(), "sig")
             .await
@@ -90,7 +90,7 @@ fn the_device_forwards_both_families_and_says_nothing_by_itself() {
     }
     let host = Netns::new("sysctl");
     host.block_on(async || {
-        let _pair = InnerPair::create(&config()).await.unwrap();
+        let _pair = TunnelPair::create(&config()).await.unwrap();
         let read = |name: &str| {
             std::fs::read_to_string(format!("/proc/sys/net/{name}"))
                 .unwrap()
@@ -126,7 +126,7 @@ fn deleting_the_pair_leaves_nothing_and_the_name_is_free_at_once() {
     let host = Netns::new("delete");
     host.block_on(async || {
         for _ in 0..3 {
-            let pair = InnerPair::create(&config()).await.unwrap();
+            let pair = TunnelPair::create(&config()).await.unwrap();
             pair.delete().await.unwrap();
             assert_eq!(host.interfaces(), Vec::<String>::new());
         }
@@ -139,7 +139,7 @@ fn dropping_the_pair_without_delete_removes_it_too() {
         return;
     }
     let host = Netns::new("drop");
-    host.block_on(async || drop(InnerPair::create(&config()).await.unwrap()));
+    host.block_on(async || drop(TunnelPair::create(&config()).await.unwrap()));
     let took = wait_until("the pair is gone", Duration::from_secs(3), || {
         host.interfaces().is_empty()
     });
@@ -153,7 +153,8 @@ fn a_foreign_device_of_the_same_name_is_left_alone_and_named_in_the_error() {
     }
     let host = Netns::new("foreign");
     host.ip("link add sig type veth peer name other");
-    let error = host.block_on(async || InnerPair::create(&config()).await.unwrap_err().to_string());
+    let error =
+        host.block_on(async || TunnelPair::create(&config()).await.unwrap_err().to_string());
     assert!(
         error.contains("interface sig exists and does not belong to a gateway (veth)"),
         "{error}"
@@ -168,9 +169,9 @@ fn a_second_gateway_with_the_same_name_is_refused() {
     }
     let host = Netns::new("second");
     host.block_on(async || {
-        let first = InnerPair::create(&config()).await.unwrap();
+        let first = TunnelPair::create(&config()).await.unwrap();
         let start = Instant::now();
-        let error = InnerPair::create(&config()).await.unwrap_err().to_string();
+        let error = TunnelPair::create(&config()).await.unwrap_err().to_string();
         assert!(
             error.contains("belongs to another running gateway"),
             "{error}"
@@ -193,42 +194,42 @@ fn unusable_settings_are_refused_with_a_remedy() {
     let host = Netns::new("refused");
     for (config, word) in [
         (
-            InnerPairConfig {
+            TunnelPairConfig {
                 name: "seventeen-letters".into(),
                 ..config()
             },
             "name of an interface",
         ),
         (
-            InnerPairConfig {
+            TunnelPairConfig {
                 name: "a/b".into(),
                 ..config()
             },
             "name of an interface",
         ),
         (
-            InnerPairConfig {
+            TunnelPairConfig {
                 name: String::new(),
                 ..config()
             },
             "name of an interface",
         ),
         (
-            InnerPairConfig {
+            TunnelPairConfig {
                 mtu: 9000,
                 ..config()
             },
             "3506",
         ),
         (
-            InnerPairConfig {
+            TunnelPairConfig {
                 mtu: 576,
                 ..config()
             },
             "1280",
         ),
         (
-            InnerPairConfig {
+            TunnelPairConfig {
                 queues: 0,
                 ..config()
             },
@@ -236,7 +237,7 @@ fn unusable_settings_are_refused_with_a_remedy() {
         ),
     ] {
         let error =
-            host.block_on(async || InnerPair::create(&config).await.unwrap_err().to_string());
+            host.block_on(async || TunnelPair::create(&config).await.unwrap_err().to_string());
         assert!(error.contains(word), "{error}");
     }
     assert_eq!(host.interfaces(), Vec::<String>::new());
@@ -244,7 +245,7 @@ fn unusable_settings_are_refused_with_a_remedy() {
 
 /// A pair as a running gateway has it: programs attached at both ends, AF_XDP sockets on every queue, routes.
 struct Running {
-    pair: InnerPair,
+    pair: TunnelPair,
     /// How long the pair took
     created: Duration,
     _inject: TcAttachment,
@@ -258,7 +259,7 @@ struct Running {
 impl Running {
     async fn start() -> Self {
         let start = Instant::now();
-        let pair = InnerPair::create(&config()).await.unwrap();
+        let pair = TunnelPair::create(&config()).await.unwrap();
         let created = start.elapsed();
         let watch = Watch::open().unwrap();
         let routes = Routes::start(&Netlink::open().unwrap(), &watch, pair.host().ifindex, 254);
@@ -271,14 +272,14 @@ impl Running {
         let mut programs = Programs::load(Logging::Off).unwrap();
         let inject = programs.attach_inject(pair.host().ifindex).unwrap();
         let inner = run_in(pair.netns(), || {
-            programs.attach_xdp(Program::Inner, pair.peer().ifindex, None)
+            programs.attach_xdp(Program::Tunnel, pair.peer().ifindex, None)
         })
         .unwrap()
         .unwrap();
         let plan = Plan {
             workers: 2,
             ports: vec![PortSpec {
-                role: Role::Inner,
+                role: Role::Tunnel,
                 interface: pair.peer().name.clone(),
                 namespace: Some(pair.netns().as_fd()),
                 queues: 2,

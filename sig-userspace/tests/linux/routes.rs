@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::support::netns::{Netns, root_or_skip};
 use ipnet::IpNet;
-use sig_linux::inner_pair::{InnerPair, InnerPairConfig};
 use sig_linux::netlink::Netlink;
 use sig_linux::routes::{Route, Routes};
+use sig_linux::tunnel_pair::{TunnelPair, TunnelPairConfig};
 use sig_linux::watch::Watch;
 
 fn net(text: &str) -> IpNet {
@@ -16,18 +16,18 @@ fn net(text: &str) -> IpNet {
 /// The main routing table.
 const MAIN: u32 = 254;
 
-async fn tunnel() -> (InnerPair, Routes, Watch) {
+async fn tunnel() -> (TunnelPair, Routes, Watch) {
     tunnel_in(MAIN).await
 }
 
 /// A tunnel device whose routes are in this table.
-async fn tunnel_in(table: u32) -> (InnerPair, Routes, Watch) {
-    let config = InnerPairConfig {
+async fn tunnel_in(table: u32) -> (TunnelPair, Routes, Watch) {
+    let config = TunnelPairConfig {
         name: "sig".into(),
         queues: 1,
         mtu: 1500,
     };
-    let pair = InnerPair::create(&config).await.unwrap();
+    let pair = TunnelPair::create(&config).await.unwrap();
     let watch = Watch::open().unwrap();
     let netlink = Netlink::open().unwrap();
     let routes = Routes::start(&netlink, &watch, pair.host().ifindex, table);

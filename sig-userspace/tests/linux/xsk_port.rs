@@ -201,7 +201,7 @@ fn received_packets_leave_room_for_headers_and_leave_on_another_port_in_another_
     for hidden_first in [false, true] {
         let mut ports = vec![
             spec(Role::Lan, "d0", 1, None),
-            spec(Role::Inner, "d1", 1, Some(&hidden)),
+            spec(Role::Tunnel, "d1", 1, Some(&hidden)),
         ];
         if hidden_first {
             ports.reverse();
@@ -218,7 +218,7 @@ fn received_packets_leave_room_for_headers_and_leave_on_another_port_in_another_
             .map(|port| port.slot as u8)
             .collect();
         let mut worker = Worker::all(opened).remove(0);
-        let (near, inner) = (worker.role(Role::Lan), worker.role(Role::Inner));
+        let (near, inner) = (worker.role(Role::Lan), worker.role(Role::Tunnel));
         let (left, right) = (
             PacketSocket::open(&lan, "g0", crate::xsk::ETHERTYPE),
             PacketSocket::open(&wan, "s0", crate::xsk::ETHERTYPE),
@@ -271,7 +271,7 @@ fn two_workers_share_single_queues_and_split_the_others() {
     let ports = vec![
         spread(spec(Role::Underlay, "wan", 1, None)),
         spread(spec(Role::Lan, "lan", 1, None)),
-        spec(Role::Inner, "inner", 2, Some(&hidden)),
+        spec(Role::Tunnel, "inner", 2, Some(&hidden)),
     ];
     let opened = gateway
         .run(|| plan(2, ports).open())

@@ -122,7 +122,7 @@ fn gateway(number: u8, cable_end: Wire) -> (Engine, Wire, ChannelMonitor) {
     let (area, pool) = Area::on_heap(1024);
     let ports = WorkerPorts {
         underlay: vec![underlay],
-        inner: vec![inner],
+        tunnel: vec![inner],
         ..WorkerPorts::default()
     };
     let gateway = Engine::builder(config(number, other).unwrap())

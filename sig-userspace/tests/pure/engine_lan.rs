@@ -91,7 +91,7 @@ fn gateway(number: u8, other: u8) -> (Engine, MemoryWire, MemoryWire, [MemoryWir
     let (second, second_wire) = memory::pair(64);
     let ports = WorkerPorts {
         underlay: vec![boxed(underlay)],
-        inner: vec![boxed(inner)],
+        tunnel: vec![boxed(inner)],
         lan: vec![
             vec![Box::new(Unplugged { queued: Vec::new() })],
             vec![boxed(first), boxed(second)],

@@ -13,7 +13,7 @@ use sig_common::{
 use sig_linux::bpf::{RouterOptions, RouterPrograms};
 use sig_router::{
     Owner,
-    fast::{Arrival, Port, Slots, Spread, Underlay, Way, map_tag, tables},
+    fast::{Arrival, Port, Slots, Spread, Underlay, UnderlayRoute, map_tag, tables},
     forward::{Ingress, Links as _, Reason, Router, Traffic, Verdict},
 };
 
@@ -90,7 +90,7 @@ impl Wrapping {
 /// The underlay of a place: which ways are known.
 struct Ways<'a> {
     place: &'a Place,
-    /// Numbers of the ports of next hops without a way, with a device that is not ours, with a VLAN.
+    /// Numbers of the ports of next hops without a route, with a device that is not ours, with a VLAN.
     unknown: Vec<SocketAddr>,
     elsewhere: Vec<SocketAddr>,
     tagged: Vec<SocketAddr>,
@@ -131,8 +131,8 @@ impl Underlay for Ways<'_> {
         Arrival::Anywhere
     }
 
-    fn way(&self, _local: SocketAddr, remote: SocketAddr) -> Option<Way> {
-        (!self.unknown.contains(&remote)).then(|| Way {
+    fn route(&self, _local: SocketAddr, remote: SocketAddr) -> Option<UnderlayRoute> {
+        (!self.unknown.contains(&remote)).then(|| UnderlayRoute {
             ifindex: if self.elsewhere.contains(&remote) {
                 LO + 1000
             } else {
@@ -171,7 +171,7 @@ fn udp_headers(address: SocketAddr) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Expected {
     Stop(Reason),
-    /// By way of this counter, with this traffic.
+    /// By route of this counter, with this traffic.
     Send(Vec<u8>, u16, Traffic),
     /// To a host: it depends on the kernel's tables.
     Host,
@@ -268,7 +268,7 @@ impl<'a> Pair<'a> {
             }
         };
         let mut wrapping = wrapping.clone();
-        if model.sibling_at(source).is_some() && self.ways.way(local, source).is_some() {
+        if model.sibling_at(source).is_some() && self.ways.route(local, source).is_some() {
             wrapping.tags = if self.ways.tagged.contains(&source) {
                 vec![EGRESS_VLAN]
             } else {
@@ -431,16 +431,16 @@ impl<'a> Pair<'a> {
             (Verdict::Deliver(address), None) => return self.host(*address, after, wrapping),
             other => panic!("not forwarded, for no reason: {other:?}"),
         };
-        let Some(way) = self.ways.way(local, remote) else {
+        let Some(route) = self.ways.route(local, remote) else {
             return Expected::Stop(Reason::NoNeighbour);
         };
-        if way.mtu != 0 && after.len() + udp_headers(remote) > usize::from(way.mtu) {
+        if route.mtu != 0 && after.len() + udp_headers(remote) > usize::from(route.mtu) {
             return Expected::Stop(Reason::TooBig);
         }
         if wrapping.no_checksum && remote.is_ipv6() {
             return Expected::Stop(Reason::FamilyChange);
         }
-        if way.ifindex != LO {
+        if route.ifindex != LO {
             return Expected::Stop(Reason::NoFastWay);
         }
         let tagged = self.ways.tagged.contains(&remote);
@@ -453,8 +453,8 @@ impl<'a> Pair<'a> {
         Expected::Send(frame, slot, traffic.expect("a kind of traffic"))
     }
 
-    /// Whether the program stops for the size of a packet, or before: it looks for the way first. The engine tells the
-    /// way if there is room.
+    /// Whether the program stops for the size of a packet, or before: it looks for the route first. The engine tells the
+    /// route if there is room.
     fn too_big(&self, packet: &[u8], ingress: Ingress, now: Duration) -> Expected {
         let mut place = self.ways.place.clone();
         place.model.mtu = u16::MAX;

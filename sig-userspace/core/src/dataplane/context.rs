@@ -19,8 +19,8 @@ pub(super) struct Context<'a> {
     pub(super) counters: &'a WorkerCounters,
     /// Finished frames for the underlay.
     pub(super) to_underlay: &'a mut Vec<Frame>,
-    /// Finished Ethernet frames for the inner port.
-    pub(super) to_inner: &'a mut Vec<Frame>,
+    /// Finished Ethernet frames for the tunnel port.
+    pub(super) to_tunnel: &'a mut Vec<Frame>,
     /// Finished Ethernet frames for each LAN port.
     pub(super) to_lan: &'a mut [Vec<Frame>],
 }

@@ -104,7 +104,7 @@ impl Decap {
     }
 
     /// Takes an Ethernet frame from the underlay and puts the packets that it completes into
-    /// `context.to_lan` and `context.to_inner`.
+    /// `context.to_lan` and `context.to_tunnel`.
     pub(super) fn frame(&mut self, context: &mut Context<'_>, frame: Frame) {
         let (parsed, slot) = match self.admit(context, frame.bytes(context.area)) {
             Ok(admitted) => admitted,
@@ -275,7 +275,7 @@ impl Delivery<'_, '_> {
                     }
                     None => {
                         context.counters.packets_via_helper.add(1);
-                        context.to_inner.push(packet);
+                        context.to_tunnel.push(packet);
                     }
                 }
             }
@@ -320,7 +320,7 @@ fn finish(
     let frame = packet.bytes_mut(context.area);
     let Some(hop) = hop else {
         // The kernel is the next router: it takes its one from the TTL.
-        inner::write_ethernet(frame, &tables.inner_macs, &summary);
+        inner::write_ethernet(frame, &tables.tunnel_macs, &summary);
         if delivery == police::Delivery::KernelButNotBack {
             frame[6..12].copy_from_slice(&BACK_TO_SENDER);
         }

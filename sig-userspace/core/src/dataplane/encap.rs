@@ -16,7 +16,7 @@ use super::{
     flow_cache::FlowCache,
     icmp::{self, Message, RateLimit},
     inner,
-    tables::{Action, Path, Session, Tables, Way},
+    tables::{Action, Path, Session, Tables, Target},
 };
 use crate::{
     framing::{Closed, Packer, Placement},
@@ -38,7 +38,7 @@ pub(super) enum Origin {
         partial: bool,
     },
     /// The tunnel device: the kernel has routed the packet and taken its one from the TTL.
-    Inner,
+    Tunnel,
 }
 
 /// A frame being filled. The packet of `frame` is the payload so far.
@@ -69,7 +69,7 @@ pub(super) struct Encap {
     streams: Vec<Stream>,
     /// Streams with an open frame, in the order they were opened.
     touched: Vec<u16>,
-    routes: FlowCache<Result<Way, DropReason>>,
+    routes: FlowCache<Result<Target, DropReason>>,
     icmp_limit: RateLimit,
 }
 
@@ -163,9 +163,9 @@ impl Encap {
         let flow_hash = flow_hash(&packet);
         let unreachable = |reason| (reason, Some((Message::Unreachable, packet)));
         let action = match way {
-            Way::Fixed(action) => action,
-            Way::Rules(site) => context.tables.routing.decide(site, &packet),
-            Way::Home => return Err((DropReason::NoRoute, None)),
+            Target::Fixed(action) => action,
+            Target::Rules(site) => context.tables.routing.decide(site, &packet),
+            Target::Home => return Err((DropReason::NoRoute, None)),
         };
         let session = match action {
             Action::Session(session) => session,
@@ -197,7 +197,7 @@ impl Encap {
         tables: &Tables,
         source: IpAddr,
         destination: IpAddr,
-    ) -> Result<Way, DropReason> {
+    ) -> Result<Target, DropReason> {
         self.routes.get_or_decide(
             tables.generation,
             source,
@@ -241,10 +241,10 @@ impl Encap {
         match icmp::error(message, &context.tables.icmp, original, packet, room) {
             Some(len) => {
                 answer.place(HEADROOM, ethernet::HEADER_LEN + len);
-                let macs = &context.tables.inner_macs;
+                let macs = &context.tables.tunnel_macs;
                 inner::write_ethernet(answer.bytes_mut(context.area), macs, packet);
                 context.counters.icmp_sent.add(1);
-                context.to_inner.push(answer);
+                context.to_tunnel.push(answer);
             }
             None => context.free.put(answer),
         }

@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(mark_congestion(&mut packet, &mut summary), Ok(()));
         assert_eq!(InnerPacket::parse(&packet[..]), Ok(summary));
         assert!(is_congestion(summary.tos));
-        let view = sig_common::wire::ipv4::View::new_checked(&packet).expect("valid");
+        let view = ipv4::View::new_checked(&packet).expect("valid");
         assert!(view.checksum_is_valid());
     }
 }

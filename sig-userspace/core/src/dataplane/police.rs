@@ -8,7 +8,7 @@ use sig_common::{reason::DropReason, scope::may_cross, wire::inner::InnerPacket}
 use super::{
     flow_cache::FlowCache,
     icmp,
-    tables::{Tables, Way},
+    tables::{Tables, Target},
 };
 
 /// Where a packet is delivered, or why it is not.
@@ -94,14 +94,14 @@ fn decide(tables: &Tables, slot: u16, source: IpAddr, destination: IpAddr) -> Ve
 }
 
 fn is_home(tables: &Tables, source: IpAddr) -> bool {
-    matches!(tables.routing.way(source), Some(Way::Home))
+    matches!(tables.routing.way(source), Some(Target::Home))
 }
 
 /// Where packets of remote number `slot` to a destination are delivered, if it is one of ours.
 fn deliver(tables: &Tables, slot: u16, destination: IpAddr) -> Verdict {
     let served = match &tables.served {
         Some(served) => served.get(destination).is_some(),
-        None => matches!(tables.routing.way(destination), None | Some(Way::Home)),
+        None => matches!(tables.routing.way(destination), None | Some(Target::Home)),
     };
     if !served {
         return Err(DropReason::InnerDestination);

@@ -41,36 +41,36 @@ pub struct Tables {
     pub routing: Arc<Routing>,
     /// Sessions with remote gateways.
     pub sessions: Vec<Session>,
-    /// By the place of a session, that of its remote in `remotes`; [`NOBODY`] if it is not there.
+    /// By the place of a session, that of its remote in `remotes`; [`NO_REMOTE`] if it is not there.
     session_remotes: Vec<u16>,
     /// Paths of all sessions, those of one session side by side.
     pub paths: Vec<Path>,
     /// Remote gateways.
     pub remotes: Vec<Remote>,
-    /// By [`Remote::id`], the place in `remotes`; [`NOBODY`] where there is none.
+    /// By [`Remote::id`], the place in `remotes`; [`NO_REMOTE`] where there is none.
     remote_slots: Vec<u16>,
     /// Source of a frame to the number of the remote in `remotes`.
     pub admitted: HashMap<(IsdAs, HostAddr), u16, BuildHasherDefault<SourceHasher>>,
     /// The Ethernet header, without its type, of packets on their way to the kernel:
     /// destination MAC (the tunnel device), then source MAC (its peer).
-    pub inner_macs: [u8; 12],
+    pub tunnel_macs: [u8; 12],
     /// Where ICMP errors come from.
     pub icmp: Sources,
 }
 
-const NOBODY: u16 = u16::MAX;
+const NO_REMOTE: u16 = u16::MAX;
 
 /// From inner packets to sessions.
 #[derive(Debug, Default)]
 pub struct Routing {
-    routes: Lpm<Way>,
+    routes: Lpm<Target>,
     /// Rules of the sites where it takes more than the destination to decide.
     sites: Vec<Box<[Rule]>>,
 }
 
 /// Where packets to a prefix go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Target {
     /// The same for all: the site has no rule, or its first one takes every packet.
     Fixed(Action),
     /// Where the rules with this place in [`Routing::sites`] say.
@@ -284,7 +284,7 @@ impl Tables {
             remotes: Vec::new(),
             remote_slots: Vec::new(),
             admitted: HashMap::default(),
-            inner_macs: [0; 12],
+            tunnel_macs: [0; 12],
             icmp: Sources::default(),
         }
     }
@@ -299,7 +299,7 @@ impl Tables {
     ) {
         let slot = self.remotes.len() as u16;
         let slots = self.remote_slots.len().max(usize::from(id) + 1);
-        self.remote_slots.resize(slots, NOBODY);
+        self.remote_slots.resize(slots, NO_REMOTE);
         self.remote_slots[usize::from(id)] = slot;
         self.admitted.insert((isd_as, host), slot);
         self.remotes.push(Remote {
@@ -325,7 +325,7 @@ impl Tables {
             let capacities = paths.iter().map(|path| path.packer.capacity());
             remote.frame_capacity = capacities.fold(remote.frame_capacity, usize::min);
         }
-        self.session_remotes.push(slot.unwrap_or(NOBODY));
+        self.session_remotes.push(slot.unwrap_or(NO_REMOTE));
         let place = self.sessions.len() as u16;
         let first = self.paths.len() as u16;
         self.sessions.push(match (paths.len(), spread) {
@@ -342,19 +342,19 @@ impl Tables {
     pub(super) fn leads_to(&self, slot: u16, destination: IpAddr) -> bool {
         let is_with = |session: u16| self.session_remotes.get(usize::from(session)) == Some(&slot);
         match self.routing.way(destination) {
-            Some(Way::Fixed(action)) => action.session().is_some_and(is_with),
-            Some(Way::Rules(site)) => {
+            Some(Target::Fixed(action)) => action.session().is_some_and(is_with),
+            Some(Target::Rules(site)) => {
                 let rules = self.routing.sites[usize::from(site)].iter();
                 rules.filter_map(|rule| rule.action.session()).all(is_with)
             }
-            Some(Way::Home) | None => false,
+            Some(Target::Home) | None => false,
         }
     }
 
     /// The place in [`Tables::remotes`] of the remote with this [`Remote::id`].
     pub(super) fn remote_slot(&self, id: u16) -> Option<u16> {
         let slot = *self.remote_slots.get(usize::from(id))?;
-        (slot != NOBODY).then_some(slot)
+        (slot != NO_REMOTE).then_some(slot)
     }
 }
 
@@ -363,14 +363,14 @@ impl Routing {
     /// 65536 sites with conditions, packets to further ones are dropped.
     pub fn add_site(&mut self, prefixes: &[IpNet], rules: Vec<Rule>) {
         let way = match rules.first() {
-            None => Way::Fixed(Action::Drop),
-            Some(rule) if rule.condition.is_always() => Way::Fixed(rule.action),
+            None => Target::Fixed(Action::Drop),
+            Some(rule) if rule.condition.is_always() => Target::Fixed(rule.action),
             Some(_) => match u16::try_from(self.sites.len()) {
                 Ok(place) => {
                     self.sites.push(rules.into());
-                    Way::Rules(place)
+                    Target::Rules(place)
                 }
-                Err(_) => Way::Fixed(Action::Drop),
+                Err(_) => Target::Fixed(Action::Drop),
             },
         };
         for prefix in prefixes {
@@ -380,17 +380,17 @@ impl Routing {
 
     /// Marks a prefix as being at home here, unless a site has it.
     pub fn add_home(&mut self, prefix: IpNet) {
-        self.add_route(prefix, Way::Home);
+        self.add_route(prefix, Target::Home);
     }
 
-    fn add_route(&mut self, prefix: IpNet, way: Way) {
+    fn add_route(&mut self, prefix: IpNet, way: Target) {
         if let Some(first) = self.routes.insert(prefix, way) {
             self.routes.insert(prefix, first);
         }
     }
 
     /// Where packets to an inner destination go, as far as it decides.
-    pub(super) fn way(&self, destination: IpAddr) -> Option<Way> {
+    pub(super) fn way(&self, destination: IpAddr) -> Option<Target> {
         self.routes.get(destination).copied()
     }
 

@@ -159,7 +159,7 @@ impl Gateway {
             frames.into_iter().map(copy).collect()
         };
         let lan = output.lan.into_iter().map(&mut take).collect();
-        (take(output.underlay), take(output.inner), lan)
+        (take(output.underlay), take(output.tunnel), lan)
     }
 
     fn send_lan(&mut self, packets: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
@@ -429,7 +429,7 @@ fn without_served_prefixes_remotes_reach_all_that_does_not_lead_back_into_the_tu
         // From the tunnel device, as the kernel would send it there.
         let own = b.frame(&ethernet(&udp(10, 1, 64)));
         let inner = Input {
-            inner: vec![own],
+            tunnel: vec![own],
             ..Input::default()
         };
         let (sent, _) = b.run(0, &mut { inner });
@@ -487,7 +487,7 @@ fn any_bytes_from_either_side_lose_no_chunk() {
             b.run(
                 0,
                 &mut Input {
-                    inner,
+                    tunnel: inner,
                     ..Input::default()
                 },
             );

@@ -36,7 +36,7 @@ pub struct Input {
     /// From LAN ports.
     pub lan: Vec<Frame>,
     /// From the tunnel device.
-    pub inner: Vec<Frame>,
+    pub tunnel: Vec<Frame>,
     /// From the underlay.
     pub underlay: Vec<Frame>,
 }
@@ -44,10 +44,10 @@ pub struct Input {
 impl Input {
     /// Room for so many frames of each side.
     pub fn with_capacity(frames: usize) -> Self {
-        let [lan, inner, underlay] = [(); 3].map(|()| Vec::with_capacity(frames));
+        let [lan, tunnel, underlay] = [(); 3].map(|()| Vec::with_capacity(frames));
         Input {
             lan,
-            inner,
+            tunnel,
             underlay,
         }
     }
@@ -59,7 +59,7 @@ pub struct Output {
     /// SIG frames, to the next hops of their paths.
     pub underlay: Vec<Frame>,
     /// Inner packets, to the tunnel device.
-    pub inner: Vec<Frame>,
+    pub tunnel: Vec<Frame>,
     /// Inner packets, straight to their next hop on each LAN port. Packets for ports that are not here
     /// go to the tunnel device.
     pub lan: Vec<Vec<Frame>>,
@@ -71,7 +71,7 @@ impl Output {
         let side = || Vec::with_capacity(frames);
         Output {
             underlay: side(),
-            inner: side(),
+            tunnel: side(),
             lan: (0..lan).map(|_| side()).collect(),
         }
     }
@@ -143,7 +143,7 @@ impl Worker {
             free: &mut self.free,
             counters: &self.counters,
             to_underlay: &mut output.underlay,
-            to_inner: &mut output.inner,
+            to_tunnel: &mut output.tunnel,
             to_lan: &mut output.lan,
         };
         self.decap.follow(&context);
@@ -164,9 +164,9 @@ impl Worker {
         while let Some(frame) = next(&mut frames, &self.area) {
             self.encap.packet(&mut context, frame, self.origin);
         }
-        let mut frames = input.inner.drain(..);
+        let mut frames = input.tunnel.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
-            self.encap.packet(&mut context, frame, Origin::Inner);
+            self.encap.packet(&mut context, frame, Origin::Tunnel);
         }
         self.encap.flush(&mut context);
     }

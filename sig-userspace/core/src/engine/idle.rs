@@ -41,7 +41,7 @@ impl Idle {
         }
         if self.fds.is_empty() {
             let lan = ports.lan.iter().flatten();
-            let all = ports.underlay.iter().chain(lan).chain(&ports.inner);
+            let all = ports.underlay.iter().chain(lan).chain(&ports.tunnel);
             self.fds
                 .extend(all.filter_map(|port| port.fd()).map(read_interest));
         }

@@ -40,7 +40,7 @@ pub struct WorkerPorts {
     /// interfaces. May be empty.
     pub lan: Vec<Vec<Box<dyn Port>>>,
     /// The peer of the tunnel device. At least one.
-    pub inner: Vec<Box<dyn Port>>,
+    pub tunnel: Vec<Box<dyn Port>>,
 }
 
 /// How the threads behave.
@@ -96,7 +96,7 @@ impl Engine {
         for (number, ports) in ports.into_iter().enumerate() {
             for (side, missing) in [
                 ("underlay", ports.underlay.is_empty()),
-                ("inner", ports.inner.is_empty()),
+                ("tunnel", ports.tunnel.is_empty()),
             ] {
                 if missing {
                     return Err(io::Error::other(MissingPort {
@@ -204,16 +204,16 @@ impl WorkerThread {
             for port in self.ports.lan.iter_mut().flatten() {
                 port.receive(&mut self.input.lan);
             }
-            for port in &mut self.ports.inner {
-                port.receive(&mut self.input.inner);
+            for port in &mut self.ports.tunnel {
+                port.receive(&mut self.input.tunnel);
             }
         }
-        if has_room(&self.output.inner) && self.output.lan.iter().all(has_room) {
+        if has_room(&self.output.tunnel) && self.output.lan.iter().all(has_room) {
             for port in &mut self.ports.underlay {
                 port.receive(&mut self.input.underlay);
             }
         }
-        let received = self.input.lan.len() + self.input.inner.len() + self.input.underlay.len();
+        let received = self.input.lan.len() + self.input.tunnel.len() + self.input.underlay.len();
         let due = self
             .worker
             .next_deadline()
@@ -264,5 +264,5 @@ fn sides<'a>(
 ) -> impl Iterator<Item = (&'a mut Vec<Box<dyn Port>>, &'a mut Vec<Frame>)> {
     std::iter::once((&mut ports.underlay, &mut output.underlay))
         .chain(ports.lan.iter_mut().zip(&mut output.lan))
-        .chain(std::iter::once((&mut ports.inner, &mut output.inner)))
+        .chain(std::iter::once((&mut ports.tunnel, &mut output.tunnel)))
 }

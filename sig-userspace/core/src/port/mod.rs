@@ -32,7 +32,7 @@ pub enum Role {
     /// A network card towards the IP hosts.
     Lan,
     /// The peer of the gateway's own device.
-    Inner,
+    Tunnel,
 }
 
 impl Role {
@@ -42,7 +42,7 @@ impl Role {
         match self {
             Self::Underlay => "underlay",
             Self::Lan => "lan",
-            Self::Inner => "inner",
+            Self::Tunnel => "tunnel",
         }
     }
 }

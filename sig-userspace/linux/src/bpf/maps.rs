@@ -278,7 +278,7 @@ impl Programs {
     }
 
     /// Sets which sockets take the packets of a receive queue. `port` is an interface index or
-    /// [`INNER_PORT`](sig_common::maps::INNER_PORT). A count of 0 leaves the packets to the kernel.
+    /// [`TUNNEL_PORT`](sig_common::maps::TUNNEL_PORT). A count of 0 leaves the packets to the kernel.
     ///
     /// # Errors
     /// Too many queues.

@@ -49,7 +49,7 @@ pub enum Program {
     /// XDP of LAN devices: takes packets to prefixes of remotes.
     Lan,
     /// XDP of the inner port: takes packets the kernel routed into the tunnel.
-    Inner,
+    Tunnel,
     /// TC ingress of the `sig` device: forwards decapsulated packets.
     Inject,
     /// XDP of a border router's devices.
@@ -65,7 +65,7 @@ impl Program {
         match self {
             Self::Underlay => "sig_underlay",
             Self::Lan => "sig_lan",
-            Self::Inner => "sig_inner",
+            Self::Tunnel => "sig_tunnel",
             Self::Inject => "sig_inject",
             Self::Router => "sig_router",
             Self::RouterCpu => "sig_router_cpu",

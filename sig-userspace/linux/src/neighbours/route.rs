@@ -15,7 +15,7 @@ use crate::watch::ip_of;
 
 /// The road to a target as far as the routing table knows it.
 #[derive(Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct ResolvedRoute {
     pub(super) ifindex: u32,
     source: IpAddr,
     pub(super) neighbour: IpAddr,
@@ -23,7 +23,7 @@ pub(super) struct Way {
     mtu: u32,
 }
 
-impl Way {
+impl ResolvedRoute {
     pub(super) fn towards(self, destination_mac: [u8; 6]) -> Resolved {
         Resolved {
             ifindex: self.ifindex,
@@ -45,7 +45,7 @@ pub(super) async fn find_way(
     only: Option<&Link>,
     source: Option<IpAddr>,
     target: IpAddr,
-) -> Result<Way, Reason> {
+) -> Result<ResolvedRoute, Reason> {
     let route = lookup(netlink, source, target).await?;
     if route.kind == RouteType::Local {
         return Err(Reason::LocalAddress);
@@ -63,7 +63,7 @@ pub(super) async fn find_way(
             &found
         }
     };
-    Ok(Way {
+    Ok(ResolvedRoute {
         ifindex,
         source: route.source.ok_or(Reason::NoRoute)?,
         neighbour: route.gateway.unwrap_or(target),

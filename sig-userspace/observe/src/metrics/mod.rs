@@ -170,7 +170,7 @@ fn errors(page: &mut Exposition, status: &Status) {
     for queue in &status.queues {
         let (send, receive) = match queue.role {
             Role::Underlay => (SEND_EXTERNAL_ERRORS, RECEIVE_EXTERNAL_ERRORS),
-            Role::Lan | Role::Inner => (SEND_LOCAL_ERRORS, RECEIVE_LOCAL_ERRORS),
+            Role::Lan | Role::Tunnel => (SEND_LOCAL_ERRORS, RECEIVE_LOCAL_ERRORS),
         };
         page.add(send, &[isd_as], queue.tx_invalid_descriptors);
         for dropped in [queue.rx_ring_full, queue.fill_ring_empty, queue.rx_refused] {

@@ -16,7 +16,7 @@ use sig_common::router::{
 use tokio::sync::{Notify, watch};
 
 use super::{
-    Arrival, Arrivals, Port, Slots, Spread, Underlay, Way,
+    Arrival, Arrivals, Port, Slots, Spread, Underlay, UnderlayRoute,
     devices::{Devices, Wishes},
     tables,
 };
@@ -263,7 +263,7 @@ impl FastPath {
         devices.collect()
     }
 
-    /// Packets that were lost on the way to the CPUs that they are spread over, and those that are on that way.
+    /// Packets that were lost on their way to the CPUs that they are spread over, and those still under way.
     ///
     /// # Errors
     /// The kernel does not let us read.
@@ -396,8 +396,8 @@ impl Shared {
         let mut state = self.state();
         state.ways.retain(|target, _| ways.contains_key(target));
         // Where none leads there now, it will be the one before that does again.
-        for (target, way) in ways {
-            if let Some(ifindex) = way {
+        for (target, route) in ways {
+            if let Some(ifindex) = route {
                 state.ways.insert(target, ifindex);
             }
         }
@@ -612,13 +612,13 @@ impl Underlay for View<'_> {
         self.state.devices.arrival(local)
     }
 
-    fn way(&self, local: SocketAddr, remote: SocketAddr) -> Option<Way> {
+    fn route(&self, local: SocketAddr, remote: SocketAddr) -> Option<UnderlayRoute> {
         if local.is_ipv4() != remote.is_ipv4() {
             return None;
         }
         let hop = self.state.hops.get(&remote.ip())?.resolved()?;
         let (ifindex, tags) = self.state.devices.carrier(hop.ifindex)?;
-        Some(Way {
+        Some(UnderlayRoute {
             ifindex,
             mtu: u16::try_from(hop.mtu).unwrap_or(0),
             tags,

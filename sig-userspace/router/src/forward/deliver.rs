@@ -12,7 +12,7 @@ use sig_common::{
 };
 
 use super::{
-    Context, Router, Way,
+    Context, Exit, Router,
     halt::{Rejection, Reply},
     parameter,
 };
@@ -27,7 +27,7 @@ impl Router {
         &self,
         context: &Context<'_>,
         passage: &Passage,
-    ) -> Result<(Way, Option<Reason>), Rejection> {
+    ) -> Result<(Exit, Option<Reason>), Rejection> {
         let destination = context.header.destination;
         if let Some(HostAddr::Svc(number)) = destination {
             let Some(instance) = self.instance(number, context.header.flow_id()) else {
@@ -35,7 +35,7 @@ impl Router {
                 let halt = Rejection::report(Reason::NoService, problem);
                 return Err(halt.behind(Reason::Service));
             };
-            return Ok((Way::Host(instance), Some(Reason::Service)));
+            return Ok((Exit::Host(instance), Some(Reason::Service)));
         }
         let packet = context.packet;
         let host = delivery::host(packet, passage.address_types).map_err(|reason| {
@@ -51,7 +51,7 @@ impl Router {
             return Err(Rejection::new(Reason::Local, Reply::Echo));
         }
         let fast = here.then_some(Reason::Local);
-        Ok((Way::Host(self.model.host_address(host, port)), fast))
+        Ok((Exit::Host(self.model.host_address(host, port)), fast))
     }
 
     /// An instance of a service; the packets of a flow go to the same one.

@@ -147,7 +147,7 @@ enum Origin {
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Exit {
     Link(u16),
     Sibling(usize),
     Host(SocketAddr),
@@ -287,7 +287,7 @@ impl Router {
                     return (Outcome::dropped(Reason::Epic), Changes::default());
                 }
                 let outcome = Outcome {
-                    verdict: passed.way.into(),
+                    verdict: passed.exit.into(),
                     reason: passed.fast,
                     fast: passed.fast,
                     traffic: Some(passed.traffic),
@@ -373,12 +373,12 @@ impl Outcome {
     }
 }
 
-impl From<Way> for Verdict {
-    fn from(way: Way) -> Self {
-        match way {
-            Way::Link(interface) => Self::Forward { interface },
-            Way::Sibling(sibling) => Self::Sibling(sibling),
-            Way::Host(address) => Self::Deliver(address),
+impl From<Exit> for Verdict {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Link(interface) => Self::Forward { interface },
+            Exit::Sibling(sibling) => Self::Sibling(sibling),
+            Exit::Host(address) => Self::Deliver(address),
         }
     }
 }

@@ -10,15 +10,15 @@ use sig_common::{
     },
 };
 
-use super::{Context, Origin, Outcome, Router, Way, changes::Changes, epic::starts_with};
+use super::{Context, Exit, Origin, Outcome, Router, changes::Changes, epic::starts_with};
 use crate::Owner;
 
 impl Router {
     /// A packet with a one-hop path. What is wrong with it is not answered: it has no way back.
     pub(super) fn one_hop(&self, context: &Context<'_>, passage: &Passage) -> (Outcome, Changes) {
         match self.forward_one_hop(context, passage) {
-            Ok((way, changes)) => {
-                let outcome = Outcome::stopped(way.into(), Reason::OneHop);
+            Ok((exit, changes)) => {
+                let outcome = Outcome::stopped(exit.into(), Reason::OneHop);
                 (outcome, changes)
             }
             Err(reason) => {
@@ -35,7 +35,7 @@ impl Router {
         &self,
         context: &Context<'_>,
         passage: &Passage,
-    ) -> Result<(Way, Changes), Reason> {
+    ) -> Result<(Exit, Changes), Reason> {
         let header = context.header;
         let path = header.path_bytes();
         let (Some(info), Some(hop), ONE_HOP_LEN) =
@@ -62,7 +62,7 @@ impl Router {
         context: &Context<'_>,
         info: &InfoField,
         hop: &HopField,
-    ) -> Result<(Way, Changes), Reason> {
+    ) -> Result<(Exit, Changes), Reason> {
         let header = context.header;
         if header.source_isd_as != self.model.isd_as {
             return Err(Reason::SourceAddress);
@@ -83,7 +83,7 @@ impl Router {
         let segment_id = info.segment_id ^ hop.beta();
         let at = header.path_offset() + SEGMENT_ID_OFFSET;
         changes.add(at, &segment_id.to_be_bytes());
-        Ok((Way::Link(hop.egress), changes))
+        Ok((Exit::Link(hop.egress), changes))
     }
 
     /// In: makes the second hop field, and delivers.
@@ -93,7 +93,7 @@ impl Router {
         passage: &Passage,
         info: &InfoField,
         first: &HopField,
-    ) -> Result<(Way, Changes), Reason> {
+    ) -> Result<(Exit, Changes), Reason> {
         let header = context.header;
         if header.destination_isd_as != self.model.isd_as {
             return Err(Reason::DestinationAddress);
@@ -112,10 +112,10 @@ impl Router {
             mac: [0; 6],
         };
         second.mac = self.model.key.mac(&second.mac_input(info));
-        let (way, _) = self.deliver(context, passage).map_err(|halt| halt.reason)?;
+        let (exit, _) = self.deliver(context, passage).map_err(|halt| halt.reason)?;
         let mut changes = Changes::default();
         let at = header.path_offset() + INFO_LEN + HOP_LEN;
         changes.add(at, &second.encode());
-        Ok((way, changes))
+        Ok((exit, changes))
     }
 }

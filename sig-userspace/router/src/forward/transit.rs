@@ -17,7 +17,7 @@ use sig_common::{
 };
 
 use super::{
-    Context, Links, Origin, Router, Way,
+    Context, Exit, Links, Origin, Router,
     halt::{Alert, Rejection, Reply},
     parameter,
 };
@@ -35,7 +35,7 @@ const LARGEST_IN_FRAGMENTS: u16 = 9000;
 /// How a packet goes on.
 #[derive(Debug)]
 pub(super) struct Passed {
-    pub(super) way: Way,
+    pub(super) exit: Exit,
     pub(super) traffic: Traffic,
     /// Why the fast path nevertheless leaves it alone.
     pub(super) fast: Option<Reason>,
@@ -76,10 +76,10 @@ impl Interface for Link {
 }
 
 impl Link {
-    const fn way(&self) -> Way {
+    const fn exit(&self) -> Exit {
         match self.owner {
-            Owner::Here { .. } => Way::Link(self.number),
-            Owner::Sibling(place) => Way::Sibling(place),
+            Owner::Here { .. } => Exit::Link(self.number),
+            Owner::Sibling(place) => Exit::Sibling(place),
         }
     }
 }
@@ -147,25 +147,30 @@ impl<'a, L: Links + ?Sized> Transit<'a, L> {
 
     /// Goes through all steps. `passage` then says what is to be changed, as far as the packet got.
     pub(super) fn process(&self, passage: &mut Passage) -> Result<Passed, Rejection> {
-        let way = procedure::route(self, passage).map_err(|reason| self.reject(reason, passage))?;
-        let traffic = procedure::traffic(passage, &way, self.isd_as());
-        let (way, fast) = match &way {
-            procedure::Way::Host => self.router.deliver(self.context, passage)?,
-            procedure::Way::Out(link) => {
-                let fast = self.check_size(link.way())?;
+        let exit =
+            procedure::route(self, passage).map_err(|reason| self.reject(reason, passage))?;
+        let traffic = procedure::traffic(passage, &exit, self.isd_as());
+        let (exit, fast) = match &exit {
+            procedure::Exit::Host => self.router.deliver(self.context, passage)?,
+            procedure::Exit::Out(link) => {
+                let fast = self.check_size(link.exit())?;
                 procedure::leave(passage, link);
-                (link.way(), fast)
+                (link.exit(), fast)
             }
         };
-        Ok(Passed { way, traffic, fast })
+        Ok(Passed {
+            exit,
+            traffic,
+            fast,
+        })
     }
 
     /// Whether the way takes packets of this size, and if so, why the fast path does not. The reference does not look at
     /// MTUs, and its control plane sends packets that exceed small ones: they go on in IP fragments.
-    fn check_size(&self, way: Way) -> Result<Option<Reason>, Rejection> {
+    fn check_size(&self, exit: Exit) -> Result<Option<Reason>, Rejection> {
         let model = &self.router.model;
-        let (mtu, most) = match way {
-            Way::Link(interface) => {
+        let (mtu, most) = match exit {
+            Exit::Link(interface) => {
                 let mtu = model
                     .interfaces
                     .get(&interface)
@@ -234,8 +239,8 @@ impl<'a, L: Links + ?Sized> Transit<'a, L> {
     fn down(&self, passage: &Passage) -> Problem {
         let isd_as = self.router.model.isd_as;
         let egress = passage.fields.way_out();
-        match self.interface(egress).map(|interface| interface.way()) {
-            Some(Way::Link(interface)) => Problem::InterfaceDown {
+        match self.interface(egress).map(|interface| interface.exit()) {
+            Some(Exit::Link(interface)) => Problem::InterfaceDown {
                 isd_as,
                 interface: interface.into(),
             },

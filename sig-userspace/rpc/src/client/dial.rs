@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::{Connection, Counters, PEERS, Target, Variant};
 use crate::{
     RpcError,
-    quic::{self, CONNECT, GRPC, Peer, QuicSocket, Ways},
+    quic::{self, CONNECT, GRPC, Peer, QuicSocket, Replies},
     sockets::{ScionSocket, Via},
 };
 use sig_core::{peer::RpcProtocols, scion::Path};
@@ -45,7 +45,7 @@ impl Dialer {
         max_answer: u32,
         counters: Arc<Counters>,
     ) -> Result<Self, RpcError> {
-        let quic = Arc::new(QuicSocket::new(Arc::clone(&socket), Ways::Chosen, PEERS));
+        let quic = Arc::new(QuicSocket::new(Arc::clone(&socket), Replies::Chosen, PEERS));
         let config = |spoken: bool, alpn| spoken.then(|| quic::client_config(alpn)).transpose();
         Ok(Dialer {
             endpoint: quic::client(Arc::clone(&quic))?,

@@ -48,16 +48,16 @@ pub(super) struct Race<'a> {
 }
 
 /// A way to make it.
-enum Way {
+enum Attempt {
     Kept(Connection),
     New(Variant),
 }
 
-impl Way {
+impl Attempt {
     fn name(&self) -> &'static str {
         match self {
-            Way::Kept(_) => "kept connection",
-            Way::New(variant) => variant.name(),
+            Attempt::Kept(_) => "kept connection",
+            Attempt::New(variant) => variant.name(),
         }
     }
 }
@@ -75,8 +75,8 @@ impl Race<'_> {
             let next = match ways.pop_front() {
                 Some(way) => {
                     let head_start = match way {
-                        Way::Kept(_) => self.head_starts.kept,
-                        Way::New(_) => self.head_starts.variant,
+                        Attempt::Kept(_) => self.head_starts.kept,
+                        Attempt::New(_) => self.head_starts.variant,
                     };
                     let next = Instant::now() + head_start;
                     pending.push(way.name());
@@ -107,16 +107,16 @@ impl Race<'_> {
         Err(RpcError::Attempts(Attempts(failed)))
     }
 
-    fn ways(&self, known: Option<Server>) -> VecDeque<Way> {
-        let mut ways: VecDeque<_> = self.dialer.variants().map(Way::New).collect();
+    fn ways(&self, known: Option<Server>) -> VecDeque<Attempt> {
+        let mut ways: VecDeque<_> = self.dialer.variants().map(Attempt::New).collect();
         if let Some(server) = known {
             // What worked is tried first.
             let variant = server.connection.variant();
-            let worked = |way: &Way| matches!(way, Way::New(other) if *other == variant);
+            let worked = |way: &Attempt| matches!(way, Attempt::New(other) if *other == variant);
             ways.make_contiguous().sort_by_key(|way| !worked(way));
             if server.connection.is_open() {
                 self.dialer.set_path(server.connection.peer(), self.path);
-                ways.push_front(Way::Kept(server.connection));
+                ways.push_front(Attempt::Kept(server.connection));
             }
         }
         ways
@@ -124,7 +124,7 @@ impl Race<'_> {
 
     fn attempt(
         &self,
-        way: Way,
+        way: Attempt,
     ) -> impl Future<Output = (&'static str, Result<(Connection, Bytes), RpcError>)>
     + Send
     + 'static
@@ -136,8 +136,8 @@ impl Race<'_> {
             let name = way.name();
             let result = async {
                 let (connection, kept) = match way {
-                    Way::Kept(connection) => (connection, true),
-                    Way::New(variant) => (dialer.dial(variant, target, &path).await?, false),
+                    Attempt::Kept(connection) => (connection, true),
+                    Attempt::New(variant) => (dialer.dial(variant, target, &path).await?, false),
                 };
                 let answer = connection.unary(method, message, timeout).await?;
                 if kept {

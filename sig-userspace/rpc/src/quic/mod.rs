@@ -10,7 +10,7 @@ mod tls;
 
 pub(super) use endpoint::{client, client_config, server};
 pub use peer::Peer;
-pub(super) use socket::{QuicSocket, Ways};
+pub(super) use socket::{QuicSocket, Replies};
 
 /// ALPN of Connect over HTTP/3.
 pub(super) const CONNECT: &[u8] = b"h3";

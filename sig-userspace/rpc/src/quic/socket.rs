@@ -30,7 +30,7 @@ const RESOLUTION_RETRY: Duration = Duration::from_secs(1);
 
 /// Where the ways to peers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ways {
+pub(crate) enum Replies {
     /// From [`QuicSocket::set_way`]: a client chooses its paths.
     Chosen,
     /// From what peers send: a server answers the way it was asked. Each way has an address of its own in quinn.
@@ -41,14 +41,14 @@ pub(crate) enum Ways {
 /// it is, so that QUIC does not notice when the path changes.
 pub(crate) struct QuicSocket {
     socket: Arc<ScionSocket>,
-    ways: Ways,
+    ways: Replies,
     routes: Mutex<Routes>,
     resolutions: Resolutions,
 }
 
 impl QuicSocket {
     /// `capacity`: how many ways to peers are known at the same time.
-    pub(crate) fn new(socket: Arc<ScionSocket>, ways: Ways, capacity: usize) -> Self {
+    pub(crate) fn new(socket: Arc<ScionSocket>, ways: Replies, capacity: usize) -> Self {
         QuicSocket {
             socket,
             ways,
@@ -62,7 +62,7 @@ impl QuicSocket {
         self.routes().set(peer, via);
     }
 
-    /// The peer at an address of [`Ways::Reversed`], unless it is forgotten already.
+    /// The peer at an address of [`Replies::Reversed`], unless it is forgotten already.
     pub(crate) fn peer(&self, address: SocketAddr) -> Option<Peer> {
         self.routes().get(address).map(|route| route.peer)
     }
@@ -99,8 +99,8 @@ impl QuicSocket {
             return None;
         }
         let address = match self.ways {
-            Ways::Chosen => peer.synthetic(),
-            Ways::Reversed => self.routes().learn(peer, received.reply),
+            Replies::Chosen => peer.synthetic(),
+            Replies::Reversed => self.routes().learn(peer, received.reply),
         };
         Some((address, datagram))
     }

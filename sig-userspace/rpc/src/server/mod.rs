@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     RpcError, Status, connect, grpc,
-    quic::{self, CONNECT, DONE, Peer, QuicSocket, Ways},
+    quic::{self, CONNECT, DONE, Peer, QuicSocket, Replies},
 };
 use crate::sockets::ScionSocket;
 use sig_core::{
@@ -33,7 +33,7 @@ pub(super) const AT_ONCE: usize = 8;
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A handshake has to be complete within this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Ways to peers that are remembered per connection: reconnecting peers, changed paths, handshakes amid a flood of
+/// Replies to peers that are remembered per connection: reconnecting peers, changed paths, handshakes amid a flood of
 /// forged datagrams, each of which has a way of its own.
 const WAYS_PER_CONNECTION: usize = 32;
 /// A connection without a request for this long, or a little longer, is closed.
@@ -84,7 +84,7 @@ impl RpcServer {
         known: impl Fn(IsdAs) -> bool + Send + Sync + 'static,
     ) -> Result<Self, RpcError> {
         let ways = WAYS_PER_CONNECTION * limits.connections as usize;
-        let socket = Arc::new(QuicSocket::new(socket, Ways::Reversed, ways));
+        let socket = Arc::new(QuicSocket::new(socket, Replies::Reversed, ways));
         let endpoint = quic::server(Arc::clone(&socket), protocols, limits.connections)?;
         let router = Arc::new(router.with_limit(limits.message_bytes));
         let admission = Arc::new(Admission::new(limits.connections));

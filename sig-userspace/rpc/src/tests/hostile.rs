@@ -5,7 +5,7 @@ use http::{Request, StatusCode, header::CONTENT_TYPE};
 
 use super::{
     messages::{GatewaysResponse, Prefix, PrefixesRequest, PrefixesResponse, ProbeResponse},
-    quic::{CONNECT, QuicSocket, Ways},
+    quic::{CONNECT, QuicSocket, Replies},
     *,
 };
 use crate::sockets::Via;
@@ -83,7 +83,7 @@ async fn more_gateways_than_allowed_are_refused() {
 
 /// A connection of a client that does what it wants.
 async fn connection(alpn: &[u8], to: SocketAddr) -> (quinn::Endpoint, quinn::Connection) {
-    let socket = Arc::new(QuicSocket::new(socket(ours()), Ways::Chosen, 8));
+    let socket = Arc::new(QuicSocket::new(socket(ours()), Replies::Chosen, 8));
     let peer = Peer {
         isd_as: theirs(),
         address: to,
@@ -210,7 +210,7 @@ async fn first_datagrams(to: SocketAddr, ases: u64, each: usize) -> Vec<Vec<u8>>
     let mut buffer = vec![0; 9216];
     for n in 0..ases {
         let socket = socket(IsdAs(theirs().0 + 1 + n));
-        let socket = Arc::new(QuicSocket::new(socket, Ways::Chosen, 8));
+        let socket = Arc::new(QuicSocket::new(socket, Replies::Chosen, 8));
         let peer = Peer {
             isd_as: theirs(),
             address: to,
@@ -373,7 +373,7 @@ async fn a_variant_that_hangs_is_overtaken_by_the_other() {
     // Takes connections of either variant, but answers gRPC only.
     let socket = socket(theirs());
     let address = socket.local_addr();
-    let socket = Arc::new(QuicSocket::new(socket, Ways::Reversed, 8));
+    let socket = Arc::new(QuicSocket::new(socket, Replies::Reversed, 8));
     let endpoint = quic::server(socket.clone(), RpcProtocols::All, 8).expect("an endpoint");
     tokio::spawn(async move {
         let mut hanging = Vec::new();

@@ -181,7 +181,7 @@ impl Core {
                     tracing::debug!(%isd_as, "cannot send a session probe: {problem}");
                 }
             }
-            Action::TellDaemon(Interface { isd_as, id }) => {
+            Action::ReportToDaemon(Interface { isd_as, id }) => {
                 tokio::spawn(async move {
                     if let Err(error) = shared.daemon.notify_interface_down(isd_as, id).await {
                         tracing::debug!("cannot report a failure to the daemon: {error}");

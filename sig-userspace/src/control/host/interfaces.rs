@@ -127,7 +127,7 @@ pub(super) async fn follow(
 ) {
     let ifindex = at_start.ifindex;
     let mut ports = shared.ports.iter();
-    let port = ports.find(|port| port.ifindex == ifindex && port.role != Role::Inner);
+    let port = ports.find(|port| port.ifindex == ifindex && port.role != Role::Tunnel);
     let is_lan = port.is_some_and(|port| port.is_lan());
     let mut last = state.borrow_and_update().clone();
     loop {

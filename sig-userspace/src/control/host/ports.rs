@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use sig_common::maps::{INNER_PORT, Sockets};
+use sig_common::maps::{Sockets, TUNNEL_PORT};
 
 use super::{Error, interfaces::Interfaces};
 use crate::control::config::{Config, Preference};
@@ -22,8 +22,8 @@ use sig_core::{
 };
 use sig_linux::{
     af_xdp::{BusyPoll, HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
-    inner_pair::InnerPair,
     link::Link,
+    tunnel_pair::TunnelPair,
 };
 
 /// Busy polling as the kernel's documentation of AF_XDP shows it.
@@ -64,7 +64,7 @@ impl PortFacts {
     }
 
     pub(super) fn is_inner(&self) -> bool {
-        self.role == Role::Inner
+        self.role == Role::Tunnel
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -96,7 +96,7 @@ pub(super) struct Ports {
 pub(super) fn open(
     config: &Config,
     interfaces: &Interfaces,
-    pair: &InnerPair,
+    pair: &TunnelPair,
 ) -> Result<Ports, Error> {
     let dataplane = &config.dataplane;
     let workers = u32::from(dataplane.workers);
@@ -118,7 +118,7 @@ pub(super) fn open(
     let mut specs = vec![spec(Role::Underlay, &interfaces.underlay)];
     specs.extend(interfaces.lan.iter().map(|link| spec(Role::Lan, link)));
     specs.push(PortSpec {
-        role: Role::Inner,
+        role: Role::Tunnel,
         interface: pair.peer().name.clone(),
         namespace: Some(pair.netns().as_fd()),
         queues: workers,
@@ -158,7 +158,7 @@ pub(super) fn open(
     };
     for steering in opened.steering {
         let port = match specs[steering.spec].role {
-            Role::Inner => INNER_PORT,
+            Role::Tunnel => TUNNEL_PORT,
             Role::Underlay | Role::Lan => steering.ifindex,
         };
         let sockets = Sockets {
@@ -190,7 +190,7 @@ pub(super) fn open(
                 Role::Underlay => &mut own.underlay,
                 // The specs are the underlay, then the LAN interfaces in their order.
                 Role::Lan => &mut own.lan[opened.spec - 1],
-                Role::Inner => &mut own.inner,
+                Role::Tunnel => &mut own.tunnel,
             };
             // The first port of a side, or of a LAN interface, is the one frames leave through: the
             // workers' are on different queues, as far as there are some.
@@ -211,11 +211,11 @@ fn facts(
     specs: &[PortSpec<'_>],
     interfaces: &Interfaces,
     config: &Config,
-    pair: &InnerPair,
+    pair: &TunnelPair,
 ) -> Vec<PortFacts> {
     let mut links = interfaces.all();
     let fact = |spec: &PortSpec<'_>| {
-        let link = if spec.role == Role::Inner {
+        let link = if spec.role == Role::Tunnel {
             None
         } else {
             links.next()

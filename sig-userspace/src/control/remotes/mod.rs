@@ -208,7 +208,7 @@ pub(crate) enum Action {
         path: Path,
     },
     /// Tell the daemon that an interface is down.
-    TellDaemon(Interface),
+    ReportToDaemon(Interface),
     /// Give the data plane another plan.
     Apply(Plan),
 }
@@ -237,7 +237,7 @@ pub(crate) struct Remotes {
     /// When the next session, or AS, has been up for long enough to take over from a worse one.
     settled_at: Option<Instant>,
     /// Failures that the daemon was told of, and when.
-    told_down: HashMap<Failure, Instant>,
+    reported_down: HashMap<Failure, Instant>,
     refused: BTreeMap<(IsdAs, &'static str), u64>,
     refusals: LogLimit,
     outbox: Vec<Action>,
@@ -265,14 +265,14 @@ impl Remotes {
             stale: true,
             select_at: now.monotonic,
             settled_at: None,
-            told_down: HashMap::new(),
+            reported_down: HashMap::new(),
             refused: BTreeMap::new(),
             refusals: LogLimit::new(vet::LINES, now.monotonic),
             outbox: Vec::new(),
             settings,
         };
         remotes.refresh_local();
-        remotes.know_routers();
+        remotes.refresh_routers();
         remotes
     }
 
@@ -297,7 +297,7 @@ impl Remotes {
                 .set_policy(now, policy);
         }
         self.refresh_local();
-        self.know_routers();
+        self.refresh_routers();
         self.vet_all(now);
         self.select_at = now.monotonic;
         self.stale = true;
@@ -311,7 +311,7 @@ impl Remotes {
                     return;
                 };
                 remote.handle_paths(now, result);
-                self.know_routers();
+                self.refresh_routers();
             }
             Event::Gateways { isd_as, result } => {
                 let Some(remote) = self.ases.get_mut(&isd_as) else {
@@ -380,18 +380,18 @@ impl Remotes {
         }
         // Every packet into a dead link brings another report.
         let is_recent = |at: &Instant| now.monotonic.saturating_duration_since(*at) < DOWN_INTERVAL;
-        self.told_down.retain(|_, at| is_recent(at));
-        if self.told_down.contains_key(&failure) || self.told_down.len() >= DOWN_LIMIT {
+        self.reported_down.retain(|_, at| is_recent(at));
+        if self.reported_down.contains_key(&failure) || self.reported_down.len() >= DOWN_LIMIT {
             return;
         }
-        self.told_down.insert(failure, now.monotonic);
+        self.reported_down.insert(failure, now.monotonic);
         tracing::info!(%failure, "a border router reported a failure");
         // The daemon knows interfaces only: of two, the one that packets should leave through.
         let interface = match failure {
             Failure::Interface(interface) => interface,
             Failure::Connectivity { isd_as, egress, .. } => Interface { isd_as, id: egress },
         };
-        self.outbox.push(Action::TellDaemon(interface));
+        self.outbox.push(Action::ReportToDaemon(interface));
         self.select_at = now.monotonic;
     }
 
@@ -471,7 +471,7 @@ impl Remotes {
     }
 
     /// Collects what must be reached past the tunnel.
-    fn know_routers(&mut self) {
+    fn refresh_routers(&mut self) {
         let routers = self.ases.values().flat_map(RemoteAs::next_hops);
         let own = self.settings.control_addrs.iter().copied();
         let own = own.chain([self.settings.data_addr.ip()]);

@@ -252,7 +252,7 @@ impl Net {
                     self.answer(12, event);
                 }
             }
-            Action::TellDaemon(interface) => self.told.push(interface),
+            Action::ReportToDaemon(interface) => self.told.push(interface),
             Action::Apply(plan) => self.plans.push((self.elapsed(), plan)),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use sig_linux::bpf::{Attachment, RouterOptions, RouterPrograms, XdpMode};
-use sig_router::fast::{Arrival, Port, Slots, Spread, Underlay, Way, tables};
+use sig_router::fast::{Arrival, Port, Slots, Spread, Underlay, UnderlayRoute, tables};
 
 use crate::throughput::{
     experiment::{Case, Family},
@@ -102,12 +102,12 @@ impl Underlay for Lab<'_> {
         Arrival::By(of_address.map(port).collect())
     }
 
-    fn way(&self, _: SocketAddr, remote: SocketAddr) -> Option<Way> {
+    fn route(&self, _: SocketAddr, remote: SocketAddr) -> Option<UnderlayRoute> {
         let (ifindex, link) = self
             .links
             .iter()
             .find(|(_, link)| link.tester_ip(self.family) == remote.ip())?;
-        Some(Way {
+        Some(UnderlayRoute {
             ifindex: *ifindex,
             mtu: MTU,
             tags: [0; 2],

@@ -60,6 +60,6 @@ fn packets_for_another_remote_are_handed_to_the_kernel_and_those_that_would_go_b
         assert_eq!(inner[0][14..], one_hop_on(to(destination)));
         let is_marked = inner[0][6..12] == BACK_TO_SENDER;
         assert_eq!(is_marked, goes_back, "{destination:?}");
-        assert_eq!(inner[0][..6], hub.tables.inner_macs[..6]);
+        assert_eq!(inner[0][..6], hub.tables.tunnel_macs[..6]);
     }
 }

@@ -78,7 +78,7 @@ fn goes_straight(facts: &LanFacts, packet: &[u8]) -> bool {
     };
     let straight = match (inner.as_slice(), lan.as_slice()) {
         ([helped], [first, second]) if first.is_empty() && second.is_empty() => {
-            assert_eq!(helped[..12], b.tables.inner_macs);
+            assert_eq!(helped[..12], b.tables.tunnel_macs);
             assert_eq!(helped[14..], once, "the helper takes from the hops itself");
             false
         }

@@ -19,7 +19,7 @@ pub(super) struct Piece<'a> {
 
 /// A way: one to three pieces.
 #[derive(Clone, Debug)]
-pub(super) struct Way<'a> {
+pub(super) struct Combination<'a> {
     pub(super) pieces: Vec<Piece<'a>>,
 }
 
@@ -50,7 +50,7 @@ impl Piece<'_> {
     }
 }
 
-impl Way<'_> {
+impl Combination<'_> {
     /// The ASes in the order in which packets go through them. Where segments are joined, the AS is there once.
     fn ases(&self) -> Vec<usize> {
         let mut ases: Vec<usize> = Vec::new();
@@ -159,14 +159,14 @@ pub(super) fn ways(
     from: usize,
     to: usize,
     budget: &mut Budget,
-    tell: &mut dyn FnMut(&Way<'_>),
+    tell: &mut dyn FnMut(&Combination<'_>),
 ) -> Result<(), PathsError> {
     let ups = network.down_segments(from, budget)?;
     let downs = network.down_segments(to, budget)?;
     let ups = Choice::all(network, from, &ups);
     let downs = Choice::all(network, to, &downs);
     let mut tell = |pieces: Vec<Piece<'_>>| {
-        let way = Way { pieces };
+        let way = Combination { pieces };
         if !way.has_loop() {
             tell(&way);
         }

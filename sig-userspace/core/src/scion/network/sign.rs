@@ -5,18 +5,18 @@ use sig_common::wire::scion::path::{HOP_LEN, HopField, INFO_LEN, InfoField, META
 
 use super::{
     Network, Validity,
-    combine::{Piece, Way},
+    combine::{Combination, Piece},
     segment::Segment,
 };
 use crate::scion::MacInput;
 
 /// Bytes of the header of a way.
-pub(super) fn header_len(way: &Way<'_>) -> usize {
+pub(super) fn header_len(way: &Combination<'_>) -> usize {
     META_LEN + INFO_LEN * way.pieces.len() + HOP_LEN * way.hops()
 }
 
 /// The path header of a way as its sender writes it.
-pub(super) fn header(network: &Network, way: &Way<'_>, validity: Validity) -> Vec<u8> {
+pub(super) fn header(network: &Network, way: &Combination<'_>, validity: Validity) -> Vec<u8> {
     let mut meta = Meta {
         current_info: 0,
         current_hop: 0,

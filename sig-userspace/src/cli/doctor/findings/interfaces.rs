@@ -9,11 +9,11 @@ use super::Finding;
 use crate::control::config::{Config, LanTransmit, Preference, XdpMode};
 use sig_linux::ethtool::Offload;
 use sig_linux::facts::{Facts, Interface};
-use sig_linux::inner_pair::ALIAS;
 use sig_linux::link::{MAX_XDP_MTU, lower_mtu};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
 use sig_linux::suited::{self, VlanTags};
+use sig_linux::tunnel_pair::ALIAS;
 
 pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interface) {
     let area = format!("interface {}", interface.link.name);

@@ -84,7 +84,7 @@ impl Bench {
         frame.place(HEADROOM, packet.len());
         frame.bytes_mut(area).copy_from_slice(&packet);
         let mut input = Input {
-            inner: vec![frame],
+            tunnel: vec![frame],
             ..Input::default()
         };
         let mut output = Output::with_capacity(4, 0);
@@ -94,7 +94,7 @@ impl Bench {
             |frame: &sig_core::port::umem::Frame| frame.bytes(&self.area)[SIG_AT..].to_vec();
         let sent = output.underlay.first().map(bytes);
         let (_, free) = self.worker.memory();
-        let frames = output.underlay.drain(..).chain(output.inner.drain(..));
+        let frames = output.underlay.drain(..).chain(output.tunnel.drain(..));
         frames.for_each(|frame| free.put(frame));
         sent.map(|sig| Frame {
             session: sig[1],

@@ -1,4 +1,4 @@
-//! The inner port: the `sig` device to which the kernel routes remote prefixes, and its other end, where the engine is.
+//! The tunnel port: the `sig` device to which the kernel routes remote prefixes, and its other end, where the engine is.
 //!
 //! ```text
 //!   gateway's network namespace          private namespace, held by this process alone
@@ -41,7 +41,7 @@ pub const ALIAS: &str = "SCION-IP gateway";
 
 /// What the pair shall be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InnerPairConfig {
+pub struct TunnelPairConfig {
     /// Name of the device that the kernel routes to (`[tunnel] name`)
     pub name: String,
     /// Receive and transmit queues of both ends: one per worker
@@ -61,20 +61,20 @@ pub struct End {
     pub mac: [u8; 6],
 }
 
-/// The pair, both ends up. Dropping it lets the kernel delete it a moment later; [`InnerPair::delete`] waits for that.
+/// The pair, both ends up. Dropping it lets the kernel delete it a moment later; [`TunnelPair::delete`] waits for that.
 #[derive(Debug)]
-pub struct InnerPair {
+pub struct TunnelPair {
     host: End,
     peer: End,
     netlink: Netlink,
     netns: PrivateNetns,
 }
 
-impl InnerPair {
+impl TunnelPair {
     /// Creates the pair: one end in the calling thread's network namespace, the other in a new private one.
     ///
     /// A pair left by a predecessor that was killed is waited for: its namespace is torn down in the background.
-    pub async fn create(config: &InnerPairConfig) -> Result<Self, Error> {
+    pub async fn create(config: &TunnelPairConfig) -> Result<Self, Error> {
         check(config)?;
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
         let netns =
@@ -148,7 +148,7 @@ impl InnerPair {
     }
 }
 
-fn check(config: &InnerPairConfig) -> Result<(), Error> {
+fn check(config: &TunnelPairConfig) -> Result<(), Error> {
     let name = &config.name;
     let valid = (1..=15).contains(&name.len())
         && name != "."
@@ -178,7 +178,7 @@ fn check(config: &InnerPairConfig) -> Result<(), Error> {
 
 /// Both ends come into being by one request, already in their namespaces: there is no moment at which a crash could
 /// leave an end that nothing would clean up.
-fn add_request(netns: &PrivateNetns, config: &InnerPairConfig) -> LinkMessage {
+fn add_request(netns: &PrivateNetns, config: &TunnelPairConfig) -> LinkMessage {
     let end = |name: &str| {
         let mut message = LinkMessage::default();
         // NOARP: there is one neighbour only. The kernel sends to the device's own address without asking.
@@ -207,7 +207,7 @@ fn add_request(netns: &PrivateNetns, config: &InnerPairConfig) -> LinkMessage {
 async fn add_when_free(
     netlink: &Netlink,
     netns: &PrivateNetns,
-    config: &InnerPairConfig,
+    config: &TunnelPairConfig,
 ) -> Result<(), Error> {
     let name = &config.name;
     let deadline = Instant::now() + BUSY_TIMEOUT;
