@@ -38,6 +38,10 @@ const ROUTER_MAPS: [&str; 13] = [
     TRAFFIC,
 ];
 
+/// How often a program is loaded at most. The verifier gives up with `EAGAIN` when a signal is pending; libbpf tries
+/// as often.
+const LOAD_ATTEMPTS: u32 = 5;
+
 /// The object with all programs, built by the build script.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sig-ebpf"));
 
@@ -217,11 +221,20 @@ impl Object {
     /// Puts programs into the kernel.
     pub(super) fn load(&mut self, wanted: &[Program]) -> Result<(), Error> {
         for program in wanted {
-            match program {
-                Program::Inject => self.tc(*program).and_then(SchedClassifier::load),
-                _ => self.xdp(*program).and_then(Xdp::load),
+            let mut attempts = 1..LOAD_ATTEMPTS;
+            loop {
+                let loaded = match program {
+                    Program::Inject => self.tc(*program).and_then(SchedClassifier::load),
+                    _ => self.xdp(*program).and_then(Xdp::load),
+                };
+                match loaded {
+                    Ok(()) => break,
+                    Err(e)
+                        if errors::errno(&e) == Some(libc::EAGAIN) && attempts.next().is_some() => {
+                    }
+                    Err(e) => return Err(errors::of_program(program.name(), &e)),
+                }
             }
-            .map_err(|e| errors::of_program(program.name(), &e))?;
         }
         Ok(())
     }
