@@ -11,9 +11,9 @@ use crate::addr::{HostAddr, IsdAs};
 use crate::reason::reasons;
 use crate::wire::underlay::Local;
 
-/// Port number that stands for the inner port in [`STEERING`].
+/// Port number that stands for the tunnel port in [`STEERING`].
 ///
-/// Ports are told apart by the interface index of their device. The device of the inner port
+/// Ports are told apart by the interface index of their device. The device of the tunnel port
 /// lives in a network namespace of its own, where the index may be that of another port; no
 /// device has the index 0.
 pub const TUNNEL_PORT: u32 = 0;

@@ -119,7 +119,7 @@ fn question(inner: &InnerPacket, ip: &Packet) -> Option<Question> {
         _ => return None,
     }
     // Ports matter to rules and to the choice among several next hops.
-    if let (PROTO_TCP | PROTO_UDP, Some([source, destination])) = (inner.protocol, inner.ports) {
+    if let (PROTO_TCP | PROTO_UDP, Some([source, destination])) = (inner.protocol, inner.ports()) {
         lookup.sport = source.to_be();
         // Volatile, or else both are stored as one word, at an address where the stack takes none.
         // SAFETY: the place is borrowed from the structure.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `sig_underlay` | XDP of underlay interfaces | SIG frames to our data address |
 //! | `sig_lan` | XDP of LAN interfaces | IP packets to prefixes of remotes |
-//! | `sig_tunnel` | XDP of the inner port's device | IP packets the kernel routed into the tunnel |
+//! | `sig_tunnel` | XDP of the tunnel port's device | IP packets the kernel routed into the tunnel |
 //! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
 //! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
@@ -90,7 +90,7 @@ const LAN: Stats = Stats {
     dropped: Stat::LanPassed,
 };
 
-const INNER: Stats = Stats {
+const TUNNEL: Stats = Stats {
     redirected: Stat::TunnelRedirected,
     passed: Stat::TunnelPassed,
     no_socket: Stat::TunnelNoSocket,
@@ -115,7 +115,7 @@ pub fn sig_lan(ctx: XdpContext) -> u32 {
 #[xdp]
 pub fn sig_tunnel(ctx: XdpContext) -> u32 {
     let verdict = lan::from_kernel(&Packet::of_xdp(&ctx));
-    act(&ctx, &INNER, verdict.unwrap_or(Verdict::Pass))
+    act(&ctx, &TUNNEL, verdict.unwrap_or(Verdict::Pass))
 }
 
 /// SCION packets to an endpoint of the border router are forwarded, by the CPUs they are spread over if so configured.

@@ -77,10 +77,10 @@ pub enum StartError {
 ///
 /// let (area, pool) = Area::on_heap(4096);
 /// let (underlay, _scion_side) = memory::pair(64);
-/// let (inner, _ip_side) = memory::pair(64);
+/// let (tunnel, _ip_side) = memory::pair(64);
 /// let ports = WorkerPorts {
 ///     underlay: vec![Box::new(underlay)],
-///     inner: vec![Box::new(inner)],
+///     tunnel: vec![Box::new(tunnel)],
 ///     ..WorkerPorts::default()
 /// };
 /// let neighbour = Neighbour { interface_mac: [2, 0, 0, 0, 0, 1], mac: [2, 0, 0, 0, 0, 9], mtu: 1500 };

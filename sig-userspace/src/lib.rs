@@ -4,7 +4,7 @@
 //!             ┌─────────────────────────────── gateway: interfaces, routes, remotes ───────────────────────────────┐
 //!             │            ┌───────────────────────── engine: your ports ─────────────────────────┐                │
 //!             │            │                            ┌──── framing ────┐                       │                │
-//!  IP hosts ──┼─> inner    │ ──> class, session, path ──┼─> pack, split ──┼──> outer headers ──>  │ underlay ──────┼─> border router
+//!  IP hosts ──┼─> tunnel   │ ──> class, session, path ──┼─> pack, split ──┼──> outer headers ──>  │ underlay ──────┼─> border router
 //!  IP hosts <─┼── port     │ <── police               <─┼── reassemble  <─┼─── admit, verify <──  │ port     <─────┼── border router
 //!             │            │                            └─────────────────┘                       │                │
 //!             │            └──────────────────────────────────────────────────────────────────────┘                │
@@ -56,12 +56,12 @@
 //!     .build()?;
 //!
 //! let (area, pool) = Area::on_heap(4096);
-//! let ((underlay, scion_side), (inner, ip_side)) = (memory::pair(64), memory::pair(64));
+//! let ((underlay, scion_side), (tunnel, ip_side)) = (memory::pair(64), memory::pair(64));
 //! let engine = Engine::builder(config)
 //!     .neighbour(next_hop.ip(), Neighbour { interface_mac: [2; 6], mac: [4; 6], mtu: 1500 })
 //!     .ports(area, pool, vec![WorkerPorts {
 //!         underlay: vec![Box::new(underlay)],
-//!         inner: vec![Box::new(inner)],
+//!         tunnel: vec![Box::new(tunnel)],
 //!         ..WorkerPorts::default()
 //!     }])
 //!     .start()?;

@@ -16,9 +16,10 @@ use crate::shell;
 use policy::Policy;
 
 /// Each has a lock file of its own.
-const WORKSPACES: [&str; 3] = [
+const WORKSPACES: [&str; 4] = [
     "Cargo.toml",
     "sig-ebpf/Cargo.toml",
+    "benches/ebpf/Cargo.toml",
     "sig-userspace/fuzz/Cargo.toml",
 ];
 

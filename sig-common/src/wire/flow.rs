@@ -7,27 +7,17 @@
 use core::net::IpAddr;
 
 use super::inner::InnerPacket;
-use super::ipv6::{self, UpperLayer};
 
 /// Hash of the flow of a packet.
 ///
 /// Over source, destination and protocol and, for TCP, UDP and SCTP, both ports. Fragments are
 /// hashed without ports, the first one too, so that all fragments of a datagram hash alike; those
 /// of IPv6 without protocol as well, because only the first one's is defined. In IPv6, hop-by-hop,
-/// routing and destination headers are followed ([`ipv6::MAX_EXTENSIONS`] of them); behind any other
+/// routing and destination headers are followed ([`super::ipv6::MAX_EXTENSIONS`] of them); behind any other
 /// header there are no ports.
 #[inline(always)]
 #[must_use]
 pub const fn flow_hash(packet: &InnerPacket) -> u32 {
-    let protocol = match (packet.upper, packet.source) {
-        (UpperLayer::At { protocol, .. } | UpperLayer::Unknown(protocol), _) => protocol,
-        (UpperLayer::Fragment, IpAddr::V4(_)) => packet.protocol,
-        (UpperLayer::Fragment, IpAddr::V6(_)) => ipv6::FRAGMENT,
-    };
-    let ports = match packet.ports {
-        Some([source, destination]) => (source as u32) << 16 | destination as u32,
-        None => 0,
-    };
     let hash = match (packet.source, packet.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let addresses = (source.to_bits() as u64) << 32 | destination.to_bits() as u64;
@@ -40,7 +30,7 @@ pub const fn flow_hash(packet: &InnerPacket) -> u32 {
         // There are no such packets.
         _ => SEED,
     };
-    finish(mix(hash, (protocol as u64) << 32 | ports as u64))
+    finish(mix(hash, packet.protocol_and_ports()))
 }
 
 const SEED: u64 = 0x243f_6a88_85a3_08d3;

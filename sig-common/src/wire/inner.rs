@@ -28,12 +28,35 @@ pub struct InnerPacket {
     pub ttl: u8,
     /// Protocol of IPv4, or next header of the IPv6 header (perhaps an extension header).
     pub protocol: u8,
-    /// What is behind all headers that are followed. Offsets count from the start of the packet.
-    pub upper: UpperLayer,
-    /// Source and destination port of TCP, UDP and SCTP; none in fragments.
-    pub ports: Option<[u16; 2]>,
     /// Whether this is an IPv4 fragment other than the first.
     pub is_later_fragment: bool,
+    upper: Upper,
+    ports: Ports,
+}
+
+/// As [`UpperLayer`], with a value in every field whatever the kind. Where an enum has none, LLVM may compute with any
+/// register, be it one that holds a pointer, which the BPF verifier refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Upper {
+    kind: UpperKind,
+    /// Of fragments what the header in front of them says.
+    protocol: u8,
+    offset: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UpperKind {
+    At,
+    Fragment,
+    Unknown,
+}
+
+/// Both ports, or zeros; likewise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ports {
+    are_there: bool,
+    /// Source port in the upper half.
+    both: u32,
 }
 
 impl InnerPacket {
@@ -56,8 +79,12 @@ impl InnerPacket {
         }
     }
 
+    /// As [`InnerPacket::parse`], of bytes that begin with version 4.
+    ///
+    /// # Errors
+    /// As there.
     #[inline(always)]
-    fn parse_v4<L: Load + ?Sized>(packet: &L) -> Result<Self, Error> {
+    pub fn parse_v4<L: Load + ?Sized>(packet: &L) -> Result<Self, Error> {
         let header = packet.bytes::<{ ipv4::HEADER_LEN }>(0);
         let header = header.ok_or(Error::Truncated)?;
         let header_len = (header[0] & 0x0f) * 4;
@@ -69,11 +96,13 @@ impl InnerPacket {
             return Err(Error::Length);
         }
         let (fragment, protocol) = (be16(header[6], header[7]), header[9]);
-        let upper = if ipv4::is_fragment(fragment) {
-            UpperLayer::Fragment
-        } else {
-            let offset = header_len.into();
-            UpperLayer::At { protocol, offset }
+        let upper = Upper {
+            kind: match ipv4::is_fragment(fragment) {
+                true => UpperKind::Fragment,
+                false => UpperKind::At,
+            },
+            protocol,
+            offset: header_len.into(),
         };
         let [.., s0, s1, s2, s3, d0, d1, d2, d3] = header;
         Ok(Self {
@@ -84,14 +113,18 @@ impl InnerPacket {
             tos: header[1],
             ttl: header[8],
             protocol,
-            upper,
-            ports: ports(&Clipped(packet, total_len.into()), upper),
             is_later_fragment: ipv4::is_later_fragment(fragment),
+            upper,
+            ports: Ports::read(&Clipped(packet, total_len.into()), upper),
         })
     }
 
+    /// As [`InnerPacket::parse`], of bytes that begin with version 6.
+    ///
+    /// # Errors
+    /// As there.
     #[inline(always)]
-    fn parse_v6<L: Load + ?Sized>(packet: &L) -> Result<Self, Error> {
+    pub fn parse_v6<L: Load + ?Sized>(packet: &L) -> Result<Self, Error> {
         const HEADER_LEN: u16 = ipv6::HEADER_LEN as u16;
         // One by one: if all are loaded before any is checked, LLVM leaves out checks that the later
         // ones imply, and the BPF verifier cannot follow.
@@ -105,7 +138,7 @@ impl InnerPacket {
             return Err(Error::Length);
         }
         let packet = Clipped(packet, total_len.into());
-        let upper = upper_layer(&packet, protocol, ipv6::HEADER_LEN);
+        let upper = Upper::of_ipv6(upper_layer(&packet, protocol, ipv6::HEADER_LEN));
         Ok(Self {
             source: IpAddr::V6(Ipv6Addr::from_octets(source)),
             destination: IpAddr::V6(Ipv6Addr::from_octets(destination)),
@@ -114,9 +147,9 @@ impl InnerPacket {
             tos: b0 << 4 | b1 >> 4,
             ttl,
             protocol,
-            upper,
-            ports: ports(&packet, upper),
             is_later_fragment: false,
+            upper,
+            ports: Ports::read(&packet, upper),
         })
     }
 
@@ -131,11 +164,46 @@ impl InnerPacket {
     #[inline]
     #[must_use]
     pub const fn upper_protocol(&self) -> Option<u8> {
-        match (self.upper, self.source) {
-            (UpperLayer::At { protocol, .. }, _) => Some(protocol),
-            (_, IpAddr::V4(_)) => Some(self.protocol),
+        match (self.upper.kind, self.source) {
+            (UpperKind::At, _) | (_, IpAddr::V4(_)) => Some(self.upper.protocol),
             (_, IpAddr::V6(_)) => None,
         }
+    }
+
+    /// What is behind all headers that are followed. Offsets count from the start of the packet.
+    #[inline(always)]
+    #[must_use]
+    pub const fn upper(&self) -> UpperLayer {
+        let Upper {
+            kind,
+            protocol,
+            offset,
+        } = self.upper;
+        match kind {
+            UpperKind::At => UpperLayer::At {
+                protocol,
+                offset: offset as usize,
+            },
+            UpperKind::Fragment => UpperLayer::Fragment,
+            UpperKind::Unknown => UpperLayer::Unknown(protocol),
+        }
+    }
+
+    /// Source and destination port of TCP, UDP and SCTP; none in fragments.
+    #[inline(always)]
+    #[must_use]
+    pub const fn ports(&self) -> Option<[u16; 2]> {
+        let both = self.ports.both;
+        match self.ports.are_there {
+            true => Some([(both >> 16) as u16, both as u16]),
+            false => None,
+        }
+    }
+
+    /// What [`super::flow::flow_hash`] takes besides the addresses.
+    #[inline(always)]
+    pub(super) const fn protocol_and_ports(&self) -> u64 {
+        (self.upper.protocol as u64) << 32 | self.ports.both as u64
     }
 
     /// What follows the IPv4 or IPv6 header in `packet`, without padding. `None` if that is not the
@@ -191,17 +259,38 @@ fn store_ipv4<P: Load + Store + ?Sized>(
     packet.store(10, checksum.to_be_bytes())
 }
 
-/// Both ports, if the protocol has them.
-#[inline(always)]
-fn ports<L: Load + ?Sized>(packet: &L, upper: UpperLayer) -> Option<[u16; 2]> {
-    let UpperLayer::At { protocol, offset } = upper else {
-        return None;
-    };
-    if !matches!(protocol, PROTO_TCP | PROTO_UDP | PROTO_SCTP) {
-        return None;
+impl Upper {
+    /// Of an IPv6 packet that is there in full, so that the offset fits.
+    #[inline(always)]
+    const fn of_ipv6(upper: UpperLayer) -> Self {
+        let (kind, protocol, offset) = match upper {
+            UpperLayer::At { protocol, offset } => (UpperKind::At, protocol, offset),
+            UpperLayer::Fragment => (UpperKind::Fragment, ipv6::FRAGMENT, 0),
+            UpperLayer::Unknown(protocol) => (UpperKind::Unknown, protocol, 0),
+        };
+        Self {
+            kind,
+            protocol,
+            offset: offset as u16,
+        }
     }
-    let [s0, s1, d0, d1] = packet.bytes(offset)?;
-    Some([be16(s0, s1), be16(d0, d1)])
+}
+
+impl Ports {
+    /// Those of a packet whose protocol has them.
+    #[inline(always)]
+    fn read<L: Load + ?Sized>(packet: &L, upper: Upper) -> Self {
+        let has_ports = matches!(upper.kind, UpperKind::At)
+            && matches!(upper.protocol, PROTO_TCP | PROTO_UDP | PROTO_SCTP);
+        let ports = match has_ports {
+            true => packet.bytes(upper.offset.into()),
+            false => None,
+        };
+        Self {
+            are_there: ports.is_some(),
+            both: ports.map_or(0, u32::from_be_bytes),
+        }
+    }
 }
 
 /// The first bytes of a packet, so many.

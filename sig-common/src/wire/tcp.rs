@@ -18,12 +18,15 @@ const SYN: u8 = 0x02;
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MSS: u8 = 2;
+/// Of these, the receiver checks that no other option was changed (RFC 2385, RFC 5925).
+const MD5: u8 = 19;
+const AUTHENTICATION: u8 = 29;
 
 /// Lowers the maximum segment size that the sender of a SYN announces to `limit`, in bytes of TCP
 /// payload, keeping the checksum right. Returns whether it did.
 ///
 /// `segment` begins with the TCP header and carries a finished checksum. Segments without SYN, without
-/// the option, with a smaller value or with malformed options are left as they are.
+/// the option, with a smaller value, with authenticated or with malformed options are left as they are.
 #[inline]
 pub fn clamp_mss(segment: &mut [u8], limit: u16) -> bool {
     let Some(at) = mss(segment) else {
@@ -48,32 +51,34 @@ pub fn clamp_mss(segment: &mut [u8], limit: u16) -> bool {
     true
 }
 
-/// Offset of the value of the option in a SYN.
+/// Offset of the value of the option in a SYN that nothing keeps from being changed.
 #[inline]
 fn mss(segment: &[u8]) -> Option<usize> {
     if segment.get(FLAGS)? & SYN == 0 {
         return None;
     }
     let header_len = usize::from(segment[DATA_OFFSET] >> 4) * 4;
-    let header = segment.get(..header_len)?;
-    let mut at = HEADER_LEN;
-    loop {
-        match *header.get(at)? {
-            END => return None,
+    let options = segment.get(HEADER_LEN..header_len)?;
+    let (mut at, mut found) = (0, None);
+    while let Some(kind) = options.get(at) {
+        match *kind {
+            END => break,
             NO_OPERATION => at += 1,
+            MD5 | AUTHENTICATION => return None,
             kind => {
-                let len = usize::from(*header.get(at + 1)?);
-                if kind == MSS && len == 4 && at + len <= header_len {
-                    return Some(at + 2);
-                }
+                let len = usize::from(*options.get(at + 1)?);
                 // A length that does not even cover kind and length would never end.
-                if len < 2 {
+                if len < 2 || at + len > options.len() {
                     return None;
+                }
+                if kind == MSS && len == 4 {
+                    found = Some(HEADER_LEN + at + 2);
                 }
                 at += len;
             }
         }
     }
+    found
 }
 
 #[cfg(test)]
@@ -137,6 +142,11 @@ mod tests {
         established[FLAGS] = 0x10;
         let mut endless = syn(&[Element::MaximumSegmentSize(1460)]);
         endless[HEADER_LEN..].copy_from_slice(&[254, 0, 2, 4]);
+        let signed = |kind: u8| {
+            let mut segment = syn(&[Element::MaximumSegmentSize(1460), Element::WindowScale(7)]);
+            segment[HEADER_LEN + 4..HEADER_LEN + 6].copy_from_slice(&[kind, 4]);
+            segment
+        };
         let mut cut = syn(&[Element::MaximumSegmentSize(1460)]);
         cut.truncate(HEADER_LEN + 3);
         for segment in [
@@ -145,6 +155,8 @@ mod tests {
             syn(&[Element::WindowScale(7)]),
             established,
             endless,
+            signed(MD5),
+            signed(AUTHENTICATION),
             cut,
         ] {
             let mut clamped = segment.clone();

@@ -129,8 +129,10 @@ pub struct HeaderTemplate<const CAPACITY: usize> {
 
 #[cfg(feature = "user")]
 // SAFETY: `repr(C)`, made of integers only, and any bytes are valid. The fields in front take 16 bytes and
-// the capacity is even, as `HeaderTemplate::new` makes sure, so there is no padding.
-unsafe impl<const CAPACITY: usize> aya::Pod for HeaderTemplate<CAPACITY> {}
+// the capacity is even, so there is no padding (asserted below).
+unsafe impl aya::Pod for Template {}
+
+const _: () = assert!(size_of::<Template>() == 16 + MAX_LEN);
 
 /// A template with room for any headers.
 pub type Template = HeaderTemplate<MAX_LEN>;

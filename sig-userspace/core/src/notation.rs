@@ -69,9 +69,11 @@ pub fn base64(bytes: &[u8]) -> String {
 pub fn from_base64(text: &str) -> Result<Vec<u8>, String> {
     let text: String = text.split_ascii_whitespace().collect();
     STANDARD.decode(&text).map_err(|error| match error {
-        DecodeError::InvalidByte(at, byte) if byte != b'=' => {
-            let digit = text[at..].chars().next().unwrap_or_default();
-            format!("\"{}\" is not a digit of base64", digit.escape_default())
+        // Of text that is one digit too long, this is the last byte, be it within a character.
+        DecodeError::InvalidByte(_, byte) if byte != b'=' => {
+            let is_digit = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+            let odd = text.chars().find(|c| !is_digit(*c)).unwrap_or(byte.into());
+            format!("\"{}\" is not a digit of base64", odd.escape_default())
         }
         _ => "the base64 text is truncated or has wrong padding".to_owned(),
     })
@@ -108,7 +110,7 @@ mod tests {
     #[test]
     fn what_is_not_base64_is_refused() {
         for text in [
-            "Zg", "Zg=", "Zh==", "Zg==Zg==", "Z===", "====", "Zm9v!", "Zm9-", "é",
+            "Zg", "Zg=", "Zh==", "Zg==Zg==", "Z===", "====", "Zm9v!", "Zm9-", "é", "Zm9é", "AA=é",
         ] {
             assert!(from_base64(text).is_err(), "{text}");
         }

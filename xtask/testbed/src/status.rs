@@ -59,7 +59,7 @@ pub struct Drop {
 /// An interface with AF_XDP sockets.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
-    /// `underlay`, `lan` or `inner`.
+    /// `underlay`, `lan` or `tunnel`.
     pub role: String,
     /// Interface name.
     pub interface: String,

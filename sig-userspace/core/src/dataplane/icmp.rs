@@ -90,7 +90,7 @@ pub(super) fn quoted(packet: &[u8], inner: &InnerPacket) -> Option<(IpAddr, IpAd
     let message = inner.payload(packet)?;
     let (kind, quote) = (*message.first()?, message.get(8..)?);
     match (inner.source, inner.protocol) {
-        _ if inner.upper == UpperLayer::Fragment => None,
+        _ if inner.upper() == UpperLayer::Fragment => None,
         (IpAddr::V4(_), PROTO_ICMP) if matches!(kind, 3 | 11 | 12) => quoted_v4(quote),
         (IpAddr::V6(_), PROTO_ICMPV6) if matches!(kind, 1..=4) => quoted_v6(quote),
         _ => None,

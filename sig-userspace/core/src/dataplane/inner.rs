@@ -54,7 +54,7 @@ pub(super) fn write_ethernet(frame: &mut [u8], macs: &[u8; 12], packet: &InnerPa
 /// finished checksum that happens to have the same value is computed again, to the same value. What is
 /// within a tunnel (VXLAN, GRE), or behind a routing header that has not reached its end, is left alone.
 pub(super) fn complete_checksum(packet: &mut [u8], summary: &InnerPacket) {
-    let UpperLayer::At { protocol, offset } = summary.upper else {
+    let UpperLayer::At { protocol, offset } = summary.upper() else {
         return;
     };
     let Some(segment) = packet.get_mut(offset..) else {
@@ -98,7 +98,7 @@ pub(super) fn clamp_mss(packet: &mut [u8], summary: &InnerPacket, capacity: usiz
     let UpperLayer::At {
         protocol: PROTO_TCP,
         offset,
-    } = summary.upper
+    } = summary.upper()
     else {
         return false;
     };

@@ -101,6 +101,6 @@ impl Condition {
 fn ports(packet: &InnerPacket) -> Option<[u16; 2]> {
     let protocol = packet.upper_protocol();
     packet
-        .ports
+        .ports()
         .filter(|_| matches!(protocol, Some(PROTO_TCP | PROTO_UDP)))
 }

@@ -52,7 +52,7 @@ pub enum Program {
     Underlay,
     /// XDP of LAN devices: takes packets to prefixes of remotes.
     Lan,
-    /// XDP of the inner port: takes packets the kernel routed into the tunnel.
+    /// XDP of the tunnel port: takes packets the kernel routed into the tunnel.
     Tunnel,
     /// TC ingress of the `sig` device: forwards decapsulated packets.
     Inject,

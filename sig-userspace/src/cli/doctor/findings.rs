@@ -173,7 +173,7 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         (CAP_NET_RAW, "AF_XDP sockets"),
         (
             CAP_SYS_ADMIN,
-            "the private network namespace of the inner port",
+            "the private network namespace of the tunnel port",
         ),
     ] {
         let name = capability.1;
@@ -220,7 +220,7 @@ fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
     if let Some(chunks) = chunks {
         return u64::from(chunks) * CHUNK;
     }
-    // The underlay first, then the LAN interfaces, by their receive queues; the inner port has one per worker.
+    // The underlay first, then the LAN interfaces, by their receive queues; the tunnel port has one per worker.
     let mut ports = config.map_or(vec![1, 1], |config| interfaces::queues(facts, config));
     ports.push(workers);
     // Where few queues feed several workers, each of them has a socket on every queue.

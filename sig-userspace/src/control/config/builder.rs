@@ -34,7 +34,7 @@ use super::{Config, Control, Dataplane, Errors, Gateway, Log, Observe, Remote, T
 /// let errors = twice.build().unwrap_err();
 /// assert_eq!(
 ///     errors.problems()[0].to_string(),
-///     "remote[1].gateway: 1-ff00:0:111,10.11.0.2 is remote[0] already; join their prefixes and paths there",
+///     "remote[1].gateway: 1-ff00:0:111,10.11.0.2 is already configured as remote[0]; merge their prefixes and paths there",
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
