@@ -1,6 +1,12 @@
 //! The orchestrator and the command line, with subjects that are only pretended.
 
-use std::{cell::RefCell, fs, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    fs,
+    rc::Rc,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use anyhow::{Result, anyhow};
 use benches::throughput::{
@@ -110,7 +116,10 @@ fn records(text: &str) -> (Vec<Record>, Vec<String>) {
         progress,
     )
     .expect("it ends");
-    let folder = Folder::new("harness").expect("a folder");
+    // Tests run side by side.
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let label = format!("harness{}", RUNS.fetch_add(1, Ordering::Relaxed));
+    let folder = Folder::new(&label).expect("a folder");
     let file = folder.path().join("run.jsonl");
     fs::write(&file, out).expect("written");
     assert!(

@@ -184,7 +184,9 @@ async fn errors_of_the_daemon_are_passed_on() {
     });
     let error = daemon.paths(LOCAL, REMOTE).await.unwrap_err();
     assert!(
-        error.to_string().ends_with("for paths with an error: no segments"),
+        error
+            .to_string()
+            .ends_with("for paths with an error: no segments"),
         "{error}"
     );
     let state = daemon.state();
