@@ -116,7 +116,7 @@
 
 #![forbid(unsafe_code)]
 // What only a whole gateway uses is built, and tested, without it too.
-#![cfg_attr(not(feature = "xdp"), allow(dead_code))]
+#![cfg_attr(not(feature = "xdp"), allow(dead_code, reason = "see above"))]
 #![warn(
     clippy::expect_used,
     clippy::missing_panics_doc,
