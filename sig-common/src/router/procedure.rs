@@ -308,3 +308,102 @@ fn link_types<R: Router>(
     };
     if allowed { Ok(()) } else { Err(refused) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LinkType::{Child, Core, Parent, Peer};
+
+    /// A router of which only the interfaces matter: number `n` is a link of type `n - 1`.
+    struct Links;
+
+    #[derive(Clone, Copy)]
+    struct Link(LinkType);
+
+    impl Source for Links {
+        fn packet(&self) -> impl Load {
+            const NONE: &[u8] = &[];
+            NONE
+        }
+    }
+
+    impl Router for Links {
+        type Interface = Link;
+
+        fn isd_as(&self) -> u64 {
+            1
+        }
+
+        fn now(&self) -> u64 {
+            0
+        }
+
+        fn sender(&self) -> u16 {
+            0
+        }
+
+        fn interface(&self, number: u16) -> Option<Link> {
+            let link = LinkType::ALL.get(usize::from(number.checked_sub(1)?));
+            link.copied().map(Link)
+        }
+
+        fn has_made(&self, _: &Fields) -> bool {
+            true
+        }
+    }
+
+    impl Interface for Link {
+        fn owner(&self) -> u16 {
+            0
+        }
+
+        fn link_type(&self) -> Option<LinkType> {
+            Some(self.0)
+        }
+
+        fn is_up(&self) -> bool {
+            true
+        }
+    }
+
+    /// Said once more than in the procedure, which both the XDP program and the slow path run: what they agree on need not
+    /// be right.
+    #[test]
+    fn paths_go_up_across_and_down_and_segments_are_joined_where_they_end() {
+        let within = [
+            (Core, Core),
+            (Child, Parent),
+            (Parent, Child),
+            (Child, Peer),
+            (Peer, Child),
+        ];
+        let between = [(Core, Child), (Child, Core), (Child, Child)];
+        for crossing in [false, true] {
+            for (number, from) in (1..).zip(LinkType::ALL) {
+                for to in LinkType::ALL {
+                    let mut passage = Passage::default();
+                    (passage.ingress, passage.crossing) = (number, crossing);
+                    let found = link_types(&Links, &passage, &Link(to));
+                    let expected = match crossing {
+                        false if within.contains(&(from, to)) => Ok(()),
+                        true if between.contains(&(from, to)) => Ok(()),
+                        false => Err(Reason::PathForbidden),
+                        true => Err(Reason::SegmentChange),
+                    };
+                    assert_eq!(found, expected, "{from:?} to {to:?}, {crossing}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_from_inside_changes_no_segment() {
+        for to in LinkType::ALL {
+            let mut passage = Passage::default();
+            assert_eq!(link_types(&Links, &passage, &Link(to)), Ok(()));
+            passage.crossing = true;
+            let refused = link_types(&Links, &passage, &Link(to));
+            assert_eq!(refused, Err(Reason::SegmentChange));
+        }
+    }
+}

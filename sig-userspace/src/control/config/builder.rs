@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
-use super::{Config, Control, Dataplane, Errors, Gateway, Log, Observe, Remote, Tunnel, check};
+use super::{
+    Config, Control, Dataplane, Errors, Gateway, Log, Observe, Problem, Remote, Tunnel, check,
+};
 
 /// Makes a [`Config`] of typed values. What is not set has the default of the configuration file.
 ///
@@ -137,6 +139,30 @@ impl Builder {
     /// All problems of the values, with what to set instead; they have no file and no line. Files are not read, so a path
     /// that is made from the description of a network is refused.
     pub fn build(self) -> Result<Config, Errors> {
+        let control = self.config.control.iter();
+        let policies = control.flat_map(|control| {
+            [
+                Some(("traffic_policy_file", &control.traffic_policy_file)),
+                control
+                    .ip_routing_policy_file
+                    .as_ref()
+                    .map(|path| ("ip_routing_policy_file", path)),
+            ]
+        });
+        let socket = ("status_socket", &self.config.gateway.status_socket);
+        let paths = policies.flatten().chain([socket]);
+        let unwritable: Vec<Problem> = paths
+            .filter(|(_, path)| path.to_str().is_none())
+            .map(|(key, path)| Problem {
+                file: String::new(),
+                line: 0,
+                key: format!("gateway.{key}"),
+                message: format!("{path:?} is not UTF-8; use another path"),
+            })
+            .collect();
+        if !unwritable.is_empty() {
+            return Err(Errors::new(unwritable));
+        }
         check(&self.config.to_toml(), "", &|_| {
             Err(io::Error::other("a builder reads no files"))
         })
@@ -262,5 +288,16 @@ mod tests {
         let keys: Vec<&str> = problems.problems().iter().map(|p| &*p.key).collect();
         assert_eq!(keys, ["dataplane.workers", "dataplane.reorder_wait"]);
         assert!(problems.problems().iter().all(|p| p.line == 0));
+    }
+
+    #[test]
+    fn a_path_that_no_file_could_name_is_refused() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let path = std::ffi::OsString::from_vec(b"/run/\xff.sock".to_vec());
+        let error = errors(builder().status_socket(path));
+        assert!(
+            error.contains("status_socket") && error.contains("UTF-8"),
+            "{error}"
+        );
     }
 }
