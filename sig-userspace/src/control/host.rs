@@ -214,6 +214,10 @@ impl Host {
             let follow = interfaces::follow(link.clone(), state, shared.clone(), fail.clone());
             tasks.push(Task::spawn("the interface monitor", follow));
         }
+        let tunnel = pair.host();
+        let state = watch.interface(&netlink, tunnel.ifindex).await?;
+        let follow = interfaces::follow_tunnel(state, shared.clone(), fail.clone());
+        tasks.push(Task::spawn("the tunnel monitor", follow));
         let watch_refused = sources::watch_refused(shared.clone());
         tasks.push(Task::spawn("the refused source monitor", watch_refused));
         let watch_workers = watch_workers(shared.clone(), fail);

@@ -157,6 +157,20 @@ fn nothing_is_left_after_sigkill() {
     nothing_is_left(|site| site.kill_gateway().unwrap());
 }
 
+/// Without the device the kernel has nowhere to send packets for remotes, so a restart must follow.
+#[test]
+fn a_gateway_ends_without_its_tunnel_device() {
+    let mut bed = Bed::new(&Options::default());
+    bed.network.start_gateways().unwrap();
+    let a = &mut bed.network.a;
+    a.gateway.ip("link del sig").unwrap();
+    let process = a.process().unwrap();
+    let status = process.wait(Duration::from_secs(10)).unwrap();
+    let log = process.log();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("tunnel device sig was removed"), "{log}");
+}
+
 #[test]
 fn a_lan_mtu_beyond_the_limit_is_refused_with_what_to_do() {
     let mut bed = Bed::new(&Options {

@@ -194,6 +194,32 @@ pub(super) async fn follow(
     }
 }
 
+/// Follows the tunnel device. Its end ends the gateway: the kernel has nowhere to send packets for remotes.
+pub(super) async fn follow_tunnel(
+    mut state: watch::Receiver<InterfaceState>,
+    shared: Arc<Shared>,
+    fail: watch::Sender<Option<String>>,
+) {
+    let mut name = String::new();
+    loop {
+        let now = state.borrow_and_update().clone();
+        match now.name {
+            Some(known) => name = known,
+            None => {
+                fail.send_replace(Some(format!("tunnel device {name} was removed")));
+                return;
+            }
+        }
+        let mut ports = shared.ports.iter();
+        if let Some(port) = ports.find(|port| port.role == Role::Tunnel) {
+            port.set_up(now.up);
+        }
+        if state.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// The longest packet from a LAN interface that is taken into the tunnel: what does not fit a buffer is left to
 /// the kernel, which sends it into the tunnel device or answers that it is too big.
 fn lan_mtu(mtu: u32) -> u32 {
