@@ -115,8 +115,13 @@
 //! names that they have here.
 
 #![forbid(unsafe_code)]
-// What only a whole gateway uses is built, and tested, without it too.
-#![cfg_attr(not(feature = "xdp"), allow(dead_code, reason = "see above"))]
+#![cfg_attr(
+    not(feature = "xdp"),
+    allow(
+        dead_code,
+        reason = "what only a whole gateway uses is built and tested without it too"
+    )
+)]
 #![warn(
     clippy::expect_used,
     clippy::missing_panics_doc,

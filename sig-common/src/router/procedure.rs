@@ -1,6 +1,6 @@
 //! What a border router does with a packet that has a SCION path (SCION data plane specification, "Processing at
-//! Border Routers"; RFC drafts leave the order of the checks open, this is the reference implementation's, which settles the
-//! error that a packet with several gets).
+//! Border Routers"). The specification leaves the order of the checks open. Here it is the reference implementation's: it
+//! decides which error a packet with several faults gets.
 //!
 //! The XDP programs and the slow path run this source. They differ in how bytes are loaded, tables are looked up and
 //! changes are written: see [`Router`].

@@ -139,20 +139,17 @@ impl Builder {
     /// All problems of the values, with what to set instead; they have no file and no line. Files are not read, so a path
     /// that is made from the description of a network is refused.
     pub fn build(self) -> Result<Config, Errors> {
-        let control = self.config.control.iter();
-        let policies = control.flat_map(|control| {
-            [
-                Some(("traffic_policy_file", &control.traffic_policy_file)),
-                control
-                    .ip_routing_policy_file
-                    .as_ref()
-                    .map(|path| ("ip_routing_policy_file", path)),
-            ]
-        });
-        let socket = ("status_socket", &self.config.gateway.status_socket);
-        let paths = policies.flatten().chain([socket]);
+        let control = self.config.control.as_ref();
+        let traffic = control.map(|control| &control.traffic_policy_file);
+        let routing = control.and_then(|control| control.ip_routing_policy_file.as_ref());
+        let paths = [
+            ("status_socket", Some(&self.config.gateway.status_socket)),
+            ("traffic_policy_file", traffic),
+            ("ip_routing_policy_file", routing),
+        ];
         let unwritable: Vec<Problem> = paths
-            .filter(|(_, path)| path.to_str().is_none())
+            .into_iter()
+            .filter_map(|(key, path)| Some((key, path.filter(|path| path.to_str().is_none())?)))
             .map(|(key, path)| Problem {
                 file: String::new(),
                 line: 0,
