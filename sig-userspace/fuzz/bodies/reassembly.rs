@@ -2,11 +2,12 @@
 //! hostile ones that send anything: memory stays within the limits, what honest streams deliver was
 //! sent, and is delivered once, and they still deliver at the end. Whole packets come on the
 //! streams of honest senders, too, with numbers at which a line of a stream does something else.
+//! Another receiver goes on with streams that are settled, and may say anything of how far it is.
 
 use sig_common::reason::DropReason;
 use sig_core::framing::{
-    Encoder, FrameRef, FrameView, Limits, MIN_CAPACITY, Occupancy, Piece, Reassembler, StreamKey,
-    packet_len,
+    Encoder, FrameRef, FrameView, Limits, MIN_CAPACITY, Occupancy, Outcome, Piece, Reassembler,
+    StreamKey, packet_len,
 };
 
 const SENDERS: usize = 4;
@@ -86,6 +87,10 @@ struct Sender {
     forged: u64,
     /// A frame came that may have been forgotten.
     blurred: bool,
+    /// The next number, while the other receiver has the stream.
+    elsewhere: Option<u64>,
+    /// The other receiver may have claimed frames that are yet to be sent.
+    lied: bool,
 }
 
 impl Sender {
@@ -107,19 +112,22 @@ struct Run {
     limits: Limits,
     receiver: Reassembler,
     senders: Vec<Sender>,
+    /// There is another receiver.
+    shared: bool,
     /// Frames on their way, with the number of the sender.
     network: Vec<(usize, Vec<u8>)>,
 }
 
 impl Run {
     fn new(plan: &mut Plan<'_>) -> Self {
+        let (max_packet, max_payload) = (plan.byte(), plan.byte());
         let limits = Limits {
-            max_packet: if plan.byte().is_multiple_of(2) {
+            max_packet: if max_packet.is_multiple_of(2) {
                 4_000
             } else {
                 300
             },
-            max_frame_payload: if plan.byte().is_multiple_of(4) {
+            max_frame_payload: if max_payload.is_multiple_of(4) {
                 100
             } else {
                 1_500
@@ -153,6 +161,8 @@ impl Run {
                     top: 0,
                     forged: 0,
                     blurred: false,
+                    elsewhere: None,
+                    lied: false,
                 }
             })
             .collect();
@@ -161,6 +171,7 @@ impl Run {
             receiver: Reassembler::new(limits, 1).expect("valid limits"),
             limits,
             senders,
+            shared: max_packet & 2 != 0,
             network: Vec::new(),
         }
     }
@@ -248,27 +259,54 @@ impl Run {
             congestion: false,
             payload: view.payload(),
         };
-        let (senders, limits) = (&mut self.senders, &self.limits);
-        let key = senders[sender].key;
-        let attacked = senders[sender].forged > 0;
-        senders[sender].arrives(frame.sequence, self.receiver.counters().streams_evicted);
-        let outcome = self
-            .receiver
-            .insert(self.now, key, frame, |of, piece, congestion| {
-                assert_eq!(of.remote, key.remote, "no other remote is touched");
-                delivered(
-                    senders,
-                    limits,
-                    of,
-                    bytes(&piece, frame.payload),
-                    congestion,
-                );
-            });
+        let attacked = self.senders[sender].forged > 0;
+        let outcome = self.insert(sender, frame);
         assert_ne!(outcome.reason, Some(DropReason::StreamLimit));
         if !attacked {
             assert_ne!(outcome.reason, Some(DropReason::IndexMismatch));
         }
         assert_ne!(outcome.reason, Some(DropReason::FrameInvalidPacket));
+    }
+
+    /// Takes in a frame on the stream of an honest sender, here or elsewhere.
+    fn insert(&mut self, at: usize, frame: FrameRef<'_>) -> Outcome {
+        let sender = &mut self.senders[at];
+        sender.arrives(frame.sequence, self.receiver.counters().streams_evicted);
+        let key = sender.key;
+        if let Some(next) = sender.elsewhere {
+            let is_whole = packet_len(frame.payload) == Ok(frame.payload.len());
+            let fits = frame.payload.len() <= self.limits.max_packet;
+            if frame.sequence == next && frame.index == 0 && is_whole && fits {
+                sender.elsewhere = Some(next.wrapping_add(1));
+                delivered(&mut self.senders, &self.limits, key, frame.payload, false);
+                return Outcome::default();
+            }
+            sender.elsewhere = None;
+            self.resume(key, next);
+        }
+        let (senders, limits) = (&mut self.senders, &self.limits);
+        let outcome = self
+            .receiver
+            .insert(self.now, key, frame, |of, piece, congestion| {
+                assert_eq!(of.remote, key.remote, "no other remote is touched");
+                let packet = bytes(&piece, frame.payload);
+                delivered(senders, limits, of, packet, congestion);
+            });
+        if self.shared {
+            self.senders[at].elsewhere = self.receiver.settled(key);
+        }
+        outcome
+    }
+
+    /// The other receiver says how far it is.
+    fn resume(&mut self, key: StreamKey, next: u64) {
+        let (senders, limits) = (&mut self.senders, &self.limits);
+        self.receiver
+            .resume(self.now, key, next, |of, piece, congestion| {
+                assert_eq!(of.remote, key.remote, "no other remote is touched");
+                assert!(matches!(piece, Piece::Assembled(_)));
+                delivered(senders, limits, of, bytes(&piece, &[]), congestion);
+            });
     }
 
     fn wait(&mut self, ns: u64) {
@@ -303,6 +341,10 @@ impl Run {
             congestion: true,
             payload: plan.take(len),
         };
+        if self.shared && index >> 8 == 0xfe {
+            self.resume(key, frame.sequence);
+            return;
+        }
         let (senders, limits) = (&mut self.senders, &self.limits);
         let _ = self
             .receiver
@@ -318,21 +360,25 @@ impl Run {
             });
     }
 
-    /// A whole packet on the stream of an honest sender.
+    /// A frame of whole packets, or a lie of the other receiver, on the stream of an honest sender.
     fn forge(&mut self, plan: &mut Plan<'_>) {
         let choice = usize::from(plan.byte());
-        let (distance, below) = (usize::from(plan.byte()), plan.byte().is_multiple_of(4));
-        let (senders, limits) = (&mut self.senders, &self.limits);
-        let sender = &mut senders[choice % SENDERS];
+        let (distance, kind) = (usize::from(plan.byte()), plan.byte());
+        let sender = &mut self.senders[choice % SENDERS];
         let distance = DISTANCES[distance % DISTANCES.len()];
-        let sequence = if below {
+        let sequence = if kind.is_multiple_of(4) {
             sender.top.wrapping_sub(distance)
         } else {
             sender.top.wrapping_add(distance)
         };
         sender.forged += 1;
-        sender.arrives(sequence, self.receiver.counters().streams_evicted);
-        let key = sender.key;
+        if self.shared && kind % 4 == 3 {
+            sender.arrives(sequence, self.receiver.counters().streams_evicted);
+            sender.lied = true;
+            let key = sender.key;
+            self.resume(key, sequence);
+            return;
+        }
         let mut packet = [0; 20];
         packet[0] = 0x45;
         packet[3] = 20;
@@ -344,12 +390,7 @@ impl Run {
             congestion: false,
             payload: &packets,
         };
-        let _ = self
-            .receiver
-            .insert(self.now, key, frame, |of, piece, congestion| {
-                assert_eq!(of.remote, key.remote, "no other remote is touched");
-                delivered(senders, limits, of, bytes(&piece, &packets), congestion);
-            });
+        let _ = self.insert(choice % SENDERS, frame);
     }
 
     /// A packet whose frames come in order is delivered, whatever was before; of a stream with
@@ -372,7 +413,8 @@ impl Run {
                 self.wait(self.limits.reorder_wait_ns);
                 self.senders[sender].delivered[last]
             });
-            assert!(tries.any(|delivered| delivered), "silenced");
+            let delivers = tries.any(|delivered| delivered);
+            assert!(delivers || self.senders[sender].lied, "silenced");
         }
     }
 

@@ -25,6 +25,9 @@ impl Reassembler {
             if packet.len != 0 && packet.have >= packet.len {
                 return Err("a complete packet is pending");
             }
+            if stream.marked_ahead() != stream.held {
+                return Err("a stream has marked other frames than it holds");
+            }
             match stream.first_held() {
                 None if stream.held > 0 => return Err("a stream does not find what it holds"),
                 Some(first) if self.held_slot(at, first).is_none() => {

@@ -190,18 +190,36 @@ impl Line {
         }
     }
 
-    /// Gives up the next `gap` frames.
-    pub(super) fn skip(&mut self, gap: u64) {
-        let words = (self.next % 64 + gap) / 64;
+    /// Goes on `count` numbers further, none of which is held.
+    fn go_on(&mut self, count: u64) {
+        let words = (self.next % 64 + count) / 64;
         for word in 1..=words.min(WORDS) {
             let (word, _) = Self::bit(self.next.wrapping_add(AHEAD + word * 64));
             self.seen[word] = 0;
         }
-        self.next = self.next.wrapping_add(gap);
+        self.next = self.next.wrapping_add(count);
+    }
+
+    /// Gives up the next `gap` frames.
+    pub(super) fn skip(&mut self, gap: u64) {
+        self.go_on(gap);
         self.skipped = self.skipped.saturating_add(gap);
         self.late.resumed = self.next;
         if self.next.wrapping_sub(self.late.next) > PAST {
             self.late.frames = 0;
+        }
+    }
+
+    /// The next `count` frames, at most half of all numbers, have come.
+    pub(super) fn receive(&mut self, count: u64) {
+        self.go_on(count);
+        let mut left = count.min(PAST);
+        while left > 0 {
+            let sequence = self.next.wrapping_sub(left);
+            let bits = left.min(64 - sequence % 64);
+            let (word, _) = Self::bit(sequence);
+            self.seen[word] |= u64::MAX >> (64 - bits) << (sequence % 64);
+            left -= bits;
         }
     }
 
@@ -221,6 +239,16 @@ impl Line {
             at = (at & !63).wrapping_add(64);
         }
         None
+    }
+
+    /// How many numbers from `next` on are marked: for checks.
+    pub(super) fn marked_ahead(&self) -> u32 {
+        let (here, bit) = Self::bit(self.next);
+        let beyond = (1..=AHEAD / 64).map(|words| {
+            let (word, _) = Self::bit(self.next.wrapping_add(words * 64));
+            self.seen[word].count_ones()
+        });
+        (self.seen[here] & bit.wrapping_neg()).count_ones() + beyond.sum::<u32>()
     }
 
     /// Whether this frame before `next` was received, as far as is remembered.

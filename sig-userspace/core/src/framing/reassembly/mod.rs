@@ -20,7 +20,8 @@
 //! What holds between two calls, most of it checked by `audit`:
 //!
 //! - A line has the bit of a number before `next` set if it received that frame, or another line
-//!   did; from `next` on, if and only if it holds the frame. The frame `next` is not held.
+//!   did, or another receiver ([`elsewhere`]); from `next` on, if and only if it holds the frame.
+//!   The frame `next` is not held.
 //! - A frame that any line of its stream has is a duplicate. Before its `fence`, a line need not
 //!   ask the others: none of them has a frame there, or will have one before the fence is looked
 //!   at again, which is whenever a line of the stream begins, ends, or moves by other than the
@@ -34,6 +35,7 @@
 //! All memory is allocated at construction, see [`Limits`]. Work per frame is bounded.
 
 mod audit;
+mod elsewhere;
 mod jitter;
 mod late;
 mod limits;

@@ -122,7 +122,7 @@ impl Reassembler {
     }
 
     /// A new line; `None`: refused and counted.
-    fn open<F: FnMut(StreamKey, Piece<'_>, bool)>(
+    pub(super) fn open<F: FnMut(StreamKey, Piece<'_>, bool)>(
         &mut self,
         now: u64,
         packed: u64,

@@ -123,6 +123,21 @@ impl Streams {
         self.lines(key).next()
     }
 
+    /// Whether the line is the only one of its stream.
+    #[inline]
+    pub(super) fn is_only(&self, at: u32) -> bool {
+        self.lines(self.packed(at)).all(|line| line == at)
+    }
+
+    /// The line that is the least far behind `next`; `None` if one is there. If this one goes on to
+    /// `next`, it passes no other, so no two expect the same.
+    pub(super) fn nearest_behind(&self, key: u64, next: u64) -> Option<u32> {
+        let distance = |at: &u32| next.wrapping_sub(self.get(*at).next);
+        self.lines(key)
+            .min_by_key(distance)
+            .filter(|at| (1..=u64::MAX / 2).contains(&distance(at)))
+    }
+
     /// Whether the stream has a line that has proven itself.
     pub(super) fn is_proven(&self, key: u64) -> bool {
         self.lines(key).any(|at| self.get(at).rank() >= 2)

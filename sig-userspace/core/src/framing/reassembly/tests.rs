@@ -1,3 +1,4 @@
+mod elsewhere;
 mod forged;
 mod order;
 mod packets;

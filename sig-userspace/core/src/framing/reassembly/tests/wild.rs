@@ -9,7 +9,7 @@ use super::*;
 use crate::framing::{Encoder, FrameView, MAX_FRAMES_PER_PACKET, MIN_CAPACITY};
 
 /// The packet number `n` of a stream: unlike every other one, also at 20 bytes.
-fn packet(n: usize, v6: bool, len: usize) -> Vec<u8> {
+pub(super) fn packet(n: usize, v6: bool, len: usize) -> Vec<u8> {
     let mut packet = if v6 {
         ipv6(len.max(40), n as u8)
     } else {
@@ -26,7 +26,12 @@ fn number(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[source..source + 4].try_into().expect("4 bytes"))
 }
 
-fn encode(stream: u32, capacity: usize, packets: &[Vec<u8>], flush: &[bool]) -> Vec<Vec<u8>> {
+pub(super) fn encode(
+    stream: u32,
+    capacity: usize,
+    packets: &[Vec<u8>],
+    flush: &[bool],
+) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut encoder = Encoder::new(1, stream, capacity).expect("a valid capacity");
     for (n, packet) in packets.iter().enumerate() {
@@ -76,7 +81,7 @@ fn traffic(many: usize) -> impl Strategy<Value = (usize, Vec<Vec<u8>>, Vec<bool>
     })
 }
 
-fn wide() -> Limits {
+pub(super) fn wide() -> Limits {
     Limits {
         max_packet: 65_575,
         max_frame_payload: 9_200,
