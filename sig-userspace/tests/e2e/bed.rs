@@ -20,12 +20,17 @@ pub(crate) struct Bed {
 impl Bed {
     /// Two ASes with the gateways not started yet.
     pub(crate) fn new(options: &Options) -> Self {
+        Self::with_limit(options, LIMIT)
+    }
+
+    /// The same for a test that may take another time.
+    pub(crate) fn with_limit(options: &Options, limit: Duration) -> Self {
         let lock = testbed::exclusive().expect("a lock file in the folder for temporary files");
         let name = std::thread::current()
             .name()
             .unwrap_or("the test")
             .to_owned();
-        let limit = testbed::time_limit(&name, LIMIT);
+        let limit = testbed::time_limit(&name, limit);
         testbed::sweep();
         let network = Network::build(sig(), options).unwrap_or_else(|e| panic!("{e:#}"));
         Self {

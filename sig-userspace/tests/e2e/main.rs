@@ -1,9 +1,12 @@
 //! Two whole gateways with paths in the file, one test after the other. Needs root.
 
 mod bed;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod lan;
 mod network;
+mod order;
 mod ping;
 mod plan;
 mod police;
