@@ -1,9 +1,10 @@
 //! A pair of gateways keeps the order of flows.
 //!
 //! The clients send numbered packets of many flows, UDP and what looks like TCP: with real TCP, the receiving stack would
-//! hide what came out of order. Between the gateway of B and its router stands a relay that loses, delays, duplicates and
+//! hide what came out of order. Between each gateway and its router stands a relay that loses, delays, duplicates and
 //! reorders SIG frames and remembers which packets were in them. So two packets of a flow may arrive in the wrong order
-//! only if the relay sent on their frames in that order, and no packet may arrive twice or damaged.
+//! only if the relay sent on their frames in that order, and no packet may arrive twice or damaged. Routers are not blamed
+//! for anything.
 
 mod check;
 mod packets;
@@ -19,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use testbed::{Family, Options, Site, wait_until};
 
-use self::check::{Tally, check};
+use self::check::{Network, Tally, check};
 use self::packets::{Arrival, Label, Way, sinks};
 use self::relay::{Mode, Relay};
 use self::streams::Streams;
@@ -183,7 +184,8 @@ fn order_is_kept(options: &Options, mut every_10_ms: impl FnMut(&mut Bed)) {
     });
     let whole = minutes.unwrap_or_default();
     let mut bed = Bed::with_limit(options, whole + Duration::from_secs(180));
-    let relay = Relay::in_front_of(&bed.network.b, 1);
+    let relays = [(&bed.network.a, 1), (&bed.network.b, 2)]
+        .map(|(site, seed)| Relay::in_front_of(site, seed));
     for site in [&bed.network.a, &bed.network.b] {
         prepare(site);
     }
@@ -215,7 +217,9 @@ fn order_is_kept(options: &Options, mut every_10_ms: impl FnMut(&mut Bed)) {
         let mut round = 0;
         while usize::from(round) < MODES.len() || Instant::now() < end {
             let (mode, tally) = &mut tallies[usize::from(round) % MODES.len()];
-            relay.set(*mode);
+            for relay in &relays {
+                relay.set(*mode);
+            }
             let until = Instant::now() + length;
             let sending = [0, 1].map(|direction: usize| {
                 let (wire, way) = (&wires[direction], &ways[direction]);
@@ -223,7 +227,7 @@ fn order_is_kept(options: &Options, mut every_10_ms: impl FnMut(&mut Bed)) {
             });
             let is_quiet = || {
                 let quiet = |arrivals: &Arrivals| arrivals.lock().last.elapsed() > QUIET;
-                relay.is_empty() && arrivals.iter().all(quiet)
+                relays.iter().all(Relay::is_empty) && arrivals.iter().all(quiet)
             };
             let limit = until + PATIENCE;
             while Instant::now() < until + QUIET || !is_quiet() {
@@ -231,12 +235,16 @@ fn order_is_kept(options: &Options, mut every_10_ms: impl FnMut(&mut Bed)) {
                 thread::sleep(TICK);
                 every_10_ms(&mut bed);
             }
-            relay.set(Mode::default());
-            let logs = relay.take_logs();
-            for ((sending, log), arrivals) in sending.into_iter().zip(logs).zip(&arrivals) {
+            for relay in &relays {
+                relay.set(Mode::default());
+            }
+            let [[to_a, from_a], [to_b, from_b]] = relays.each_ref().map(Relay::take_logs);
+            let networks = [Network::new(from_a, to_b), Network::new(from_b, to_a)];
+            for ((sending, network), arrivals) in sending.into_iter().zip(&networks).zip(&arrivals)
+            {
                 let sent = sending.join().expect("numbers of packets");
                 let arrived = std::mem::take(&mut arrivals.lock().arrivals);
-                *tally += check(round, &sent, &log, &arrived);
+                *tally += check(round, &sent, network, &arrived);
             }
             round += 1;
         }
@@ -250,9 +258,6 @@ fn order_is_kept(options: &Options, mut every_10_ms: impl FnMut(&mut Bed)) {
     for (mode, tally) in &tallies {
         let name = mode.name;
         assert_eq!(tally.faults(), 0, "{name}: {tally}");
-        if mode.overtaken + mode.late + mode.duplicated == 0.0 {
-            assert_eq!(tally.out_of_order, 0, "{name}: {tally}");
-        }
         // Else the rest says nothing. That few are lost is a matter of speed, and so of the machine.
         assert!(tally.received * 2 > tally.sent, "{name}: {tally}");
     }

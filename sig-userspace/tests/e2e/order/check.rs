@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use super::packets::{Arrival, Label};
-use super::relay::Log;
+use super::relay::{Log, Packets};
 
 /// Faults described in full.
 const EXAMPLES: usize = 10;
@@ -28,7 +28,11 @@ pub(crate) struct Tally {
     pub(crate) damaged: usize,
     /// Arrived although they were not sent in this round, or never seen by the network.
     pub(crate) stray: usize,
+    /// Frames that the network got from the gateways, and in which order.
     pub(crate) frames: usize,
+    pub(crate) frames_sent_out_of_order: usize,
+    /// Frames that came to a relay behind a later one of their stream: in routers, or sent so.
+    pub(crate) frames_relayed_out_of_order: usize,
     pub(crate) frames_lost: usize,
     pub(crate) frames_duplicated: usize,
     pub(crate) frames_delayed: usize,
@@ -61,6 +65,8 @@ impl AddAssign for Tally {
         self.damaged += other.damaged;
         self.stray += other.stray;
         self.frames += other.frames;
+        self.frames_sent_out_of_order += other.frames_sent_out_of_order;
+        self.frames_relayed_out_of_order += other.frames_relayed_out_of_order;
         self.frames_lost += other.frames_lost;
         self.frames_duplicated += other.frames_duplicated;
         self.frames_delayed += other.frames_delayed;
@@ -75,8 +81,8 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} packets sent, {} received, {} lost by the network, {} lost otherwise, {} out of order ({} of them left \
-             in order by the network, {} sent so), {} duplicate, {} damaged, {} stray; {} frames, {} lost, \
-             {} duplicated, {} delayed",
+             in order by the network, {} sent so), {} duplicate, {} damaged, {} stray; {} frames ({} sent out of order, {} so after \
+             the routers), {} lost, {} duplicated, {} delayed",
             self.sent,
             self.received,
             self.lost_by_network,
@@ -88,6 +94,8 @@ impl fmt::Display for Tally {
             self.damaged,
             self.stray,
             self.frames,
+            self.frames_sent_out_of_order,
+            self.frames_relayed_out_of_order,
             self.frames_lost,
             self.frames_duplicated,
             self.frames_delayed
@@ -99,25 +107,84 @@ impl fmt::Display for Tally {
     }
 }
 
-/// `sent`: packets of each flow in this round. `arrivals`: in order; damaged ones with their bytes.
-pub(crate) fn check(round: u16, sent: &[u32], log: &Log, arrivals: &[Arrival]) -> Tally {
+/// What one gateway sent to the other, as seen by the relays in front of both.
+#[derive(Debug)]
+pub(crate) struct Network {
+    sent: Log,
+    sent_packets: Packets,
+    relayed: Log,
+    packets: Packets,
+}
+
+impl Network {
+    pub(crate) fn new(sent: Log, relayed: Log) -> Self {
+        Self {
+            sent_packets: sent.packets(),
+            packets: relayed.packets(),
+            sent,
+            relayed,
+        }
+    }
+
+    /// Whether all of `first` had been sent on to the receiver for the last time when `second` was complete for the first
+    /// time. A frame that both have parts in does not count: the packets are in order in it.
+    fn left_in_order(&self, first: Label, second: Label) -> bool {
+        let turns = |place: &usize| self.relayed.frames[*place].sent_on;
+        let (first, second) = (&self.packets.parts[&first], &self.packets.parts[&second]);
+        let complete = second.iter().map(|place| Some(turns(place)?.0));
+        let Some(complete) = complete.max().flatten() else {
+            return false;
+        };
+        let before = |place| turns(place).is_some_and(|(_, last)| last < complete);
+        first
+            .iter()
+            .all(|place| second.contains(place) || before(place))
+    }
+
+    fn lost(&self, label: Label) -> bool {
+        let lost = |place: &usize| self.relayed.frames[*place].sent_on.is_none();
+        match self.packets.parts.get(&label) {
+            Some(parts) => parts.iter().any(lost),
+            None => self.sent_packets.parts.contains_key(&label),
+        }
+    }
+
+    /// Frames of a packet for the reader: stream, sequence number, and the turns of the first and last copy.
+    fn describe(&self, label: Label) -> String {
+        let places = self.packets.parts.get(&label).into_iter().flatten();
+        let texts = places.map(|place| {
+            let frame = &self.relayed.frames[*place];
+            let header = frame.header;
+            format!(
+                "{:x}:{}@{:?}",
+                header.stream, header.sequence, frame.sent_on
+            )
+        });
+        format!(
+            "{label:?} in frames [{}]",
+            texts.collect::<Vec<_>>().join(" ")
+        )
+    }
+}
+
+/// `sent`: packets of each flow in this round. `arrivals`: in order.
+pub(crate) fn check(round: u16, sent: &[u32], network: &Network, arrivals: &[Arrival]) -> Tally {
     let mut tally = Tally {
         sent: sent.iter().map(|count| *count as usize).sum(),
-        frames: log.frames.len(),
-        frames_lost: log.lost(),
-        frames_duplicated: log.duplicated as usize,
-        frames_delayed: log.delayed as usize,
+        frames: network.sent.frames.len(),
+        frames_sent_out_of_order: network.sent.out_of_order(),
+        frames_relayed_out_of_order: network.relayed.out_of_order(),
+        frames_lost: network.relayed.lost(),
+        frames_duplicated: network.relayed.duplicated,
+        frames_delayed: network.relayed.delayed,
         ..Tally::default()
     };
     let mut highest = HashMap::new();
-    for label in &log.packets {
+    for label in &network.sent_packets.labels {
         let highest = highest.entry(label.flow).or_insert(label.number);
         if label.number < *highest {
             tally.sent_out_of_order += 1;
-            tally.example(|| {
-                let place = frames(log, *label);
-                format!("{label:?} sent behind {highest}, in frames {place}")
-            });
+            tally.example(|| format!("{} sent behind {highest}", network.describe(*label)));
         }
         *highest = label.number.max(*highest);
     }
@@ -135,7 +202,7 @@ pub(crate) fn check(round: u16, sent: &[u32], log: &Log, arrivals: &[Arrival]) -
         let known = sent.get(usize::from(label.flow));
         if label.round != round
             || known.is_none_or(|sent| label.number >= *sent)
-            || !log.parts.contains_key(&label)
+            || !network.packets.parts.contains_key(&label)
         {
             tally.stray += 1;
             tally
@@ -145,7 +212,7 @@ pub(crate) fn check(round: u16, sent: &[u32], log: &Log, arrivals: &[Arrival]) -
         let earlier = flows.entry(label.flow).or_default();
         if earlier.contains(&label) {
             tally.duplicate += 1;
-            tally.example(|| format!("{label:?} twice, in frames {}", frames(log, label)));
+            tally.example(|| format!("{} twice", network.describe(label)));
             continue;
         }
         tally.received += 1;
@@ -154,15 +221,11 @@ pub(crate) fn check(round: u16, sent: &[u32], log: &Log, arrivals: &[Arrival]) -
             tally.out_of_order += 1;
         }
         let mut ahead = earlier.iter().filter(ahead);
-        if let Some(ahead) = ahead.find(|other| left_in_order(log, label, **other)) {
+        if let Some(ahead) = ahead.find(|other| network.left_in_order(label, **other)) {
             tally.misplaced += 1;
             tally.example(|| {
-                let places = [label, *ahead].map(|label| frames(log, label));
-                let [own, other] = &places;
-                format!(
-                    "{label:?} in frames {own} arrived behind {} in frames {other}",
-                    ahead.number
-                )
+                let [own, other] = [label, *ahead].map(|label| network.describe(label));
+                format!("{own} arrived behind {other}")
             });
         }
         earlier.push(label);
@@ -178,9 +241,7 @@ pub(crate) fn check(round: u16, sent: &[u32], log: &Log, arrivals: &[Arrival]) -
             if arrived.contains(&label) {
                 continue;
             }
-            let lost = |place: &u32| log.frames[*place as usize].sent_on.is_none();
-            let parts = log.parts.get(&label);
-            if parts.is_some_and(|parts| parts.iter().any(lost)) {
+            if network.lost(label) {
                 tally.lost_by_network += 1;
             } else {
                 tally.lost_otherwise += 1;
@@ -190,33 +251,10 @@ pub(crate) fn check(round: u16, sent: &[u32], log: &Log, arrivals: &[Arrival]) -
     tally
 }
 
-/// Whether the network had sent on all of `first` for the last time when `second` was complete for the first time. A
-/// frame that both have parts in does not count: the packets are in order in it.
-fn left_in_order(log: &Log, first: Label, second: Label) -> bool {
-    let turns = |place: &u32| log.frames[*place as usize].sent_on;
-    let (first, second) = (&log.parts[&first], &log.parts[&second]);
-    let complete = second.iter().map(|place| Some(turns(place)?.0));
-    let Some(complete) = complete.max().flatten() else {
-        return false;
-    };
-    let before = |place| turns(place).is_some_and(|(_, last)| last < complete);
-    first
-        .iter()
-        .all(|place| second.contains(place) || before(place))
-}
-
-/// Frames of a packet for the reader: stream, sequence number, and the turns of the first and last copy.
-fn frames(log: &Log, label: Label) -> String {
-    let frames = log.parts.get(&label).into_iter().flatten();
-    let texts = frames.map(|place| {
-        let frame = log.frames[*place as usize];
-        format!("{:x}:{}@{:?}", frame.stream, frame.sequence, frame.sent_on)
-    });
-    texts.collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
+    use sig_common::wire::sig_frame::Header;
+
     use super::super::relay::Frame;
     use super::*;
 
@@ -229,72 +267,72 @@ mod tests {
     }
 
     /// Packets of one flow by the frames that they are in, and turns of the frames.
-    fn log(packets: &[&[u32]], turns: &[Option<(u32, u32)>]) -> Log {
-        let mut log = Log::default();
-        for (number, parts) in (0..).zip(packets) {
-            log.packets.push(label(number));
-            log.parts.insert(label(number), parts.to_vec());
+    fn network(packets: &[&[usize]], turns: &[Option<(u32, u32)>]) -> Network {
+        let packets = || Packets {
+            labels: (0..).map(label).take(packets.len()).collect(),
+            parts: (0..)
+                .map(label)
+                .zip(packets.iter().map(|parts| parts.to_vec()))
+                .collect(),
+        };
+        let mut relayed = Log::default();
+        relayed.frames.extend(turns.iter().map(|sent_on| Frame {
+            header: Header::default(),
+            payload: Vec::new(),
+            sent_on: *sent_on,
+        }));
+        Network {
+            sent: Log::default(),
+            sent_packets: packets(),
+            relayed,
+            packets: packets(),
         }
-        for (sequence, sent_on) in (0..).zip(turns) {
-            log.frames.push(Frame {
-                stream: 0,
-                sequence,
-                sent_on: *sent_on,
-            });
-        }
-        log
     }
 
-    fn checked(log: &Log, arrivals: &[u32]) -> Tally {
+    fn checked(network: &Network, arrivals: &[u32]) -> Tally {
         let arrivals: Vec<_> = arrivals.iter().map(|number| Ok(label(*number))).collect();
-        check(0, &[log.packets.len() as u32], log, &arrivals)
+        let sent = network.sent_packets.labels.len();
+        check(0, &[sent as u32], network, &arrivals)
     }
 
     #[test]
     fn only_what_the_network_left_in_order_must_be_so() {
         let once = |turn| Some((turn, turn));
-        // Frames of packets, turns of frames, arrivals, out of order, misplaced.
-        type Case = (
-            &'static [&'static [u32]],
-            [Option<(u32, u32)>; 3],
-            &'static [u32],
-            usize,
-            usize,
-        );
-        let cases: [Case; 7] = [
-            (&[&[0], &[1]], [once(0), once(1), None], &[0, 1], 0, 0),
-            (&[&[0], &[1]], [once(0), once(1), None], &[1, 0], 1, 1),
-            (&[&[0], &[1]], [once(1), once(0), None], &[1, 0], 1, 0),
+        // Frames of two packets, turns of the frames, whether the second packet may arrive first.
+        let cases = [
+            ([&[0][..], &[1]], [once(0), once(1), None], false),
+            ([&[0], &[1]], [once(1), once(0), None], true),
             // In one frame, even if that came twice.
-            (&[&[0], &[0]], [Some((0, 3)), None, None], &[1, 0], 1, 1),
+            ([&[0], &[0]], [Some((0, 3)), None, None], false),
             // The second was complete only with its own second frame.
-            (&[&[0], &[1, 2]], [once(1), once(0), once(2)], &[1, 0], 1, 1),
-            (&[&[0], &[1, 2]], [once(2), once(0), once(1)], &[1, 0], 1, 0),
+            ([&[0], &[1, 2]], [once(1), once(0), once(2)], false),
+            ([&[0], &[1, 2]], [once(2), once(0), once(1)], true),
+            ([&[0, 1], &[1, 2]], [once(0), once(2), once(1)], false),
             // Of the first, it may have been the copy that arrived.
-            (&[&[0], &[1]], [Some((0, 2)), once(1), None], &[1, 0], 1, 0),
+            ([&[0], &[1]], [Some((0, 2)), once(1), None], true),
         ];
-        for (packets, turns, arrivals, out_of_order, misplaced) in cases {
-            let tally = checked(&log(packets, &turns), arrivals);
-            assert_eq!(
-                (tally.out_of_order, tally.misplaced),
-                (out_of_order, misplaced),
-                "{packets:?} {turns:?}"
-            );
-            assert_eq!(tally.faults(), misplaced);
+        for (packets, turns, may) in cases {
+            let network = network(&packets, &turns);
+            assert_eq!(checked(&network, &[0, 1]).faults(), 0);
+            let tally = checked(&network, &[1, 0]);
+            assert_eq!(tally.out_of_order, 1);
+            let expected = usize::from(!may);
+            assert_eq!(tally.misplaced, expected, "{packets:?} {turns:?}");
+            assert_eq!(tally.faults(), expected);
         }
     }
 
     #[test]
     fn every_other_fault_is_found() {
-        let mut log = log(&[&[0], &[1], &[2]], &[Some((0, 0)), None, Some((1, 1))]);
-        let tally = checked(&log, &[0, 2, 2]);
+        let mut network = network(&[&[0], &[1], &[2]], &[Some((0, 0)), None, Some((1, 1))]);
+        let tally = checked(&network, &[0, 2, 2]);
         let lost = (tally.lost_by_network, tally.lost_otherwise);
         assert_eq!((tally.received, tally.duplicate, lost), (2, 1, (1, 0)));
-        assert_eq!(checked(&log, &[0]).lost_otherwise, 1);
-        assert_eq!(checked(&log, &[0, 3]).stray, 1);
-        assert_eq!(check(1, &[3], &log, &[Ok(label(0))]).stray, 1);
-        assert_eq!(check(0, &[3], &log, &[Err(vec![])]).damaged, 1);
-        log.packets.swap(0, 1);
-        assert_eq!(checked(&log, &[0, 2]).sent_out_of_order, 1);
+        assert_eq!(checked(&network, &[0]).lost_otherwise, 1);
+        assert_eq!(checked(&network, &[0, 3]).stray, 1);
+        assert_eq!(check(1, &[3], &network, &[Ok(label(0))]).stray, 1);
+        assert_eq!(check(0, &[3], &network, &[Err(vec![])]).damaged, 1);
+        network.sent_packets.labels.swap(0, 1);
+        assert_eq!(checked(&network, &[0, 2]).sent_out_of_order, 1);
     }
 }

@@ -1,4 +1,7 @@
 //! A network that loses, delays, duplicates and reorders SIG frames, and remembers what it did.
+//!
+//! There is a relay in front of each gateway. It only watches what the gateway sends, and ill-treats what it receives, so that
+//! nothing else changes the order between what a relay sends on and what its gateway receives.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +23,7 @@ const ALL: u16 = libc::ETH_P_ALL as u16;
 /// Frames taken from one side before the other has its turn.
 const BATCH: usize = 64;
 
-/// What happens to SIG frames; shares of 1.
+/// What happens to SIG frames for a gateway; shares of 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mode {
     pub(crate) name: &'static str,
@@ -39,13 +42,12 @@ pub(crate) struct Mode {
 /// Longer than the default `reorder_wait`, shorter than parts of packets are kept.
 const LATE: Duration = Duration::from_millis(70);
 
-/// A frame that came from a gateway.
-#[derive(Clone, Copy, Debug)]
+/// A SIG frame that came.
+#[derive(Debug)]
 pub(crate) struct Frame {
-    pub(crate) stream: u32,
-    pub(crate) sequence: u64,
-    /// Turns of all frames sent on to the other gateway in which its first and its last copy had theirs; nothing if it
-    /// was lost.
+    pub(crate) header: sig_frame::Header,
+    pub(crate) payload: Vec<u8>,
+    /// Turns of all frames sent on in which its first and its last copy had theirs; nothing if it was lost.
     pub(crate) sent_on: Option<(u32, u32)>,
 }
 
@@ -54,73 +56,32 @@ pub(crate) struct Frame {
 pub(crate) struct Log {
     /// In the order in which they came.
     pub(crate) frames: Vec<Frame>,
-    /// The packets that ended in these frames.
-    pub(crate) packets: Vec<Label>,
-    /// The frames that parts of a packet were in.
-    pub(crate) parts: HashMap<Label, Vec<u32>>,
-    pub(crate) duplicated: u32,
-    pub(crate) delayed: u32,
+    pub(crate) duplicated: usize,
+    pub(crate) delayed: usize,
     turns: u32,
-    /// The packet that continues in the next frame of a stream.
-    unfinished: HashMap<(u8, u32), Unfinished>,
 }
 
-#[derive(Debug)]
-struct Unfinished {
-    sequence: u64,
-    bytes: Vec<u8>,
-    frames: Vec<u32>,
+/// The packets in the frames of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Packets {
+    /// In the order in which they were complete.
+    pub(crate) labels: Vec<Label>,
+    /// Places of the frames that each has parts in.
+    pub(crate) parts: HashMap<Label, Vec<usize>>,
 }
 
 impl Log {
-    /// Writes down which packets a frame carries. Returns its place.
-    fn came(&mut self, frame: &sig_frame::View<'_>) -> u32 {
-        let header = frame.header();
-        let place = self.frames.len() as u32;
+    fn came(&mut self, frame: &sig_frame::View<'_>) -> usize {
         self.frames.push(Frame {
-            stream: header.stream,
-            sequence: header.sequence,
+            header: frame.header(),
+            payload: frame.payload().to_vec(),
             sent_on: None,
         });
-        let stream = (header.session, header.stream);
-        let (rest, mut bytes) = match header.index {
-            NO_PACKET_STARTS => (frame.payload(), &[][..]),
-            index => frame.payload().split_at(usize::from(index)),
-        };
-        let unfinished = self.unfinished.remove(&stream);
-        let continued = unfinished.filter(|unfinished| unfinished.sequence == header.sequence);
-        if let Some(mut unfinished) = continued {
-            unfinished.frames.push(place);
-            unfinished.bytes.extend_from_slice(rest);
-            self.unfinished(stream, header.sequence, unfinished);
-        }
-        while !bytes.is_empty() {
-            let len = total_len(bytes).map_or(bytes.len(), |len| len.min(bytes.len()));
-            let (packet, behind) = bytes.split_at(len);
-            let unfinished = Unfinished {
-                sequence: 0,
-                bytes: packet.to_vec(),
-                frames: vec![place],
-            };
-            self.unfinished(stream, header.sequence, unfinished);
-            bytes = behind;
-        }
-        place
+        self.frames.len() - 1
     }
 
-    /// A packet as far as the frame `sequence` has it.
-    fn unfinished(&mut self, stream: (u8, u32), sequence: u64, mut packet: Unfinished) {
-        if total_len(&packet.bytes).is_none_or(|len| packet.bytes.len() < len) {
-            packet.sequence = sequence + 1;
-            self.unfinished.insert(stream, packet);
-        } else if let Some(label) = Label::of(&packet.bytes) {
-            self.packets.push(label);
-            self.parts.insert(label, packet.frames);
-        }
-    }
-
-    fn sent_on(&mut self, place: u32) {
-        let (turn, frame) = (self.turns, &mut self.frames[place as usize]);
+    fn sent_on(&mut self, place: usize) {
+        let (turn, frame) = (self.turns, &mut self.frames[place]);
         self.turns += 1;
         let first = frame.sent_on.map_or(turn, |(first, _)| first);
         frame.sent_on = Some((first, turn));
@@ -129,6 +90,75 @@ impl Log {
     pub(crate) fn lost(&self) -> usize {
         let lost = |frame: &&Frame| frame.sent_on.is_none();
         self.frames.iter().filter(lost).count()
+    }
+
+    /// Frames that came behind a later one of their stream.
+    pub(crate) fn out_of_order(&self) -> usize {
+        let mut highest = HashMap::new();
+        let behind = |frame: &&Frame| {
+            let Frame { header, .. } = frame;
+            let stream = (header.session, header.stream);
+            let highest = highest.entry(stream).or_insert(header.sequence);
+            let behind = header.sequence < *highest;
+            *highest = header.sequence.max(*highest);
+            behind
+        };
+        self.frames.iter().filter(behind).count()
+    }
+
+    /// Puts the packets together, in whatever order the frames came.
+    pub(crate) fn packets(&self) -> Packets {
+        let mut places: Vec<usize> = (0..self.frames.len()).collect();
+        places.sort_by_key(|place| {
+            let header = self.frames[*place].header;
+            (header.session, header.stream, header.sequence)
+        });
+        let mut whole: Vec<(Label, Vec<usize>)> = Vec::new();
+        // The packet that continues in the next frame of the stream.
+        let mut unfinished: Option<(sig_frame::Header, Vec<u8>, Vec<usize>)> = None;
+        for place in places {
+            let Frame {
+                header, payload, ..
+            } = &self.frames[place];
+            let start = match header.index {
+                NO_PACKET_STARTS => payload.len(),
+                index => usize::from(index),
+            };
+            let (rest, mut bytes) = payload.split_at(start);
+            let mut next = None;
+            let mut add = |bytes: Vec<u8>, parts: Vec<usize>| {
+                if total_len(&bytes).is_none_or(|len| bytes.len() < len) {
+                    let next_header = sig_frame::Header {
+                        sequence: header.sequence + 1,
+                        ..*header
+                    };
+                    next = Some((next_header, bytes, parts));
+                } else if let Some(label) = Label::of(&bytes) {
+                    whole.push((label, parts));
+                }
+            };
+            let continued = unfinished.take().filter(|(expected, ..)| {
+                (expected.session, expected.stream, expected.sequence)
+                    == (header.session, header.stream, header.sequence)
+            });
+            if let Some((_, mut bytes, mut parts)) = continued {
+                bytes.extend_from_slice(rest);
+                parts.push(place);
+                add(bytes, parts);
+            }
+            while !bytes.is_empty() {
+                let len = total_len(bytes).map_or(bytes.len(), |len| len.min(bytes.len()));
+                let (packet, behind) = bytes.split_at(len);
+                add(packet.to_vec(), vec![place]);
+                bytes = behind;
+            }
+            unfinished = next;
+        }
+        whole.sort_by_key(|(_, parts)| parts.iter().copied().max());
+        Packets {
+            labels: whole.iter().map(|(label, _)| *label).collect(),
+            parts: whole.into_iter().collect(),
+        }
     }
 }
 
@@ -149,6 +179,7 @@ fn total_len(bytes: &[u8]) -> Option<usize> {
 #[derive(Debug, Default)]
 struct State {
     mode: Mode,
+    /// To the gateway, and from it.
     logs: [Log; 2],
     waiting: usize,
 }
@@ -175,7 +206,8 @@ pub(crate) struct Relay {
 impl Relay {
     /// Puts one in front of the gateway of a site, which is not running yet.
     pub(crate) fn in_front_of(site: &Site, seed: u64) -> Self {
-        let netns = Netns::new("relay").expect("a namespace");
+        let netns =
+            Netns::new(&format!("relay-{}", site.isd_as().replace(':', "-"))).expect("a namespace");
         netns
             .set_sysctls(&[("net/ipv6/conf/default/disable_ipv6", "1")])
             .expect("a setting");
@@ -264,7 +296,7 @@ struct Waiting {
     due: Instant,
     number: u64,
     direction: usize,
-    place: u32,
+    place: usize,
     bytes: Vec<u8>,
 }
 
@@ -313,6 +345,10 @@ impl Worker {
             return;
         };
         let State { mode, logs, .. } = state;
+        let mode = match direction {
+            0 => *mode,
+            _ => Mode::default(),
+        };
         if self.rng.random_bool(mode.lost) {
             return;
         }
@@ -329,11 +365,11 @@ impl Worker {
         } else {
             Duration::ZERO
         };
-        logs[direction].delayed += u32::from(!more.is_zero());
+        logs[direction].delayed += usize::from(!more.is_zero());
         self.wait_until(due + more, direction, place, bytes);
     }
 
-    fn wait_until(&mut self, due: Instant, direction: usize, place: u32, bytes: Vec<u8>) {
+    fn wait_until(&mut self, due: Instant, direction: usize, place: usize, bytes: Vec<u8>) {
         self.count += 1;
         self.queue.push(std::cmp::Reverse(Waiting {
             due,
@@ -345,7 +381,7 @@ impl Worker {
     }
 
     /// Writes a frame down, if it is a SIG frame.
-    fn log(&self, log: &mut Log, bytes: &[u8]) -> Option<u32> {
+    fn log(&self, log: &mut Log, bytes: &[u8]) -> Option<usize> {
         let frame = ethernet::View::new_checked(bytes).ok()?;
         let packet = ipv4::View::new_checked(frame.payload()).ok()?;
         if packet.protocol() != PROTO_UDP {
