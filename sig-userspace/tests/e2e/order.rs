@@ -41,7 +41,7 @@ const BURST: std::ops::Range<u32> = 2..11;
 
 const SHORT_ROUND: Duration = Duration::from_millis(450);
 const LONG_ROUND: Duration = Duration::from_secs(10);
-/// Packets that are still in the network when the last was sent arrive before nothing has arrived for so long.
+/// What is still on its way arrives before nothing has been sent, and nothing has arrived, for so long.
 const QUIET: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -228,15 +228,18 @@ fn order_is_kept(options: &Options, mut every_10_ms: impl FnMut(&mut Bed)) {
                 let (wire, way) = (&wires[direction], &ways[direction]);
                 scope.spawn(move || send(wire, way, round, until))
             });
-            let is_quiet = || {
-                let quiet = |arrivals: &Arrivals| arrivals.lock().last.elapsed() > QUIET;
-                relays.iter().all(Relay::is_empty) && arrivals.iter().all(quiet)
-            };
             let limit = until + PATIENCE;
-            while Instant::now() < until + QUIET || !is_quiet() {
+            let mut quiet_since = Instant::now();
+            while quiet_since.elapsed() < QUIET || !relays.iter().all(Relay::is_empty) {
                 assert!(Instant::now() < limit, "packets arrive without end");
                 thread::sleep(TICK);
                 every_10_ms(&mut bed);
+                if !sending.iter().all(|sending| sending.is_finished()) {
+                    quiet_since = Instant::now();
+                }
+                for arrivals in &arrivals {
+                    quiet_since = quiet_since.max(arrivals.lock().last);
+                }
             }
             for relay in &relays {
                 relay.set(Mode::default());
