@@ -13,6 +13,7 @@
 )]
 
 pub mod addr;
+pub mod fast_path;
 pub mod maps;
 pub mod reason;
 pub mod router;

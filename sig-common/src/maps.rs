@@ -194,13 +194,15 @@ pub struct UnderlayPort {
     pub local: Local,
     /// MAC address of the device. Frames to any other are not for this host.
     pub mac: [u8; 6],
-    /// [`UnderlayPort::CHECK_SOURCE`] or 0.
+    /// The constants of this type, combined.
     pub flags: u16,
 }
 
 impl UnderlayPort {
     /// Frames are taken only from internal hosts and from what [`SOURCES`] holds.
     pub const CHECK_SOURCE: u16 = 1;
+    /// As [`LanPort::FAST`].
+    pub const FAST: u16 = 2;
 }
 
 /// A LAN interface.
@@ -209,7 +211,7 @@ impl UnderlayPort {
 pub struct LanPort {
     /// MAC address of the device.
     pub mac: [u8; 6],
-    /// [`LanPort::CHECK_MAC`] or 0.
+    /// The constants of this type, combined.
     pub flags: u16,
     /// Longest Ethernet frame that is taken, bytes. In generic mode the kernel hands over packets
     /// that it merged, or that the sender left to its card to cut: these are left to the kernel,
@@ -221,6 +223,10 @@ impl LanPort {
     /// Only packets to [`LanPort::mac`] are taken. Set for a real NIC: what is bridged or flooded
     /// past it belongs to others.
     pub const CHECK_MAC: u16 = 1;
+    /// Simple packets may take the [fast path](crate::fast_path): each queue is handled by one CPU at a time.
+    pub const FAST: u16 = 2;
+    /// Hosts may leave transport checksums to their network card.
+    pub const PARTIAL_CHECKSUMS: u16 = 4;
 }
 
 /// What happens to packets from the LAN to a prefix.
@@ -244,6 +250,8 @@ reasons! {
 
     UnderlayRedirected, "underlay_redirected",
         "`sig_underlay`: a frame went to a worker.";
+    UnderlayFast, "underlay_fast",
+        "`sig_underlay`: the packet in a frame went straight to the LAN.";
     UnderlayPassed, "underlay_passed",
         "`sig_underlay`: not ours, left to the kernel.";
     UnderlayNoSocket, "underlay_no_socket",
@@ -252,12 +260,20 @@ reasons! {
         "`sig_underlay`: dropped; the reason is in [`DROPS`].";
     LanRedirected, "lan_redirected",
         "`sig_lan`: a packet went to a worker.";
+    LanFast, "lan_fast",
+        "`sig_lan`: a packet went straight to the underlay.";
+    LanDropped, "lan_dropped",
+        "`sig_lan`: dropped; the reason is in [`DROPS`].";
     LanPassed, "lan_passed",
         "`sig_lan`: left to the kernel.";
     LanNoSocket, "lan_no_socket",
         "`sig_lan`: for the tunnel, but no worker listens on the queue: left to the kernel.";
     TunnelRedirected, "tunnel_redirected",
         "`sig_tunnel`: a packet went to a worker.";
+    TunnelFast, "tunnel_fast",
+        "`sig_tunnel`: a packet went straight to the underlay.";
+    TunnelDropped, "tunnel_dropped",
+        "`sig_tunnel`: dropped; the reason is in [`DROPS`].";
     TunnelPassed, "tunnel_passed",
         "`sig_tunnel`: left to the kernel, which has no use for it.";
     TunnelNoSocket, "tunnel_no_socket",

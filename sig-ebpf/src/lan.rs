@@ -2,24 +2,32 @@
 
 use core::net::IpAddr;
 
-use aya_ebpf::maps::lpm_trie::Key;
+use aya_ebpf::{maps::lpm_trie::Key, programs::XdpContext};
 use sig_common::{
+    fast_path::flow_place,
     maps::{LanPort, LanRoute, TUNNEL_PORT},
+    reason::DropReason,
     scope::may_cross,
     wire::{Load as _, ethernet, flow::flow_hash, inner::InnerPacket},
 };
 
 use crate::{
     Verdict,
+    fast::{
+        self, Outcome, Owner,
+        egress::{self, Origin},
+    },
     maps::{AlignedKey, LAN_V4, LAN_V6, PORTS},
     packet::{IP, Packet},
+    socket,
 };
 
 /// Packets from a LAN interface; `None` leaves them to the kernel: what is not addressed to the
 /// interface, what has reached the end of its hops (the kernel answers with ICMP), what is longer
 /// than the MTU because the kernel merged it, and what has no route into the tunnel.
 #[inline(always)]
-pub fn from_lan(packet: &Packet, ifindex: u32) -> Option<Verdict> {
+pub fn from_lan(ctx: &XdpContext, ifindex: u32) -> Option<Verdict> {
+    let packet = &Packet::of_xdp(ctx);
     // SAFETY: the value is only read; an update replaces it as a whole.
     let port = unsafe { PORTS.get(ifindex) }?;
     if port.flags & LanPort::CHECK_MAC != 0 && packet.bytes::<6>(0)? != port.mac {
@@ -28,6 +36,7 @@ pub fn from_lan(packet: &Packet, ifindex: u32) -> Option<Verdict> {
     if packet.len() > port.max_len as usize {
         return None;
     }
+    let flags = port.flags;
     with_inner(packet, |inner| {
         if inner.ttl <= 1 {
             return None;
@@ -39,29 +48,53 @@ pub fn from_lan(packet: &Packet, ifindex: u32) -> Option<Verdict> {
         if *route? != LanRoute::TUNNEL {
             return None;
         }
-        Some(Verdict::ToWorker {
-            port: ifindex,
-            hash: worker_hash(inner),
-        })
+        Some(take(ctx, inner, ifindex, true, flags))
     })
 }
 
 /// Packets that the kernel routed into the `sig` device: it looked at hops and route already.
 #[inline(always)]
-pub fn from_kernel(packet: &Packet) -> Option<Verdict> {
-    with_inner(packet, |inner| {
-        Some(Verdict::ToWorker {
-            port: TUNNEL_PORT,
-            hash: worker_hash(inner),
-        })
+pub fn from_kernel(ctx: &XdpContext) -> Option<Verdict> {
+    with_inner(&Packet::of_xdp(ctx), |inner| {
+        Some(take(ctx, inner, TUNNEL_PORT, false, LanPort::FAST))
     })
+}
+
+/// A packet that goes into the tunnel: by the fast path, or to the worker of its flow. `flags` are those of [`LanPort`].
+#[inline(always)]
+fn take(ctx: &XdpContext, inner: &InnerPacket, port: u32, is_hop: bool, flags: u16) -> Verdict {
+    let flow_hash = flow_hash(inner);
+    let Some(socket) = socket(ctx, port, worker_hash(flow_hash)) else {
+        return Verdict::NO_SOCKET;
+    };
+    let place = flow_place(flow_hash);
+    let mut owner = Owner::Nothing;
+    if flags & LanPort::FAST != 0 && fast::is_there() {
+        owner = Owner::Flow;
+        let origin = Origin {
+            flow_hash,
+            socket,
+            is_hop,
+            partial: flags & LanPort::PARTIAL_CHECKSUMS != 0,
+        };
+        let outcome = match inner.source {
+            IpAddr::V4(_) => egress::send::<false>(ctx, &origin),
+            IpAddr::V6(_) => egress::send::<true>(ctx, &origin),
+        };
+        match outcome {
+            Outcome::Declined => {}
+            Outcome::Done(action) => return Verdict::fast(action),
+            Outcome::Dropped => return Verdict::drop(DropReason::QueueFull as u32),
+        }
+    }
+    Verdict::to_worker(socket, owner, place)
 }
 
 /// All packets of a flow go to one worker. The engine takes the low bits of the same hash for the
 /// choice of a path; with the same ones, each worker would use only some of the paths.
 #[inline(always)]
-fn worker_hash(packet: &InnerPacket) -> u32 {
-    flow_hash(packet).rotate_left(16)
+fn worker_hash(flow_hash: u32) -> u32 {
+    flow_hash.rotate_left(16)
 }
 
 /// What is done with an IP packet that can leave this network. VLAN tags make a packet somebody else's.

@@ -12,7 +12,10 @@
 //! Modules decide; this file alone turns their verdicts into actions and counts those of the gateway.
 #![no_std]
 #![no_main]
+// For atomic operations on words of the maps.
+#![feature(asm_experimental_arch)]
 
+mod fast;
 mod inject;
 mod lan;
 mod maps;
@@ -35,21 +38,66 @@ use sig_common::{
     reason::DropReason,
 };
 
-use packet::Packet;
+use fast::Owner;
 
-/// What an XDP program decided about a packet.
-pub enum Verdict {
-    /// Not for us.
+/// What an XDP program decided about a packet. A value in every field, whatever the kind: where an enum has none, LLVM may
+/// store any register, be it one that the BPF verifier does not let it read.
+pub struct Verdict {
+    kind: Kind,
+    /// The drop reason's number, the socket or the XDP action.
+    value: u32,
+    /// What a packet for a worker belongs to, and its place.
+    owner: Owner,
+    place: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
     Pass,
-    /// Ours, and bad.
-    Drop(DropReason),
-    /// For one of the workers on this queue of the port.
-    ToWorker {
-        /// Number of the port in `STEERING`.
-        port: u32,
-        /// Chooses the worker.
-        hash: u32,
-    },
+    Drop,
+    ToWorker,
+    NoSocket,
+    Fast,
+}
+
+impl Verdict {
+    /// Not for us.
+    pub const PASS: Self = Self::new(Kind::Pass, 0);
+    /// For a worker, but none listens on the queue.
+    pub const NO_SOCKET: Self = Self::new(Kind::NoSocket, 0);
+
+    /// Ours, and bad: the number of the [`DropReason`].
+    #[inline(always)]
+    pub const fn drop(reason: u32) -> Self {
+        Self::new(Kind::Drop, reason)
+    }
+
+    /// It took the fast path: the action says where to.
+    #[inline(always)]
+    pub const fn fast(action: u32) -> Self {
+        Self::new(Kind::Fast, action)
+    }
+
+    /// For the worker behind the socket with this index in `XSKS`.
+    #[inline(always)]
+    pub const fn to_worker(socket: u32, owner: Owner, place: u32) -> Self {
+        Self {
+            kind: Kind::ToWorker,
+            value: socket,
+            owner,
+            place,
+        }
+    }
+
+    #[inline(always)]
+    const fn new(kind: Kind, value: u32) -> Self {
+        Self {
+            kind,
+            value,
+            owner: Owner::Nothing,
+            place: 0,
+        }
+    }
 }
 
 /// What `sig_inject` decided about a packet.
@@ -71,6 +119,7 @@ pub enum Egress {
 /// Counters of an XDP program.
 struct Stats {
     redirected: Stat,
+    fast: Stat,
     passed: Stat,
     no_socket: Stat,
     dropped: Stat,
@@ -78,6 +127,7 @@ struct Stats {
 
 const UNDERLAY: Stats = Stats {
     redirected: Stat::UnderlayRedirected,
+    fast: Stat::UnderlayFast,
     passed: Stat::UnderlayPassed,
     no_socket: Stat::UnderlayNoSocket,
     dropped: Stat::UnderlayDropped,
@@ -85,37 +135,39 @@ const UNDERLAY: Stats = Stats {
 
 const LAN: Stats = Stats {
     redirected: Stat::LanRedirected,
+    fast: Stat::LanFast,
     passed: Stat::LanPassed,
     no_socket: Stat::LanNoSocket,
-    dropped: Stat::LanPassed,
+    dropped: Stat::LanDropped,
 };
 
 const TUNNEL: Stats = Stats {
     redirected: Stat::TunnelRedirected,
+    fast: Stat::TunnelFast,
     passed: Stat::TunnelPassed,
     no_socket: Stat::TunnelNoSocket,
-    dropped: Stat::TunnelPassed,
+    dropped: Stat::TunnelDropped,
 };
 
 /// SIG frames to our data address go to a worker; all else of this host stays with the kernel.
 #[xdp]
 pub fn sig_underlay(ctx: XdpContext) -> u32 {
-    let verdict = underlay::admit(&Packet::of_xdp(&ctx), ctx.ingress_ifindex() as u32);
+    let verdict = underlay::take(&ctx);
     act(&ctx, &UNDERLAY, verdict)
 }
 
 /// Packets of the LAN to prefixes of remotes go to a worker.
 #[xdp]
 pub fn sig_lan(ctx: XdpContext) -> u32 {
-    let verdict = lan::from_lan(&Packet::of_xdp(&ctx), ctx.ingress_ifindex() as u32);
-    act(&ctx, &LAN, verdict.unwrap_or(Verdict::Pass))
+    let verdict = lan::from_lan(&ctx, ctx.ingress_ifindex() as u32);
+    act(&ctx, &LAN, verdict.unwrap_or(Verdict::PASS))
 }
 
 /// Packets that the kernel routed into the `sig` device go to a worker.
 #[xdp]
 pub fn sig_tunnel(ctx: XdpContext) -> u32 {
-    let verdict = lan::from_kernel(&Packet::of_xdp(&ctx));
-    act(&ctx, &TUNNEL, verdict.unwrap_or(Verdict::Pass))
+    let verdict = lan::from_kernel(&ctx);
+    act(&ctx, &TUNNEL, verdict.unwrap_or(Verdict::PASS))
 }
 
 /// SCION packets to an endpoint of the border router are forwarded, by the CPUs they are spread over if so configured.
@@ -140,7 +192,7 @@ pub fn sig_inject(ctx: TcContext) -> i32 {
         }
         Some(Egress::Drop(reason)) => {
             debug!(&ctx, "inject: dropped, reason {}", reason as u8);
-            maps::count_drop(reason);
+            maps::count_drop(reason as u32);
             maps::count(Stat::InjectDropped);
             TC_ACT_SHOT
         }
@@ -174,43 +226,60 @@ fn act_on_scion(verdict: router::Verdict) -> u32 {
 /// Where a verdict of the gateway's XDP programs becomes an action.
 #[inline(always)]
 fn act(ctx: &XdpContext, stats: &Stats, verdict: Verdict) -> u32 {
-    let redirected = match verdict {
-        Verdict::Pass => {
+    let Verdict {
+        kind,
+        value,
+        owner,
+        place,
+    } = verdict;
+    match kind {
+        Kind::Pass => {
             maps::count(stats.passed);
-            return XDP_PASS;
+            XDP_PASS
         }
-        Verdict::Drop(reason) => {
-            debug!(ctx, "dropped, reason {}", reason as u8);
-            maps::count_drop(reason);
+        Kind::Drop => {
+            debug!(ctx, "dropped, reason {}", value as u8);
+            maps::count_drop(value);
             maps::count(stats.dropped);
-            return XDP_DROP;
+            XDP_DROP
         }
-        Verdict::ToWorker { port, hash } => to_worker(ctx, port, hash),
-    };
-    match redirected {
-        Some(action) => {
-            maps::count(stats.redirected);
-            action
+        Kind::Fast => {
+            maps::count(stats.fast);
+            value
         }
-        None => {
+        Kind::ToWorker => {
+            if fast::is_there() {
+                fast::hand_over(ctx, value, owner, place);
+            }
+            match maps::XSKS.redirect(value, XDP_PASS.into()) {
+                Ok(action) => {
+                    maps::count(stats.redirected);
+                    action
+                }
+                Err(action) => {
+                    maps::count(stats.no_socket);
+                    action
+                }
+            }
+        }
+        Kind::NoSocket => {
             maps::count(stats.no_socket);
             XDP_PASS
         }
     }
 }
 
-/// Redirects to a socket of this queue. A socket takes only packets of the queue it is bound to.
+/// The socket that takes packets with this hash from this queue of a port, whose number in `STEERING` is given. A socket takes
+/// only packets of the queue it is bound to.
 #[inline(always)]
-fn to_worker(ctx: &XdpContext, port: u32, hash: u32) -> Option<u32> {
+fn socket(ctx: &XdpContext, port: u32, hash: u32) -> Option<u32> {
     let key = QueueKey {
         port,
         queue: ctx.rx_queue_index(),
     };
     // SAFETY: the value is copied at once; an update replaces it as a whole.
     let sockets = *unsafe { maps::STEERING.get(key) }?;
-    maps::XSKS
-        .redirect(sockets.pick(hash)?, XDP_PASS.into())
-        .ok()
+    sockets.pick(hash)
 }
 
 /// The verifier leaves no panic reachable.

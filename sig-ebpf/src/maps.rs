@@ -13,7 +13,7 @@ use sig_common::{
 };
 
 /// Memory of a map is taken per entry, not for the maximum.
-const NO_PREALLOC: u32 = aya_ebpf::bindings::BPF_F_NO_PREALLOC;
+pub const NO_PREALLOC: u32 = aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 
 #[map]
 pub static LOCAL: HashMap<u32, UnderlayPort> = HashMap::with_max_entries(MAX_PORTS, 0);
@@ -82,10 +82,10 @@ pub fn keep_refused(source: Ip) {
     }
 }
 
-/// Counts a drop by its reason.
+/// Counts a drop by the number of its [`DropReason`].
 #[inline(always)]
-pub fn count_drop(reason: DropReason) {
-    add_one(&DROPS, reason as u32);
+pub fn count_drop(reason: u32) {
+    add_one(&DROPS, reason);
 }
 
 /// Counts a verdict.

@@ -1,6 +1,8 @@
 //! Access to packet bytes as the verifier demands it: every load and store follows a comparison
 //! of its very address with the end of the packet.
 
+use core::arch::asm;
+
 use aya_ebpf::{
     bindings::xdp_md,
     programs::{TcContext, XdpContext},
@@ -14,6 +16,22 @@ pub const IP: usize = ethernet::HEADER_LEN;
 pub const AF_INET: u8 = 2;
 /// The address family of IPv6.
 pub const AF_INET6: u8 = 10;
+
+/// Bytes of the packet of an XDP program.
+#[inline(always)]
+pub fn len(ctx: *mut xdp_md) -> usize {
+    let packet = Packet::of(ctx, 0);
+    // LLVM would go on to compute with the end instead, which the verifier forbids.
+    opaque(packet.end - packet.start)
+}
+
+/// The same number, of which LLVM knows nothing: what is checked about it is checked for the verifier to see.
+#[inline(always)]
+pub fn opaque(mut number: usize) -> usize {
+    // SAFETY: no instructions.
+    unsafe { asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack)) };
+    number
+}
 
 /// The packet of the running program.
 #[derive(Clone, Copy)]
@@ -68,11 +86,29 @@ impl Packet {
     /// What is behind the Ethernet header of a frame without VLAN tags.
     #[inline(always)]
     pub fn ip(self) -> Self {
+        self.behind(IP)
+    }
+
+    /// What is behind the first `len` bytes, as far as it is within reach: for loops.
+    #[inline(always)]
+    pub fn behind(self, len: usize) -> Self {
         Self {
-            start: self.start + IP,
-            len: self.len.saturating_sub(IP),
+            start: self.start + len,
+            len: self.len.saturating_sub(len),
             ..self
         }
+    }
+
+    /// The first `N` words of eight bytes, in native byte order.
+    #[inline(always)]
+    pub fn words<const N: usize>(&self) -> Option<[u64; N]> {
+        if self.start + N * 8 > self.end {
+            return None;
+        }
+        // SAFETY: as in `Load::bytes`.
+        Some(core::array::from_fn(|word| unsafe {
+            u64::from_ne_bytes(load((self.start + word * 8) as *const _))
+        }))
     }
 
     /// `N` bytes at `offset`, to be written.
@@ -122,7 +158,69 @@ impl Load for Packet {
         let at = self.at::<N>(offset)?;
         // SAFETY: `at` checked that the bytes are within the packet, which the kernel keeps in
         // place while the program runs.
-        Some(unsafe { *at })
+        Some(unsafe { load(at) })
+    }
+}
+
+/// Loads of words, which LLVM would put together of bytes because packets are not aligned. The kernel does not mind.
+///
+/// # Safety
+/// The bytes are there.
+#[inline(always)]
+unsafe fn load<const N: usize>(at: *const [u8; N]) -> [u8; N] {
+    // SAFETY: by the caller; types of the same size.
+    unsafe {
+        match N {
+            8 => {
+                let word: u64;
+                asm!("{} = *(u64 *)({} + 0)", out(reg) word, in(reg) at, options(readonly, nostack));
+                core::mem::transmute_copy(&word)
+            }
+            4 => {
+                let word: u64;
+                asm!("{} = *(u32 *)({} + 0)", out(reg) word, in(reg) at, options(readonly, nostack));
+                core::mem::transmute_copy(&(word as u32))
+            }
+            2 => {
+                let word: u64;
+                asm!("{} = *(u16 *)({} + 0)", out(reg) word, in(reg) at, options(readonly, nostack));
+                core::mem::transmute_copy(&(word as u16))
+            }
+            _ => *at,
+        }
+    }
+}
+
+/// Stores of words, likewise.
+///
+/// # Safety
+/// There is room for the bytes.
+#[inline(always)]
+unsafe fn save<const N: usize>(at: *mut [u8; N], bytes: [u8; N]) {
+    // SAFETY: by the caller; types of the same size.
+    unsafe {
+        match N {
+            16 => {
+                let [first, second]: [u64; 2] = core::mem::transmute_copy(&bytes);
+                asm!("*(u64 *)({} + 0) = {}", in(reg) at, in(reg) first, options(nostack));
+                asm!("*(u64 *)({} + 8) = {}", in(reg) at, in(reg) second, options(nostack));
+            }
+            8 => {
+                let word: u64 = core::mem::transmute_copy(&bytes);
+                asm!("*(u64 *)({} + 0) = {}", in(reg) at, in(reg) word, options(nostack));
+            }
+            4 => {
+                let word: u32 = core::mem::transmute_copy(&bytes);
+                let word = u64::from(word);
+                asm!("*(u32 *)({} + 0) = {}", in(reg) at, in(reg) word, options(nostack));
+            }
+            2 => {
+                let word: u16 = core::mem::transmute_copy(&bytes);
+                let word = u64::from(word);
+                asm!("*(u16 *)({} + 0) = {}", in(reg) at, in(reg) word, options(nostack));
+            }
+            _ => *at = bytes,
+        }
     }
 }
 
@@ -131,7 +229,7 @@ impl Store for Packet {
     fn store<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
         let at = self.at::<N>(offset)?;
         // SAFETY: as in `Load::bytes`; nothing borrows bytes of the packet longer than a statement takes.
-        unsafe { *at = bytes };
+        unsafe { save(at, bytes) };
         Some(())
     }
 }

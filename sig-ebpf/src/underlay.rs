@@ -1,5 +1,6 @@
 //! `sig_underlay`: SIG frames from remote gateways.
 
+use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use sig_common::{
     maps::{Ip, RemoteKey, UnderlayPort},
     reason::DropReason,
@@ -11,41 +12,83 @@ use sig_common::{
 
 use crate::{
     Verdict,
+    fast::{
+        self, Outcome, Owner,
+        ingress::{self, Frame},
+    },
     maps::{self, AlignedKey, LOCAL, REMOTES, SOURCES},
     packet::Packet,
+    socket,
 };
+
+/// What becomes of a packet from the underlay.
+#[inline(always)]
+pub fn take(ctx: &XdpContext) -> Verdict {
+    let mut frame = Frame::default();
+    match admit(ctx.ctx, &mut frame) {
+        PASS => return Verdict::PASS,
+        NO_SOCKET => return Verdict::NO_SOCKET,
+        ADMITTED => {}
+        reason => return Verdict::drop(reason),
+    }
+    let socket = frame.socket;
+    let Some(place) = frame.stream() else {
+        return Verdict::to_worker(socket, Owner::Nothing, 0);
+    };
+    match ingress::deliver(ctx, &frame, place) {
+        Outcome::Declined => Verdict::to_worker(socket, Owner::Stream, place),
+        Outcome::Done(action) => Verdict::fast(action),
+        Outcome::Dropped => Verdict::drop(DropReason::QueueFull as u32),
+    }
+}
+
+/// Not numbers of drop reasons.
+const PASS: u32 = 1 << 16;
+const NO_SOCKET: u32 = PASS + 1;
+const ADMITTED: u32 = PASS + 2;
+
+/// A function of its own, so that its stack is free again for what comes after.
+#[inline(never)]
+fn admit(ctx: *mut xdp_md, into: &mut Frame) -> u32 {
+    match admitted(&XdpContext::new(ctx), into) {
+        Ok(()) => ADMITTED,
+        Err(code) => code,
+    }
+}
 
 /// Admits frames for our data address that come from a known gateway, by way of who may bring them.
 #[inline(always)]
-pub fn admit(packet: &Packet, ifindex: u32) -> Verdict {
+fn admitted(ctx: &XdpContext, into: &mut Frame) -> Result<(), u32> {
+    let packet = &Packet::of_xdp(ctx);
+    let ifindex = ctx.ingress_ifindex() as u32;
     // SAFETY: the value is only read; an update replaces it as a whole.
-    let Some(port) = (unsafe { LOCAL.get(ifindex) }) else {
-        return Verdict::Pass;
-    };
+    let port = unsafe { LOCAL.get(ifindex) }.ok_or(PASS)?;
     // What is bridged, flooded or mirrored past this host belongs to others, as it does for the kernel.
     if packet.bytes::<6>(0) != Some(port.mac) {
-        return Verdict::Pass;
+        return Err(PASS);
     }
     let frame = match underlay::parse(packet, &port.local) {
         Ok(Some(frame)) => frame,
-        Ok(None) => return Verdict::Pass,
-        Err(reason) => return Verdict::Drop(reason),
+        Ok(None) => return Err(PASS),
+        Err(reason) => return Err(reason as u32),
     };
-    let Some(host) = Ip::of_host(frame.source) else {
-        return Verdict::Drop(DropReason::BadAddressType);
-    };
-    // SAFETY: only whether there is a value is looked at.
-    if unsafe { REMOTES.get(RemoteKey::new(frame.source_isd_as, host)) }.is_none() {
-        return Verdict::Drop(DropReason::UnknownRemote);
-    }
+    let host = Ip::of_host(frame.source).ok_or(DropReason::BadAddressType as u32)?;
+    // SAFETY: the value is copied at once; an update replaces it as a whole.
+    let remote = unsafe { REMOTES.get(RemoteKey::new(frame.source_isd_as, host)) }.copied();
+    let remote = remote.ok_or(DropReason::UnknownRemote as u32)?;
     if port.flags & UnderlayPort::CHECK_SOURCE != 0 && !may_bring(&frame, &port.local) {
-        return Verdict::Drop(DropReason::UnderlaySource);
+        return Err(DropReason::UnderlaySource as u32);
     }
     // All frames of a stream go to one worker: the order within a stream is kept.
-    Verdict::ToWorker {
-        port: ifindex,
-        hash: frame.header.stream,
+    let socket = socket(ctx, ifindex, frame.header.stream).ok_or(NO_SOCKET)?;
+    into.socket = socket;
+    if port.flags & UnderlayPort::FAST != 0
+        && fast::is_there()
+        && let Some(stream) = ingress::place(&frame, host)
+    {
+        into.note(&frame, &port.local, remote.number, socket, stream);
     }
+    Ok(())
 }
 
 /// Whether a frame comes from where frames come from: a border router, or within the AS the sender itself.

@@ -23,6 +23,7 @@ use crate::control::{
 use sig_core::{
     dataplane::{Tables, WorkerConfig},
     engine::{Engine as Workers, EngineConfig},
+    fast_path::Shared,
     framing::Limits,
     port::umem::{Area, Pool},
 };
@@ -54,6 +55,29 @@ pub enum StartError {
     /// Workers lack ports, or threads cannot be started.
     #[error("cannot start the workers: {0}")]
     Engine(#[from] io::Error),
+}
+
+/// The fast path: XDP programs that repeat the workers' decisions, and follow their tables.
+pub(crate) trait InKernel: Send {
+    /// Memory that the programs share with the workers.
+    fn shared(&self) -> Arc<Shared>;
+
+    /// Readies the programs for tables that come into force at the monotonic time `now` in nanoseconds, and writes there under which numbers
+    /// the programs know what is in them.
+    fn prepare(&mut self, now: u64, tables: &mut Tables);
+
+    /// These tables are in force.
+    fn commit(&mut self);
+
+    /// Carries over counters and marks. To be called about every second. Whether the tables have to be made anew, because
+    /// the programs can send where they could not, or the other way round.
+    fn look(&mut self, now: u64) -> bool;
+
+    /// What the programs do and why they do not do more.
+    fn status(&mut self) -> sig_core::status::FastPath;
+
+    /// Lets packets take the fast path, or not for now.
+    fn enable(&mut self, on: bool);
 }
 
 /// What an engine is made of.
@@ -95,6 +119,7 @@ pub struct Builder {
     config: Arc<Config>,
     environment: Environment,
     partial_checksums: bool,
+    in_kernel: Option<Box<dyn InKernel>>,
 }
 
 /// A [`Builder`] that has ports for its workers.
@@ -113,6 +138,7 @@ pub struct Engine {
     /// The remotes in force, once they are not those of the start.
     configured: Option<Configured>,
     environment: Environment,
+    in_kernel: Option<Box<dyn InKernel>>,
     cpus: Vec<usize>,
     start: Instant,
 }
@@ -137,6 +163,13 @@ impl Builder {
     #[must_use]
     pub fn partial_checksums(mut self, yes: bool) -> Self {
         self.partial_checksums = yes;
+        self
+    }
+
+    /// Sets the fast path of the workers.
+    #[must_use]
+    pub(crate) fn in_kernel(mut self, in_kernel: Option<Box<dyn InKernel>>) -> Self {
+        self.in_kernel = in_kernel;
         self
     }
 
@@ -169,15 +202,22 @@ impl BuilderWithPorts {
             config,
             environment,
             partial_checksums,
+            mut in_kernel,
         } = self.builder;
         let workers = self.ports.len();
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(StartError::Workers(workers));
         }
-        let engine_config = engine_config(&config, partial_checksums, workers)?;
+        let mut engine_config = engine_config(&config, partial_checksums, workers)?;
+        engine_config.fast_path = in_kernel.as_ref().map(|programs| programs.shared());
         let start = Instant::now();
         let mut planner = Planner::new(config, workers);
-        let tables = Arc::new(ArcSwap::from_pointee(planner.tables(0, &environment)));
+        let mut first = planner.tables(0, &environment);
+        if let Some(programs) = &mut in_kernel {
+            programs.prepare(0, &mut first);
+            programs.commit();
+        }
+        let tables = Arc::new(ArcSwap::from_pointee(first));
         let workers = Workers::start(&engine_config, &self.area, &self.pool, self.ports, &tables)?;
         Ok(Engine {
             workers,
@@ -185,6 +225,7 @@ impl BuilderWithPorts {
             planner,
             configured: None,
             environment,
+            in_kernel,
             cpus: engine_config.cpus,
             start,
         })
@@ -202,6 +243,7 @@ impl Engine {
             config: Arc::new(config),
             environment: Environment::default(),
             partial_checksums: false,
+            in_kernel: None,
         }
     }
 
@@ -238,14 +280,30 @@ impl Engine {
     /// where sessions have several paths.
     pub fn rebalance(&mut self) {
         let now = self.now();
-        if self.planner.rebalance(now) {
+        let moved = self
+            .in_kernel
+            .as_mut()
+            .is_some_and(|programs| programs.look(now));
+        if self.planner.rebalance(now) || moved {
             self.renew(now);
         }
     }
 
     fn renew(&mut self, now: u64) {
-        let tables = self.planner.tables(now, &self.environment);
+        let mut tables = self.planner.tables(now, &self.environment);
+        if let Some(programs) = &mut self.in_kernel {
+            programs.prepare(now, &mut tables);
+        }
         self.tables.store(Arc::new(tables));
+        if let Some(programs) = &mut self.in_kernel {
+            programs.commit();
+        }
+    }
+
+    /// The fast path, if there is one.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn in_kernel(&mut self) -> Option<&mut (dyn InKernel + 'static)> {
+        self.in_kernel.as_deref_mut()
     }
 
     fn now(&self) -> u64 {
@@ -308,6 +366,7 @@ fn engine_config(
                 .collect(),
             Pin::Cpus(cpus) => cpus.iter().map(|cpu| usize::from(*cpu)).collect(),
         },
+        fast_path: None,
     })
 }
 

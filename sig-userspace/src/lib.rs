@@ -174,10 +174,10 @@ pub mod port {
 /// same rules. The fields of a [`Config`] are its sections and keys; docs/configuration.md describes them at length.
 pub mod config {
     pub use crate::control::config::{
-        Builder, Config, Control, Dataplane, DefaultRoute, Discovery, EndhostPort, Errors, Gateway,
-        LanTransmit, Limits, Listen, Log, LogFormat, LogLevel, Made, Observe, Path, PeerLimits,
-        Pin, Preference, Problem, ReadFile, Remote, Rpc, RpcProtocols, Tunnel, UnderlaySources,
-        WrittenAt, XdpMode, check, load,
+        Builder, Config, Control, Dataplane, DefaultRoute, Discovery, EndhostPort, Errors,
+        FastPathUse, Gateway, LanTransmit, Limits, Listen, Log, LogFormat, LogLevel, Made, Observe,
+        Path, PeerLimits, Pin, Preference, Problem, ReadFile, Remote, Rpc, RpcProtocols, Tunnel,
+        UnderlaySources, WrittenAt, XdpMode, check, load,
     };
     pub use ipnet::IpNet;
     pub use sig_common::addr::IsdAs;

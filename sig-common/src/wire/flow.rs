@@ -33,6 +33,17 @@ pub const fn flow_hash(packet: &InnerPacket) -> u32 {
     finish(mix(hash, packet.protocol_and_ports()))
 }
 
+/// As [`flow_hash`], of the packets with this [key](crate::fast_path::flow_key).
+#[must_use]
+pub const fn hash_of_key(key: &[u64; 5]) -> u32 {
+    let [a, b, c, d, rest] = *key;
+    let mut hash = mix(SEED, a);
+    if rest >> 56 == 6 {
+        hash = mix(mix(mix(hash, b), c), d);
+    }
+    finish(mix(hash, rest & 0xff_ffff_ffff))
+}
+
 const SEED: u64 = 0x243f_6a88_85a3_08d3;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 

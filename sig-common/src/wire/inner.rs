@@ -202,7 +202,7 @@ impl InnerPacket {
 
     /// What [`super::flow::flow_hash`] takes besides the addresses.
     #[inline(always)]
-    pub(super) const fn protocol_and_ports(&self) -> u64 {
+    pub(crate) const fn protocol_and_ports(&self) -> u64 {
         (self.upper.protocol as u64) << 32 | self.ports.both as u64
     }
 

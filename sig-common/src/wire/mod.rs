@@ -20,6 +20,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod scion;
 pub mod sig_frame;
+pub mod simple;
 pub mod stun;
 pub mod tcp;
 pub mod template;

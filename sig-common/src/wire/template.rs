@@ -258,12 +258,39 @@ impl<const CAPACITY: usize> HeaderTemplate<CAPACITY> {
         self.bytes.get(..self.len.into()).unwrap_or_default()
     }
 
+    /// [`HeaderTemplate::headers`], and what is behind them.
+    #[inline(always)]
+    #[must_use]
+    pub const fn bytes(&self) -> &[u8; CAPACITY] {
+        &self.bytes
+    }
+
+    /// The same template with another capacity; `None` if that is too small.
+    #[must_use]
+    pub fn resize<const OTHER: usize>(&self) -> Option<HeaderTemplate<OTHER>> {
+        let headers = self.headers();
+        let mut bytes = [0; OTHER];
+        bytes.get_mut(..headers.len())?.copy_from_slice(headers);
+        Some(HeaderTemplate {
+            ip_sum: self.ip_sum,
+            udp_sum: self.udp_sum,
+            segment_sum: self.segment_sum,
+            ip: self.ip,
+            scion: self.scion,
+            l4: self.l4,
+            len: self.len,
+            session: self.session,
+            reserved: self.reserved,
+            bytes,
+        })
+    }
+
     /// Bytes of all headers, from Ethernet to the end of the SIG frame header.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::len_without_is_empty, reason = "headers are never empty")]
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.len.into()
+    pub const fn len(&self) -> usize {
+        self.len as usize
     }
 
     /// Bytes of inner packets that a frame can carry over a path on which SCION packets of at most

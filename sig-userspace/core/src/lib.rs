@@ -18,6 +18,7 @@ pub mod counter;
 pub mod dataplane;
 pub mod document;
 pub mod engine;
+pub mod fast_path;
 pub mod framing;
 #[cfg(test)]
 mod modelled;

@@ -43,6 +43,9 @@ pub struct Status {
     pub underlay: Underlay,
     /// How packets from remotes reach the hosts.
     pub lan: Lan,
+    /// The fast path in the kernel.
+    #[serde(default)]
+    pub fast_path: FastPath,
     /// The sessions with remote gateways.
     pub remotes: Vec<Remote>,
     /// What the control plane knows; `None` when the configuration names the remotes.
@@ -75,6 +78,24 @@ impl Status {
             .iter()
             .fold(0, |sum, drop| sum.saturating_add(drop.count))
     }
+}
+
+/// What XDP programs send and deliver without a worker. Counted in [`Counters`] as well.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FastPath {
+    /// Whether packets take it.
+    pub on: bool,
+    /// What does not take it, and why.
+    pub problems: Vec<String>,
+    /// IP packets sent to remotes.
+    pub packets_sent: u64,
+    /// Their bytes.
+    pub packet_bytes_sent: u64,
+    /// IP packets from remotes sent to the LAN.
+    pub packets_delivered: u64,
+    /// Their bytes.
+    pub packet_bytes_delivered: u64,
 }
 
 /// A worker thread.

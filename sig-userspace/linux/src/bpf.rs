@@ -8,11 +8,13 @@
 //! device of another namespace inside [`super::netns::run_in`].
 
 mod errors;
+mod fast_path;
 mod maps;
 mod names;
 mod object;
 mod router;
 
+pub use fast_path::{FastPathMaps, FastPathOptions};
 pub use maps::Counters;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};
 pub use router::{RouterOptions, RouterPrograms, RouterTables, SlotReasons, SlotTraffic};
@@ -24,7 +26,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use super::Error;
 use maps::Maps;
-use object::Object;
+use object::{Globals, Object};
 
 /// Whether the programs tell about what they do with packets, by the crate `log` at debug level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +53,32 @@ impl Programs {
     /// # Errors
     /// Missing privileges (CAP_BPF, CAP_NET_ADMIN), or a kernel that does not take the programs.
     pub fn load(logging: Logging) -> Result<Self, Error> {
-        let mut object = Object::new(logging)?;
+        Self::with_globals(&Globals {
+            logging,
+            ..Globals::default()
+        })
+    }
+
+    /// As [`Self::load`], with a fast path.
+    ///
+    /// # Errors
+    /// As there, and if the kernel lacks what the fast path needs.
+    pub fn load_with_fast_path(
+        logging: Logging,
+        options: FastPathOptions,
+    ) -> Result<(Self, FastPathMaps), Error> {
+        let mut programs = Self::with_globals(&Globals {
+            logging,
+            fast_path: Some(options),
+            ..Globals::default()
+        })?;
+        let maps = FastPathMaps::take(&mut programs.object, options.sockets)?;
+        Ok((programs, maps))
+    }
+
+    fn with_globals(globals: &Globals) -> Result<Self, Error> {
+        let logging = globals.logging;
+        let mut object = Object::new(globals)?;
         // Before the programs are loaded, because it takes the log's map out of the object.
         let logger = match logging {
             Logging::Off => None,

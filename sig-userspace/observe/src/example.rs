@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use sig_core::status::{
-    Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, Lan,
-    Path, Port, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site, SiteClass, Status,
-    Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
+    Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, FastPath,
+    Lan, Path, Port, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site, SiteClass,
+    Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
 };
 use sig_core::{
     dataplane::counters::WorkerCounts,
@@ -31,6 +31,7 @@ pub fn idle() -> Status {
         workers: vec![],
         ports: vec![],
         underlay: Underlay::default(),
+        fast_path: FastPath::default(),
         lan: Lan {
             neighbours: 0,
             helped: vec!["everything: no interface in `[dataplane] lan`".to_owned()],
@@ -83,6 +84,14 @@ pub fn busy() -> Status {
         underlay: Underlay {
             unchecked: None,
             refused: vec!["10.10.0.66".parse().unwrap()],
+        },
+        fast_path: FastPath {
+            on: true,
+            problems: vec!["eth1: packets to hosts behind it take the slower way".to_owned()],
+            packets_sent: 12,
+            packet_bytes_sent: 1200,
+            packets_delivered: 5,
+            packet_bytes_delivered: 500,
         },
         lan: Lan {
             neighbours: 3,

@@ -13,7 +13,7 @@ use super::notation::{Format, Notation};
 use super::socket::{Choice, Kind, ask, expect};
 use super::table::Table;
 use sig_core::notation::rfc3339;
-use sig_core::status::{Lan, Port, Remote, Status, Underlay, Worker};
+use sig_core::status::{FastPath, Lan, Port, Remote, Status, Underlay, Worker};
 
 /// A gateway that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -79,6 +79,7 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     write_workers(&status.workers, out)?;
     write_underlay(&status.underlay, out)?;
     write_lan(&status.lan, out)?;
+    write_fast_path(&status.fast_path, out)?;
     if let Some(known) = &status.control {
         control::write(status, known, out)?;
     }
@@ -196,6 +197,22 @@ fn write_lan(lan: &Lan, out: &mut dyn Write) -> io::Result<()> {
     )?;
     for text in &lan.helped {
         writeln!(out, "  via the helper: {text}")?;
+    }
+    Ok(())
+}
+
+fn write_fast_path(fast_path: &FastPath, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nFast path in the kernel")?;
+    if !fast_path.on {
+        return writeln!(out, "  off");
+    }
+    writeln!(
+        out,
+        "  {} packets sent to remotes, {} delivered to the LAN",
+        fast_path.packets_sent, fast_path.packets_delivered
+    )?;
+    for text in &fast_path.problems {
+        writeln!(out, "  {text}")?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 mod apply;
 mod environment;
+mod fast_path;
 mod guard;
 mod interfaces;
 mod lan;
@@ -30,17 +31,20 @@ use tokio::sync::watch;
 
 use super::{
     Environment, PlannedPath,
-    config::{Config, LanTransmit},
+    config::{Config, FastPathUse, LanTransmit},
     configured::Configured,
 };
-use crate::{engine::Engine, gateway::Error};
+use crate::{
+    engine::{Engine, InKernel},
+    gateway::Error,
+};
 use apply::Applied;
 pub use apply::HostHandle;
 use guard::Guard;
 use interfaces::Interfaces;
 use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
 use sig_linux::{
-    bpf::{Attachment, Logging, Program, Programs, TcAttachment},
+    bpf::{Attachment, FastPathMaps, FastPathOptions, Logging, Program, Programs, TcAttachment},
     facts,
     lan::LanHops,
     neighbours::{NextHops, Snapshot, Timing},
@@ -125,7 +129,6 @@ impl Host {
             super::config::LogLevel::Debug | super::config::LogLevel::Trace => Logging::Debug,
             _ => Logging::Off,
         };
-        let mut programs = Programs::load(logging)?;
         let data_socket = bind_data_address(config.gateway.data_addr)?;
         let pair = TunnelPair::create(&TunnelPairConfig {
             name: config.tunnel.name.clone(),
@@ -134,6 +137,7 @@ impl Host {
         })
         .await?;
         let mut ports = tokio::task::block_in_place(|| ports::open(&config, &interfaces, &pair))?;
+        let (mut programs, fast_path) = load(&config, logging, &ports)?;
 
         let mut tunnel_macs = [0; 12];
         tunnel_macs[..6].copy_from_slice(&pair.host().mac);
@@ -149,9 +153,25 @@ impl Host {
             icmp: place.icmp_sources(&known),
             lan: Arc::default(),
         };
+        let partial_checksums = interfaces.any_virtual_lan();
+        fill_maps(&mut programs, &interfaces, &config, &ports)?;
+        let attached = attach(&mut programs, &config, &pair, &mut ports.facts)?;
+        let in_kernel = match fast_path {
+            Some(maps) => {
+                let backlog = u64::from(config.dataplane.ring_size) * 3 / 4;
+                let mut follower = fast_path::Follower::new(maps, backlog);
+                follower.set_outputs(&ports.facts)?;
+                for port in ports.facts.iter().filter(|port| port.native) {
+                    programs.set_fast(port.ifindex, partial_checksums)?;
+                }
+                Some(Box::new(follower) as Box<dyn InKernel>)
+            }
+            None => None,
+        };
         let engine = Engine::builder(config.clone())
             .environment(environment.clone())
-            .partial_checksums(interfaces.any_virtual_lan())
+            .in_kernel(in_kernel)
+            .partial_checksums(partial_checksums)
             .ports(
                 ports.area.clone(),
                 ports.pool.clone(),
@@ -159,8 +179,6 @@ impl Host {
             )
             .start()?;
 
-        fill_maps(&mut programs, &interfaces, &engine, &ports)?;
-        let attached = attach(&mut programs, &config, &pair, &mut ports.facts)?;
         steer(&mut programs, &ports)?;
         let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
         let next_hops = NextHops::new(
@@ -220,6 +238,10 @@ impl Host {
         tasks.push(Task::spawn("the tunnel monitor", follow));
         let watch_refused = sources::watch_refused(shared.clone());
         tasks.push(Task::spawn("the refused source monitor", watch_refused));
+        if let Some(period) = flapping() {
+            let flap = flap(shared.clone(), period);
+            tasks.push(Task::spawn("the switching of the fast path", flap));
+        }
         let watch_workers = watch_workers(shared.clone(), fail);
         tasks.push(Task::spawn("the worker monitor", watch_workers));
         Ok(Host {
@@ -344,15 +366,47 @@ async fn daemon_addresses(config: &Config) -> Vec<IpAddr> {
     }
 }
 
+/// Loads the programs, with a fast path if that is wanted and possible.
+fn load(
+    config: &Config,
+    logging: Logging,
+    ports: &ports::Ports,
+) -> Result<(Programs, Option<FastPathMaps>), Error> {
+    if config.dataplane.fast_path != FastPathUse::On {
+        return Ok((Programs::load(logging)?, None));
+    }
+    let options = FastPathOptions {
+        sockets: ports
+            .sockets
+            .iter()
+            .map(|(slot, _)| slot + 1)
+            .max()
+            .unwrap_or(0),
+        clamp_mss: config.dataplane.clamp_mss,
+        verify_checksums: config.dataplane.verify_checksums,
+    };
+    match Programs::load_with_fast_path(logging, options) {
+        Ok((programs, maps)) => Ok((programs, Some(maps))),
+        Err(error) => {
+            // If it is not because of the fast path, this fails likewise.
+            let programs = Programs::load(logging)?;
+            tracing::warn!(
+                "all packets go through the workers, the fast path is not available: {error}"
+            );
+            Ok((programs, None))
+        }
+    }
+}
+
 /// What does not depend on the plan.
 fn fill_maps(
     programs: &mut Programs,
     interfaces: &Interfaces,
-    engine: &Engine,
+    config: &Config,
     ports: &ports::Ports,
 ) -> Result<(), Error> {
     let underlay = &interfaces.underlay;
-    let local = engine.planner().local();
+    let local = super::planner::local(config);
     programs.set_underlay_port(underlay.ifindex, &local, interfaces::mac(underlay)?)?;
     for link in &interfaces.lan {
         programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true, link.mtu)?;
@@ -430,6 +484,21 @@ fn attach(
         _xdp: xdp,
         _inject: inject,
     })
+}
+
+/// How often the fast path is switched off and on again: for tests of the order of packets.
+fn flapping() -> Option<Duration> {
+    let millis = std::env::var("SIG_TEST_SWITCH_FAST_PATH_MS").ok()?;
+    millis.parse().ok().map(Duration::from_millis)
+}
+
+async fn flap(shared: Arc<Shared>, period: Duration) {
+    for on in [false, true].into_iter().cycle() {
+        tokio::time::sleep(period).await;
+        if let Some(programs) = lock(&shared.engine).in_kernel() {
+            programs.enable(on);
+        }
+    }
 }
 
 /// A worker ends early only by a defect; the gateway must not stay half alive.

@@ -130,18 +130,6 @@ impl Planner {
         self.remotes.planned()
     }
 
-    /// Our data address as frames carry it. Frames that the border router delivers to the end host
-    /// port 30041, because the data port lies outside of the AS's dispatched range, are ours too.
-    pub fn local(&self) -> Local {
-        let gateway = &self.config.gateway;
-        Local::new(
-            gateway.isd_as,
-            gateway.data_addr.ip(),
-            gateway.data_addr.port(),
-            true,
-        )
-    }
-
     /// Makes this the plan, from the next [`Planner::tables`] on, at the monotonic time `now` in
     /// nanoseconds. What is in it and was in the one before keeps streams and counters.
     pub fn set_plan(&mut self, now: u64, plan: Plan) {
@@ -182,7 +170,7 @@ impl Planner {
     /// usable with the same frame size keeps its streams.
     pub fn tables(&mut self, now: u64, environment: &Environment) -> Tables {
         self.generation += 1;
-        let mut tables = Tables::empty(self.local());
+        let mut tables = Tables::empty(local(&self.config));
         tables.generation = self.generation;
         tables.served = self.served.clone();
         tables.tunnel_macs = environment.tunnel_macs;
@@ -373,9 +361,22 @@ impl Planner {
     }
 }
 
+/// Our data address as frames carry it. Frames that the border router delivers to the end host port 30041, because the
+/// data port lies outside of the AS's dispatched range, are ours too.
+pub(super) fn local(config: &Config) -> Local {
+    let gateway = &config.gateway;
+    Local::new(
+        gateway.isd_as,
+        gateway.data_addr.ip(),
+        gateway.data_addr.port(),
+        true,
+    )
+}
+
 /// Sessions and paths have numbers of 16 bits.
 const MAX_PLACES: usize = 1 << 16;
 
+/// One for each worker, and one for the XDP programs.
 fn per_worker<T: Default>(workers: usize) -> Arc<[T]> {
-    (0..workers).map(|_| T::default()).collect()
+    (0..=workers).map(|_| T::default()).collect()
 }

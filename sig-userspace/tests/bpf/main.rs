@@ -7,6 +7,7 @@ mod router_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod fast_path;
 mod frames;
 mod router_bed;
 

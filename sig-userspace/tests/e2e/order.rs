@@ -257,6 +257,13 @@ fn order_is_kept(options: &Options, mut every_10_ms: impl FnMut(&mut Bed)) {
     });
     let [arrived, sent] = streams.finish();
     println!("records over TCP: {arrived} of {sent} arrived");
+    for site in [&bed.network.a, &bed.network.b] {
+        let status = site.status().expect("the status");
+        println!(
+            "fast path {:?} of {} and {} packets",
+            status.fast_path, status.counters.packets_sent, status.counters.packets_received
+        );
+    }
     for (mode, tally) in &tallies {
         println!("{}: {tally}", mode.name);
     }

@@ -326,6 +326,8 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
     // or with GRO.
     // And it sends what it finds: checksums that the kernel leaves to the network card would stay open.
     site.gateway.exec("ethtool -K underlay gro on tx off")?;
+    // So does the gateway.
+    site.client.exec("ethtool -K lan gro on")?;
     for (family, length) in [(Family::V4, 24), (Family::V6, 64)] {
         let (client, gateway) = (site.client_ip(family), site.gateway_ip(family));
         let nodad = nodad(client);

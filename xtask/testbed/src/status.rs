@@ -15,6 +15,22 @@ pub struct Status {
     pub workers: Vec<Worker>,
     /// How packets from the other AS reach the client.
     pub lan: Lan,
+    /// What takes the fast path in the kernel.
+    #[serde(default)]
+    pub fast_path: FastPath,
+}
+
+/// Packets that no worker saw; the counters have them too.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct FastPath {
+    /// Whether there is one.
+    pub on: bool,
+    /// What does not take it, and why.
+    pub problems: Vec<String>,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets delivered.
+    pub packets_delivered: u64,
 }
 
 /// What passed through the gateway.

@@ -3,6 +3,7 @@
 use sig_common::reason::DropReason;
 
 use super::{counters::WorkerCounters, tables::Tables};
+use crate::fast_path::teacher::Teacher;
 use crate::port::umem::{Area, Frame, FreeList};
 
 /// Borrowed for one batch.
@@ -13,6 +14,8 @@ pub(super) struct Context<'a> {
     pub(super) worker: usize,
     /// See [`super::WorkerConfig::clamp_mss`].
     pub(super) clamp_mss: bool,
+    /// Tells the XDP programs what was decided, if there are any.
+    pub(super) teacher: Option<&'a mut Teacher>,
     pub(super) tables: &'a Tables,
     pub(super) area: &'a Area,
     pub(super) free: &'a mut FreeList,

@@ -72,7 +72,7 @@ impl Decap {
 
     /// Takes over new tables: what is held of remotes that have gone goes too, so that their ids may be
     /// given to others.
-    pub(super) fn follow(&mut self, context: &Context<'_>) {
+    pub(super) fn follow(&mut self, context: &mut Context<'_>) {
         let tables = context.tables;
         if self.generation == tables.generation {
             return;
@@ -87,10 +87,37 @@ impl Decap {
             if remotes.get(id) != Some(source) {
                 let drop = |_, _: Piece<'_>, _| context.counters.drop(DropReason::UnknownRemote);
                 self.reassembler.forget_remote(context.now, *id, drop);
+                if let Some(teacher) = &mut context.teacher {
+                    teacher.forget_remote(*id);
+                }
             }
         }
         self.remotes = remotes;
         self.count_discards(context);
+    }
+
+    /// What the XDP programs delivered of their streams is known here too, now and then, so that these are not forgotten.
+    pub(super) fn look_after_streams(&mut self, context: &mut Context<'_>) {
+        let now = context.now;
+        let alive = match &mut context.teacher {
+            Some(teacher) => teacher.look(now),
+            None => return,
+        };
+        for (key, next) in alive {
+            self.resume(context, key, next);
+        }
+    }
+
+    /// The XDP programs have delivered the stream up to this number.
+    fn resume(&mut self, context: &mut Context<'_>, key: StreamKey, next: u64) {
+        let mut delivery = Delivery {
+            context,
+            police: &mut self.police,
+        };
+        self.reassembler
+            .resume(delivery.context.now, key, next, |key, piece, congestion| {
+                delivery.released(key, piece, congestion);
+            });
     }
 
     /// Frames of another batch follow; see [`Reassembler::begin_batch`].
@@ -132,6 +159,11 @@ impl Decap {
             session: parsed.header.session,
             stream: parsed.header.stream,
         };
+        if let Some(teacher) = &mut context.teacher
+            && let Some(next) = teacher.take(&key, parsed.header.sequence)
+        {
+            self.resume(context, key, next);
+        }
         let view = FrameRef {
             sequence: parsed.header.sequence,
             index: parsed.header.index,
@@ -156,6 +188,11 @@ impl Decap {
                         Piece::Assembled(packet) => delivery.copy(slot, packet, congestion),
                     }
                 });
+        let is_simple = last
+            .as_ref()
+            .is_some_and(|(range, _)| *range == (0..payload_len))
+            && (outcome.delivered, outcome.discarded) == (1, 0)
+            && parsed.header.index == 0;
         match last {
             Some((range, congestion)) => {
                 let mut packet = frame;
@@ -168,6 +205,13 @@ impl Decap {
         if outcome.discarded > 0 || outcome.held {
             self.count_discards(context);
         }
+        if is_simple
+            && let Some(teacher) = &mut context.teacher
+            && let Some(next) = self.reassembler.settled(key)
+        {
+            let source = (parsed.source_isd_as, parsed.source);
+            teacher.give(context.now, &key, source, next);
+        }
     }
 
     /// Delivers what timers release: packets held back for a frame that did not come in time.
@@ -178,13 +222,7 @@ impl Decap {
         };
         self.reassembler
             .poll(delivery.context.now, |key, piece, congestion| {
-                let slot = delivery.context.tables.remote_slot(key.remote);
-                match (slot, piece) {
-                    (Some(slot), Piece::Assembled(packet)) => {
-                        delivery.copy(slot, packet, congestion);
-                    }
-                    _ => delivery.context.counters.drop(DropReason::UnknownRemote),
-                }
+                delivery.released(key, piece, congestion);
             });
         self.count_discards(context);
     }
@@ -248,6 +286,14 @@ struct Delivery<'a, 'b> {
 }
 
 impl Delivery<'_, '_> {
+    /// Delivers a packet that was held.
+    fn released(&mut self, key: StreamKey, piece: Piece<'_>, congestion: bool) {
+        match (self.context.tables.remote_slot(key.remote), piece) {
+            (Some(slot), Piece::Assembled(packet)) => self.copy(slot, packet, congestion),
+            _ => self.context.counters.drop(DropReason::UnknownRemote),
+        }
+    }
+
     /// Delivers a copy of a packet that remote number `slot` sent.
     fn copy(&mut self, slot: u16, packet: &[u8], congestion: bool) {
         match copy(self.context.area, self.context.free, packet) {
@@ -291,7 +337,7 @@ impl Delivery<'_, '_> {
 /// port.
 #[inline]
 fn finish(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     police: &mut Police,
     slot: u16,
     packet: &mut Frame,
@@ -330,6 +376,13 @@ fn finish(
     debug_assert!(lives_on, "a hop takes only packets with hops left");
     inner::write_ethernet(frame, &hop.macs, &summary);
     hop.mark_used();
+    if let (Some(teacher), police::Delivery::Lan(place)) = (&mut context.teacher, delivery) {
+        let number = tables.fast_hops.get(place as usize).copied();
+        if let Some(number) = number.filter(|number| *number != 0) {
+            let remote = tables.remotes[usize::from(slot)].id;
+            teacher.pair(tables.fast_generation, &summary, remote, number);
+        }
+    }
     Ok(Some(usize::from(hop.port)))
 }
 

@@ -3,7 +3,7 @@
 //! A packet that fits a frame stays where it was received: the outer headers are written in front of
 //! it. Only packets that share a frame with others, and parts of split ones, are copied.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{collections::HashMap, net::IpAddr, sync::atomic::Ordering};
 
 use sig_common::{
     reason::DropReason,
@@ -19,6 +19,7 @@ use super::{
     tables::{Action, Path, Session, Tables, Target},
 };
 use crate::{
+    fast_path::teacher::Teacher,
     framing::{Closed, Packer, Placement},
     port::umem::{Area, CHUNK_SIZE, Frame, HEADROOM},
     scion::FrameFields,
@@ -67,6 +68,8 @@ pub(super) struct Encap {
     generation: u64,
     /// Parallel to `Tables::paths`.
     streams: Vec<Stream>,
+    /// Streams that are shared with the XDP programs, by path; each packet says which one it is.
+    alone: Vec<Stream>,
     /// Streams with an open frame, in the order they were opened.
     touched: Vec<u16>,
     routes: FlowCache<Result<Target, DropReason>>,
@@ -78,6 +81,7 @@ impl Encap {
         Encap {
             generation: 0,
             streams: Vec::new(),
+            alone: Vec::new(),
             touched: Vec::with_capacity(64),
             routes: FlowCache::default(),
             icmp_limit: RateLimit::new(ICMP_PER_SECOND, ICMP_BURST),
@@ -87,8 +91,20 @@ impl Encap {
     /// Takes an Ethernet frame with an IP packet for the other side; after [`Encap::follow`] for the
     /// tables of the batch.
     pub(super) fn packet(&mut self, context: &mut Context<'_>, mut frame: Frame, origin: Origin) {
+        let metadata = match &context.teacher {
+            Some(_) => frame.metadata(context.area),
+            None => 0,
+        };
         match self.classify(context, &mut frame, origin) {
-            Ok((path, packet)) => self.send(context, path, frame, &packet),
+            Ok((path, packet)) => {
+                let socket = Teacher::socket(metadata);
+                match (socket, context.tables.paths[usize::from(path)].fast) {
+                    (Some(socket), Some(fast)) => {
+                        self.send_alone(context, path, frame, &packet, (fast, socket));
+                    }
+                    _ => self.send(context, path, frame, &packet),
+                }
+            }
             Err((reason, message)) => {
                 if let Some((message, packet)) = message {
                     self.tell_host(context, message, &frame, &packet);
@@ -125,6 +141,9 @@ impl Encap {
             kept.unwrap_or_else(|| Stream::new(path, worker))
         };
         self.streams.extend(tables.paths.iter().map(stream));
+        let alone = |path| Stream::new(path, worker);
+        self.alone.clear();
+        self.alone.extend(tables.paths.iter().map(alone));
     }
 
     /// The number of the path in the tables and the packet's summary; the frame then holds the
@@ -187,6 +206,7 @@ impl Encap {
             Classified {
                 traffic_class: packet.tos,
                 flow_hash,
+                packet,
             },
         ))
     }
@@ -220,6 +240,36 @@ impl Encap {
             self.touched.push(slot);
         }
         stream.send(context, path, packet, class);
+    }
+
+    /// Sends a packet by itself, on the stream that the XDP programs send its flow on, and tells them about the flow.
+    /// All packets of a flow are on one stream, so the receiver puts them in order whoever sent them.
+    fn send_alone(
+        &mut self,
+        context: &mut Context<'_>,
+        slot: u16,
+        packet: Frame,
+        class: &Classified,
+        (fast, socket): (u32, u32),
+    ) {
+        let path = &context.tables.paths[usize::from(slot)];
+        let Some(teacher) = &mut context.teacher else {
+            return context.discard(packet, DropReason::NoPath);
+        };
+        let stream = &mut self.alone[usize::from(slot)];
+        let (id, sequence) = teacher.sender(fast, socket);
+        // The parts of a packet follow each other.
+        let frames = packet.len().div_ceil(path.packer.capacity()).max(1);
+        stream.id = id;
+        stream.sequence = sequence.fetch_add(frames as u64, Ordering::Relaxed);
+        if frames == 1 {
+            let generation = context.tables.fast_generation;
+            teacher.flow(generation, &class.packet, class.flow_hash, fast);
+        }
+        stream.send(context, path, packet, class);
+        if let Some(closed) = stream.packer.close() {
+            stream.emit(context, path, closed);
+        }
     }
 
     fn tell_host(
@@ -256,6 +306,7 @@ impl Encap {
 struct Classified {
     traffic_class: u8,
     flow_hash: u32,
+    packet: InnerPacket,
 }
 
 impl Stream {

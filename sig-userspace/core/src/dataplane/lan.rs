@@ -129,6 +129,23 @@ impl LanTable {
         hop.inspect(|hop| hop.mark_used()).is_some()
     }
 
+    /// The neighbours in the order of their places: LAN port and address, and how they are addressed.
+    pub fn in_order(&self) -> Vec<((u16, IpAddr), LanNeighbour)> {
+        let mut places: Vec<_> = self.neighbours.iter().collect();
+        places.sort_unstable_by_key(|(_, place)| **place);
+        let neighbour = |(key, place): (&(u16, IpAddr), &u32)| {
+            let hop = self.hop(*place)?;
+            let (mac, interface_mac) = hop.macs.split_first_chunk()?;
+            let neighbour = LanNeighbour {
+                mac: *mac,
+                interface_mac: interface_mac.try_into().ok()?,
+                mtu: hop.mtu,
+            };
+            Some((*key, neighbour))
+        };
+        places.into_iter().filter_map(neighbour).collect()
+    }
+
     /// Number of neighbours that packets can be sent to.
     pub fn neighbours(&self) -> usize {
         self.hops.len()

@@ -56,6 +56,10 @@ pub struct Tables {
     pub tunnel_macs: [u8; 12],
     /// Where ICMP errors come from.
     pub icmp: Sources,
+    /// Number under which the XDP programs know the decisions that follow from these tables; 0: they are not told any.
+    pub fast_generation: u16,
+    /// Numbers under which the XDP programs know the neighbours of `lan`, by their places there; 0: they do not.
+    pub fast_hops: Vec<u32>,
 }
 
 const NO_REMOTE: u16 = u16::MAX;
@@ -139,6 +143,17 @@ impl Default for Used {
 }
 
 impl Used {
+    /// Marks the bucket of a flow.
+    pub fn mark(&self, flow_hash: u32) {
+        self.0[Self::bucket(flow_hash)].set();
+    }
+
+    /// The upper bits: the lower ones spread flows over workers and streams.
+    #[inline]
+    const fn bucket(flow_hash: u32) -> usize {
+        (flow_hash >> 24) as usize
+    }
+
     /// The marks since the last call. One that a worker sets at the same time may be told by the next.
     pub fn take(&self) -> [bool; BUCKETS] {
         std::array::from_fn(|bucket| self.0[bucket].take())
@@ -149,8 +164,7 @@ impl Spread {
     /// Number of the path for a flow, whose bucket is marked as used.
     #[inline]
     pub(super) fn pick(&self, flow_hash: u32) -> u16 {
-        // The upper bits: the lower ones spread flows over workers and streams.
-        let bucket = (flow_hash >> 24) as usize;
+        let bucket = Used::bucket(flow_hash);
         self.used.0[bucket].set();
         self.buckets[bucket].into()
     }
@@ -167,7 +181,7 @@ pub struct Remote {
     pub host: HostAddr,
     /// Inner sources that it may send from.
     pub accepted: Arc<Lpm<()>>,
-    /// Per worker, what came from it.
+    /// Per worker, what came from it; behind them, what the XDP programs delivered.
     pub counters: Arc<[RemoteCounters]>,
     /// Payload bytes of the smallest frame that is sent to it; `usize::MAX` without a path.
     pub(super) frame_capacity: usize,
@@ -195,8 +209,10 @@ pub struct Path {
     pub packer: Packer,
     /// Per worker, the stream id of its frames on this path.
     pub streams: Box<[u32]>,
-    /// Per worker, what was sent on it.
+    /// Per worker, what was sent on it; behind them, what the XDP programs sent.
     pub counters: Arc<[PathCounters]>,
+    /// Number under which the XDP programs know it, if they can send on it.
+    pub fast: Option<u32>,
 }
 
 /// What a path is made of.
@@ -257,6 +273,7 @@ impl Path {
             packer: Packer::new(capacity)?,
             streams: spec.streams,
             counters: spec.counters,
+            fast: None,
         })
     }
 }
@@ -286,6 +303,8 @@ impl Tables {
             admitted: HashMap::default(),
             tunnel_macs: [0; 12],
             icmp: Sources::default(),
+            fast_generation: 0,
+            fast_hops: Vec::new(),
         }
     }
 

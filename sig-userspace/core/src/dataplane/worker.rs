@@ -10,6 +10,7 @@ use super::{
     tables::Tables,
 };
 use crate::{
+    fast_path::{Shared, teacher::Teacher},
     framing::{Limits, LimitsError},
     port::BATCH,
     port::umem::{Area, Frame, FreeList},
@@ -86,6 +87,7 @@ pub struct Worker {
     decap: Decap,
     origin: Origin,
     clamp_mss: bool,
+    teacher: Option<Teacher>,
     counters: Arc<WorkerCounters>,
 }
 
@@ -111,8 +113,14 @@ impl Worker {
                 partial: config.partial_checksums,
             },
             clamp_mss: config.clamp_mss,
+            teacher: None,
             counters: Arc::default(),
         })
+    }
+
+    /// Tells XDP programs what is decided, through this memory. There are so many `workers`.
+    pub fn teach(&mut self, shared: Arc<Shared>, workers: usize) {
+        self.teacher = Some(Teacher::new(shared, self.number, workers));
     }
 
     /// What this worker has counted so far, and goes on counting.
@@ -127,7 +135,8 @@ impl Worker {
 
     /// When [`Worker::process`] must be called next even if nothing is received, in nanoseconds.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.decap.next_deadline()
+        let look = self.teacher.as_ref().and_then(Teacher::next_look);
+        self.decap.next_deadline().into_iter().chain(look).min()
     }
 
     /// Handles all frames of `input`, at the monotonic time `now` in nanoseconds, and appends what is
@@ -138,6 +147,7 @@ impl Worker {
             now,
             worker: self.number,
             clamp_mss: self.clamp_mss,
+            teacher: self.teacher.as_mut(),
             tables,
             area: &self.area,
             free: &mut self.free,
@@ -146,13 +156,14 @@ impl Worker {
             to_tunnel: &mut output.tunnel,
             to_lan: &mut output.lan,
         };
-        self.decap.follow(&context);
+        self.decap.follow(&mut context);
         // A full batch: more waits, and what is not taken in time is lost, whoever sent it.
         self.decap.begin_batch(input.underlay.len() >= BATCH);
         let mut frames = input.underlay.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
             self.decap.frame(&mut context, frame);
         }
+        self.decap.look_after_streams(&mut context);
         if self
             .decap
             .next_deadline()

@@ -18,6 +18,7 @@ use sig_common::reason::DropReason;
 
 use crate::{
     dataplane::{Input, Output, Tables, Worker, WorkerConfig, counters::WorkerCounters},
+    fast_path::{Shared, order::Order},
     port::BATCH,
     port::Port,
     port::umem::{Area, Frame, FreeList, Pool},
@@ -44,7 +45,7 @@ pub struct WorkerPorts {
 }
 
 /// How the threads behave.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EngineConfig {
     /// What each worker is made with.
     pub worker: WorkerConfig,
@@ -52,6 +53,8 @@ pub struct EngineConfig {
     pub busy_poll: bool,
     /// CPUs for the workers, in their order; empty leaves the choice to the scheduler.
     pub cpus: Vec<usize>,
+    /// Memory shared with XDP programs that send and deliver by themselves what they are told to.
+    pub fast_path: Option<Arc<Shared>>,
 }
 
 /// A port side without a port.
@@ -93,6 +96,7 @@ impl Engine {
             stop: Arc::default(),
             counters: Vec::with_capacity(ports.len()),
         };
+        let workers = ports.len();
         for (number, ports) in ports.into_iter().enumerate() {
             for (side, missing) in [
                 ("underlay", ports.underlay.is_empty()),
@@ -113,8 +117,12 @@ impl Engine {
                 }));
             }
             let free = FreeList::new(pool.clone(), FREE_LIMIT);
-            let worker = Worker::new(number, &config.worker, area.clone(), free)
+            let mut worker = Worker::new(number, &config.worker, area.clone(), free)
                 .map_err(io::Error::other)?;
+            let order = config.fast_path.as_ref().map(|shared| {
+                worker.teach(shared.clone(), workers);
+                Order::new(shared.clone())
+            });
             engine.counters.push(worker.counters());
             let mut thread = WorkerThread {
                 worker,
@@ -123,6 +131,7 @@ impl Engine {
                 output: Output::with_capacity(4096, lan),
                 tables: arc_swap::Cache::new(tables.clone()),
                 idle: Idle::new(config.busy_poll),
+                order,
                 start: Instant::now(),
             };
             let (stop, cpu) = (engine.stop.clone(), config.cpus.get(number).copied());
@@ -169,6 +178,7 @@ struct WorkerThread {
     output: Output,
     tables: arc_swap::Cache<Arc<ArcSwap<Tables>>, Arc<Tables>>,
     idle: Idle,
+    order: Option<Order>,
     start: Instant,
 }
 
@@ -186,6 +196,8 @@ impl WorkerThread {
                 .worker
                 .next_deadline()
                 .map(|at| at.saturating_sub(self.now()));
+            let patience = self.order.as_mut().and_then(Order::patience);
+            let timeout = timeout.into_iter().chain(patience).min();
             if self.idle.wait(&self.ports, timeout) {
                 counters.sleeps.add(1);
             }
@@ -202,15 +214,25 @@ impl WorkerThread {
         let has_room = |waiting: &Vec<Frame>| waiting.len() < BACKLOG;
         if has_room(&self.output.underlay) {
             for port in self.ports.lan.iter_mut().flatten() {
-                port.receive(&mut self.input.lan);
+                receive(port, &mut self.input.lan, &mut self.order, &mut self.worker);
             }
             for port in &mut self.ports.tunnel {
-                port.receive(&mut self.input.tunnel);
+                receive(
+                    port,
+                    &mut self.input.tunnel,
+                    &mut self.order,
+                    &mut self.worker,
+                );
             }
         }
         if has_room(&self.output.tunnel) && self.output.lan.iter().all(has_room) {
             for port in &mut self.ports.underlay {
-                port.receive(&mut self.input.underlay);
+                receive(
+                    port,
+                    &mut self.input.underlay,
+                    &mut self.order,
+                    &mut self.worker,
+                );
             }
         }
         let received = self.input.lan.len() + self.input.tunnel.len() + self.input.underlay.len();
@@ -230,7 +252,24 @@ impl WorkerThread {
             }
         }
         let busy = self.service(counters);
+        if self.order.is_some() {
+            self.tell_progress(now);
+        }
         received > 0 || waiting || busy
+    }
+
+    /// Tells the XDP programs which packets have been sent.
+    fn tell_progress(&mut self, now: u64) {
+        let Some(order) = &mut self.order else {
+            return;
+        };
+        let output = &self.output;
+        let mut waiting = output.lan.iter().chain([&output.underlay, &output.tunnel]);
+        let is_empty = waiting.all(Vec::is_empty);
+        let ports = &self.ports;
+        let sides = ports.lan.iter().chain([&ports.underlay, &ports.tunnel]);
+        let first = sides.filter_map(|ports| ports.first()).map(|port| &**port);
+        order.advance(now, is_empty, first.map(|port| port as &dyn Port));
     }
 
     /// Serves all rings; whether frames still wait for transmission.
@@ -254,6 +293,21 @@ impl WorkerThread {
             busy |= !waiting.is_empty();
         }
         busy
+    }
+}
+
+/// Receives from a port.
+fn receive(
+    port: &mut Box<dyn Port>,
+    into: &mut Vec<Frame>,
+    order: &mut Option<Order>,
+    worker: &mut Worker,
+) {
+    let before = into.len();
+    port.receive(into);
+    if let Some(order) = order {
+        let (area, _) = worker.memory();
+        order.received(port.socket(), &mut into[before..], area);
     }
 }
 

@@ -75,6 +75,27 @@ pub trait Port: Send {
     /// Whether frames wait in the transmit ring or on their way, so that [`Port::service`] must be
     /// called again soon.
     fn is_transmitting(&self) -> bool;
+
+    /// How many frames were handed to the kernel, and how many of them it has sent: on the queue of this port, by whatever
+    /// socket.
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    /// The number of the socket whose tickets the XDP programs put in front of received packets
+    /// ([`sig_common::fast_path::tickets`]), if they do.
+    fn socket(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// See [`Port::progress`]. Both only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Handed to the kernel.
+    pub sent: u64,
+    /// Sent by it.
+    pub completed: u64,
 }
 
 /// Reads what was counted at a port, from any thread, while a worker has the port.

@@ -233,6 +233,26 @@ impl Frame {
         unsafe { std::slice::from_raw_parts(chunk.as_ptr().add(self.headroom()), self.len()) }
     }
 
+    /// The word right in front of the packet, in host byte order; 0 if there is no room for one. Whoever received the
+    /// packet may have left something there.
+    #[inline]
+    pub fn metadata(&self, area: &Area) -> u64 {
+        let Some(start) = self.headroom().checked_sub(8) else {
+            return 0;
+        };
+        let chunk = area.chunk(self);
+        // SAFETY: within the chunk, whose memory is initialised; this frame is its only handle, borrowed here.
+        unsafe { chunk.as_ptr().add(start).cast::<u64>().read_unaligned() }
+    }
+
+    /// Sets [`Frame::metadata`].
+    #[inline]
+    pub fn set_metadata(&mut self, area: &Area, word: u64) {
+        if let Some(start) = self.headroom().checked_sub(8) {
+            self.chunk_mut(area)[start..start + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+    }
+
     /// Tells the processor that the start of the packet will be read soon.
     #[inline]
     pub fn prefetch(&self, area: &Area) {

@@ -1,7 +1,13 @@
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{
+    Mutex, MutexGuard, TryLockError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::ring::{Consumer, Producer};
-use sig_core::port::umem::{Area, FreeList};
+use sig_core::port::{
+    Progress,
+    umem::{Area, FreeList},
+};
 
 /// Fewer missing chunks are not worth a write to the shared ring.
 const FILL_BATCH: u32 = 32;
@@ -13,6 +19,8 @@ const FILL_BATCH: u32 = 32;
 pub(super) struct QueueRings {
     fill: Mutex<Producer<u64>>,
     completion: Mutex<Consumer<u64>>,
+    sent: AtomicU64,
+    completed: AtomicU64,
 }
 
 fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
@@ -28,6 +36,23 @@ impl QueueRings {
         QueueRings {
             fill: Mutex::new(fill),
             completion: Mutex::new(completion),
+            sent: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+        }
+    }
+
+    /// A socket of the queue handed so many packets to the kernel.
+    pub(super) fn sent(&self, packets: u64) {
+        self.sent.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    /// How many packets the sockets of the queue handed to the kernel, and how many of them it has sent.
+    pub(super) fn progress(&self) -> Progress {
+        // The other way round, a packet could have been sent before it was handed over.
+        let completed = self.completed.load(Ordering::Acquire);
+        Progress {
+            sent: self.sent.load(Ordering::Relaxed),
+            completed,
         }
     }
 
@@ -38,7 +63,9 @@ impl QueueRings {
             return 0;
         };
         let mut strange = 0;
+        let mut packets = 0;
         while let Some(address) = completion.read() {
+            packets += 1;
             // SAFETY: the kernel names each chunk that was transmitted (and given away) once.
             match unsafe { area.frame_at(address, 0) } {
                 Some(frame) => free.put(frame),
@@ -46,6 +73,9 @@ impl QueueRings {
             }
         }
         completion.release();
+        if packets > 0 {
+            self.completed.fetch_add(packets, Ordering::Release);
+        }
         strange
     }
 

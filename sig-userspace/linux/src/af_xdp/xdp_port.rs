@@ -16,6 +16,7 @@ use sig_core::{
     port::Counters,
     port::Monitor,
     port::Port,
+    port::Progress,
     port::Statistics,
     port::umem::{Area, Frame, FreeList},
 };
@@ -56,6 +57,8 @@ pub struct XdpPort {
     busy_poll: bool,
     /// The last look at the receive ring found less than a batch.
     idle: bool,
+    /// Its index in the map of sockets, if its packets have tickets.
+    number: Option<u32>,
     counters: Arc<Counters>,
 }
 
@@ -87,8 +90,14 @@ impl XdpPort {
             zero_copy,
             busy_poll: busy_poll.is_some(),
             idle: true,
+            number: None,
             counters: Arc::default(),
         })
+    }
+
+    /// The XDP program gives packets for this socket tickets; `number` is its index in the map of sockets.
+    pub fn expect_tickets(&mut self, number: u32) {
+        self.number = Some(number);
     }
 
     /// Whether the driver reads and writes the UMEM itself.
@@ -199,6 +208,7 @@ impl Port for XdpPort {
         let wanted = u32::try_from(frames.len()).unwrap_or(u32::MAX);
         let room = self.tx.room(wanted).min(wanted) as usize;
         self.counters.tx_packets.add(room as u64);
+        let mut sent = 0;
         for frame in frames.drain(..room) {
             assert!(self.area.owns(&frame), "the frame belongs to another area");
             if frame.len() < MIN_FRAME {
@@ -207,12 +217,14 @@ impl Port for XdpPort {
                 continue;
             }
             let len = frame.len() as u32;
+            sent += 1;
             self.tx.write(Descriptor {
                 addr: frame.into_address(),
                 len,
                 options: 0,
             });
         }
+        self.queue.sent(sent);
         self.tx.publish();
     }
 
@@ -237,6 +249,14 @@ impl Port for XdpPort {
 
     fn is_transmitting(&self) -> bool {
         self.tx.pending() > 0
+    }
+
+    fn progress(&self) -> Progress {
+        self.queue.progress()
+    }
+
+    fn socket(&self) -> Option<u32> {
+        self.number
     }
 }
 
@@ -269,6 +289,7 @@ mod tests {
             zero_copy: false,
             busy_poll: false,
             idle: true,
+            number: None,
             counters: Arc::default(),
         };
         (port, rx.producer())

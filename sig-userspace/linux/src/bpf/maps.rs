@@ -108,6 +108,7 @@ impl Maps {
         let flags = if check { UnderlayPort::CHECK_SOURCE } else { 0 };
         self.underlay_flags = flags;
         for (ifindex, port) in self.underlay_now.clone() {
+            let flags = port.flags & !UnderlayPort::CHECK_SOURCE | flags;
             if port.flags != flags {
                 self.put_underlay_port(ifindex, UnderlayPort { flags, ..port })?;
             }
@@ -214,13 +215,47 @@ impl Programs {
         check_mac: bool,
         mtu: u32,
     ) -> Result<(), Error> {
+        let before = self
+            .maps
+            .ports
+            .get(&ifindex, 0)
+            .map_or(0, |port| port.flags);
+        let check = if check_mac { LanPort::CHECK_MAC } else { 0 };
         let port = LanPort {
             mac,
-            flags: if check_mac { LanPort::CHECK_MAC } else { 0 },
+            flags: before & !LanPort::CHECK_MAC | check,
             max_len: mtu.saturating_add(ethernet::HEADER_LEN as u32),
         };
         let doing = || "set the LAN port".into();
         put(&mut self.maps.ports, ifindex, port, doing)
+    }
+
+    /// Lets simple packets that come in through these devices take the fast path: an underlay device, or LAN ports, whose hosts may leave
+    /// transport checksums to their network card if so said.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn set_fast(&mut self, ifindex: u32, partial_checksums: bool) -> Result<(), Error> {
+        if let Some(port) = self.maps.underlay_now.get(&ifindex) {
+            let flags = port.flags | UnderlayPort::FAST;
+            self.maps
+                .put_underlay_port(ifindex, UnderlayPort { flags, ..*port })?;
+        }
+        let doing = || "let packets of the LAN port take the fast path".into();
+        if let Ok(port) = self.maps.ports.get(&ifindex, 0) {
+            let partial = match partial_checksums {
+                true => LanPort::PARTIAL_CHECKSUMS,
+                false => 0,
+            };
+            let flags = port.flags | LanPort::FAST | partial;
+            put(
+                &mut self.maps.ports,
+                ifindex,
+                LanPort { flags, ..port },
+                doing,
+            )?;
+        }
+        Ok(())
     }
 
     /// Makes these the remote gateways whose frames are admitted: ISD-AS, host address and number. Only differences

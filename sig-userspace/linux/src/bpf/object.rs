@@ -13,12 +13,13 @@ use aya::{
 };
 use aya_log::EbpfLogger;
 
+use sig_common::fast_path;
 use sig_common::router::maps::{
     BUCKETS, CPU_NUMBERS, CPUS, DEVICES, ENDPOINTS, INTERFACES, LIMITS, PORTS, REASONS, SENDERS,
     SERVICES, SIBLINGS, TRAFFIC,
 };
 
-use super::{Logger, Logging, errors, names::Named};
+use super::{Logger, Logging, errors, fast_path::FastPathOptions, names::Named};
 use crate::Error;
 
 /// Maps of the border router that hold much.
@@ -36,6 +37,20 @@ const ROUTER_MAPS: [&str; 13] = [
     SERVICES,
     SIBLINGS,
     TRAFFIC,
+];
+
+/// Maps of the gateway's fast path that hold much.
+const FAST_PATH_MAPS: [&str; 10] = [
+    fast_path::FLOWS,
+    fast_path::PAIRS,
+    fast_path::STREAMS,
+    fast_path::STREAM_SLOTS,
+    fast_path::TICKETS,
+    fast_path::PATHS,
+    fast_path::SENDERS,
+    fast_path::HOPS,
+    fast_path::SENT,
+    fast_path::DELIVERED,
 ];
 
 /// How often a program is loaded at most. The verifier gives up with `EAGAIN` when a signal is pending; libbpf tries
@@ -154,6 +169,8 @@ pub struct ProgramFigures {
 /// What is decided when the object is loaded.
 #[derive(Debug, Default)]
 pub(super) struct Globals {
+    /// The fast path of the gateway, if there is one.
+    pub(super) fast_path: Option<FastPathOptions>,
     /// Messages.
     pub(super) logging: Logging,
     /// The border router does not verify hop fields.
@@ -180,15 +197,7 @@ pub(super) struct Object {
 
 impl Object {
     /// Makes the maps; programs are not in the kernel yet.
-    pub(super) fn new(logging: Logging) -> Result<Self, Error> {
-        Self::with_globals(&Globals {
-            logging,
-            ..Globals::default()
-        })
-    }
-
-    /// As [`Self::new`], with everything there is to decide.
-    pub(super) fn with_globals(globals: &Globals) -> Result<Self, Error> {
+    pub(super) fn new(globals: &Globals) -> Result<Self, Error> {
         let level: u8 = match globals.logging {
             Logging::Off => 0,
             Logging::Debug => aya_log::Level::Debug as u8,
@@ -198,6 +207,29 @@ impl Object {
         loader
             .override_global(aya_log::LEVEL, &level, true)
             .override_global("R_FORGED_HOPS_PASS_FOR_BENCHMARKS", &forged_hops_pass, true);
+        let fast_path = globals.fast_path.unwrap_or_default();
+        let flags = [
+            u8::from(globals.fast_path.is_some()),
+            u8::from(fast_path.clamp_mss),
+            u8::from(fast_path.verify_checksums),
+        ];
+        for (name, flag) in ["FAST_PATH", "CLAMP_MSS", "VERIFY_CHECKSUMS"]
+            .iter()
+            .zip(&flags)
+        {
+            loader.override_global(name, flag, true);
+        }
+        match globals.fast_path {
+            Some(FastPathOptions { sockets, .. }) => {
+                let senders = sockets.saturating_mul(fast_path::MAX_PATHS);
+                loader.map_max_entries(fast_path::SENDERS, senders);
+            }
+            None => {
+                for map in FAST_PATH_MAPS {
+                    loader.map_max_entries(map, 1);
+                }
+            }
+        }
         match globals.user {
             User::Router { cpus } => {
                 loader.map_max_entries(CPUS, cpus);
@@ -239,15 +271,19 @@ impl Object {
         Ok(())
     }
 
+    /// Takes a map out, as it is.
+    pub(super) fn raw_map(&mut self, name: &str) -> Result<Map, Error> {
+        self.ebpf
+            .take_map(name)
+            .ok_or_else(|| Error::Refused(format!("the BPF object has no map {name}")))
+    }
+
     /// Takes a map out, with the type it is declared with.
     pub(super) fn map<M: TryFrom<Map, Error = MapError>>(
         &mut self,
         name: &str,
     ) -> Result<M, Error> {
-        let map = self
-            .ebpf
-            .take_map(name)
-            .ok_or_else(|| Error::Refused(format!("the BPF object has no map {name}")))?;
+        let map = self.raw_map(name)?;
         M::try_from(map).map_err(|e| errors::of_map(format!("use the BPF map {name}"), e))
     }
 

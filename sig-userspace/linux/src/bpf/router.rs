@@ -132,7 +132,7 @@ impl RouterPrograms {
     /// # Errors
     /// Missing privileges (CAP_BPF, CAP_NET_ADMIN), or a kernel that does not take the programs.
     pub fn load(options: RouterOptions) -> Result<Self, Error> {
-        let mut object = Object::with_globals(&Globals {
+        let mut object = Object::new(&Globals {
             forged_hops_pass: options.forged_hops_pass_for_benchmarks,
             user: User::Router {
                 cpus: cpus::possible(),

@@ -24,6 +24,9 @@ To the LAN
   direct to 0 known neighbours; the rest via the helper
   via the helper: everything: no interface in `[dataplane] lan`
 
+Fast path in the kernel
+  off
+
 Remotes
   none: add a [[remote]] to the configuration; \"sig config sample\" shows one
 
@@ -57,6 +60,10 @@ From the underlay
 
 To the LAN
   direct to 3 known neighbours; the rest via the helper
+
+Fast path in the kernel
+  12 packets sent to remotes, 5 delivered to the LAN
+  eth1: packets to hosts behind it take the slower way
 
 Remotes
   ISD-AS        gateway          session  frames received  packets received  prefixes

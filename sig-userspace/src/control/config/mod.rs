@@ -29,8 +29,8 @@ use std::time::{Duration, SystemTime};
 pub use builder::Builder;
 pub use discovery::{Discovery, Rpc};
 pub use model::{
-    Config, Control, DefaultRoute, EndhostPort, LanTransmit, Made, Path, Pin, Preference, Remote,
-    WrittenAt,
+    Config, Control, DefaultRoute, EndhostPort, FastPathUse, LanTransmit, Made, Path, Pin,
+    Preference, Remote, WrittenAt,
 };
 pub use sections::{Dataplane, Gateway, Limits, Tunnel};
 pub use sig_core::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};

@@ -142,6 +142,17 @@ pub enum LanTransmit {
     Kernel,
 }
 
+/// Whether XDP programs send and deliver simple packets without a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastPathUse {
+    /// Where that is better.
+    Auto,
+    /// Wherever they can.
+    On,
+    /// Never.
+    Off,
+}
+
 /// How much something is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preference {

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 use sig_core::peer::UnderlaySources;
 
-use super::model::{LanTransmit, Pin, Preference};
+use super::model::{FastPathUse, LanTransmit, Pin, Preference};
 use super::{DEFAULT_DATA_PORT, XdpMode};
 use sig_core::document::{
     common::{XDP_MODES, isd_as, socket_path},
@@ -142,6 +142,12 @@ section! {
             Pin::Auto | Pin::Never => None,
         },
     };
+    /// Whether XDP programs send and deliver simple packets by themselves.
+    fast_path: FastPathUse = FastPathUse::Auto, Words(&[
+        ("auto", FastPathUse::Auto),
+        ("on", FastPathUse::On),
+        ("off", FastPathUse::Off),
+    ]);
     /// Check the UDP/SCION checksum of received frames.
     verify_checksums: bool = true, Boolean;
     /// Keep TCP connections from agreeing on segments that do not fit a frame.

@@ -12,7 +12,7 @@ use std::{
 use sig_common::maps::{Sockets, TUNNEL_PORT};
 
 use super::{Error, interfaces::Interfaces};
-use crate::control::config::{Config, Preference};
+use crate::control::config::{Config, FastPathUse, Preference};
 use sig_core::{
     engine::WorkerPorts,
     port::{
@@ -171,11 +171,14 @@ pub(super) fn open(
         let mut own = WorkerPorts::default();
         own.lan.resize_with(interfaces.lan.len(), Vec::new);
         let first = ports.monitors.len();
-        for opened in worker {
+        for mut opened in worker {
             let system = |source| Error::System {
                 what: "copy a socket's file descriptor",
                 source,
             };
+            if dataplane.fast_path == FastPathUse::On {
+                opened.port.expect_tickets(opened.slot);
+            }
             let facts = &mut ports.facts[opened.spec];
             facts.zero_copy |= opened.port.is_zero_copy();
             facts.sockets.push(SocketFacts {

@@ -17,11 +17,11 @@ use crate::control::{
 use crate::engine::Engine;
 use sig_core::{
     counter::Counter,
-    dataplane::counters::WorkerCounters,
+    dataplane::counters::{WorkerCounters, WorkerCounts},
     port::{Monitor, Statistics},
     status::{
-        Control, Counters, Drop, DropPlace, Lan, Path, Port, Probing, Queue, Remote, Status,
-        Underlay, Verdict, Worker, XdpAttachment,
+        Control, Counters, Drop, DropPlace, FastPath, Lan, Path, Port, Probing, Queue, Remote,
+        Status, Underlay, Verdict, Worker, XdpAttachment,
     },
 };
 use sig_linux::neighbours::{Resolution, Snapshot};
@@ -50,7 +50,9 @@ pub(super) fn of(shared: &Shared) -> Status {
         let programs = lock(&shared.programs);
         (programs.counters(), programs.refused_sources())
     };
-    let engine = lock(&shared.engine);
+    let mut engine = lock(&shared.engine);
+    let fast_path = engine.in_kernel().map(|programs| programs.status());
+    let fast_path = fast_path.unwrap_or_default();
     let config = engine.planner().config();
     let served = engine.planner().current().served.clone();
     let mut drops: Vec<Drop> = DropReason::ALL
@@ -80,6 +82,7 @@ pub(super) fn of(shared: &Shared) -> Status {
     }
     drops.extend(ring_drops(&shared.sockets));
     drops.retain(|drop| drop.count > 0);
+    let counters = counters(&engine, &fast_path);
     Status {
         kind: Status::KIND.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -99,9 +102,10 @@ pub(super) fn of(shared: &Shared) -> Status {
             refused: refused.unwrap_or_default(),
         },
         lan: lan(shared),
+        fast_path,
         remotes: remotes(&engine, &hops, &probing),
         control,
-        counters: counters(&engine),
+        counters,
         queues: queues(&shared.ports, &shared.sockets),
         verdicts,
         drops,
@@ -319,16 +323,23 @@ fn mac(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-fn counters(engine: &Engine) -> Counters {
+fn counters(engine: &Engine, fast: &FastPath) -> Counters {
+    const HEADER_LEN: u64 = sig_common::wire::sig_frame::HEADER_LEN as u64;
+    let sum = |counter: fn(&WorkerCounters) -> &Counter| sum(engine, counter);
+    let bytes = |packets: u64, bytes: u64| bytes + packets * HEADER_LEN;
+    let mut counts: WorkerCounts = engine.counters().iter().map(|w| w.read()).sum();
+    counts.packets_straight += fast.packets_delivered;
+    let (sent, delivered) = (fast.packets_sent, fast.packets_delivered);
     Counters {
-        packets_sent: sum(engine, |w| &w.sent.packets),
-        packet_bytes_sent: sum(engine, |w| &w.sent.packet_bytes),
-        frames_sent: sum(engine, |w| &w.sent.frames),
-        frame_bytes_sent: sum(engine, |w| &w.sent.frame_bytes),
-        frames_received: sum(engine, |w| &w.received.frames),
-        frame_bytes_received: sum(engine, |w| &w.received.frame_bytes),
-        packets_received: sum(engine, |w| &w.received.packets),
-        packet_bytes_received: sum(engine, |w| &w.received.packet_bytes),
-        counts: engine.counters().iter().map(|w| w.read()).sum(),
+        packets_sent: sum(|w| &w.sent.packets) + sent,
+        packet_bytes_sent: sum(|w| &w.sent.packet_bytes) + fast.packet_bytes_sent,
+        frames_sent: sum(|w| &w.sent.frames) + sent,
+        frame_bytes_sent: sum(|w| &w.sent.frame_bytes) + bytes(sent, fast.packet_bytes_sent),
+        frames_received: sum(|w| &w.received.frames) + delivered,
+        frame_bytes_received: sum(|w| &w.received.frame_bytes)
+            + bytes(delivered, fast.packet_bytes_delivered),
+        packets_received: sum(|w| &w.received.packets) + delivered,
+        packet_bytes_received: sum(|w| &w.received.packet_bytes) + fast.packet_bytes_delivered,
+        counts,
     }
 }

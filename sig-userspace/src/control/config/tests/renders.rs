@@ -52,6 +52,7 @@ chunks = 8192
 huge_pages = "never"
 busy_poll = true
 pin = [3, 1]
+fast_path = "on"
 verify_checksums = false
 clamp_mss = false
 reorder_frames = 7

@@ -1,0 +1,475 @@
+//! The fast path follows the workers' tables: what the XDP programs need to repeat their decisions.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering},
+};
+
+use sig_common::{
+    fast_path::{self, FastPath, Hop, MAX_HEADERS, MAX_HOPS, MAX_PATHS, slot},
+    wire::flow::hash_of_key,
+};
+
+use super::{Error, Role, ports::PortFacts};
+use crate::engine::InKernel;
+use sig_core::{
+    counter::Counter,
+    dataplane::{
+        Path, PathCounters, RemoteCounters, Session, Tables, Used,
+        counters::Traffic,
+        lan::{LanNeighbour, LanTable},
+    },
+    fast_path::{Shared, Words},
+    status,
+};
+use sig_linux::{bpf::FastPathMaps, netdev};
+
+/// The top bit of the stream ids on the wire: that of senders beside the workers.
+const IN_KERNEL: u32 = 1 << 19;
+/// Room that the driver must have in front of packets and that the kernel does not need for itself.
+const MAX_HEADERS_WITH_ROOM: usize = 226;
+/// Place of the underlay device among the outputs; those of the LANs follow.
+const UNDERLAY: u32 = 0;
+/// How long workers may still send by old tables, nanoseconds.
+const LEAVING_NS: u64 = 2_000_000_000;
+
+/// Makes the XDP programs follow the tables.
+pub(super) struct Follower {
+    maps: FastPathMaps,
+    outputs: Vec<Output>,
+    generation: u16,
+    /// Id of the next stream, without the top bit. They return after half a million streams, of which each path takes a few.
+    next_stream: u32,
+    /// By their [`Path::id`].
+    paths: HashMap<u64, Known>,
+    path_numbers: Numbers,
+    hops: BTreeMap<(u16, IpAddr), (u32, Hop)>,
+    hop_numbers: Numbers,
+    remotes: HashMap<u16, Received>,
+    /// What was sent on paths that have left.
+    past: fast_path::Traffic,
+    delivered_past: fast_path::Traffic,
+    lan: Arc<LanTable>,
+    enabled: bool,
+    now: u64,
+}
+
+/// A device that the programs may send through.
+struct Output {
+    ifindex: u32,
+    interface: String,
+    role: Role,
+    native: bool,
+    works: bool,
+}
+
+struct Known {
+    number: u32,
+    value: FastPath,
+    counters: Arc<[PathCounters]>,
+    /// Marks of the flows of its session, where these are spread.
+    used: Option<Arc<Used>>,
+    /// Not in the tables any more.
+    leaving: bool,
+}
+
+struct Received {
+    counters: Arc<[RemoteCounters]>,
+    /// What had been counted under this number before.
+    before: fast_path::Traffic,
+}
+
+/// Numbers below a bound; one that was given back is used again later.
+struct Numbers {
+    next: u32,
+    end: u32,
+    released: std::collections::VecDeque<(u64, u32)>,
+}
+
+impl Numbers {
+    fn new(end: u32) -> Self {
+        // 0 stands for none.
+        Numbers {
+            next: 1,
+            end,
+            released: Default::default(),
+        }
+    }
+
+    fn take(&mut self, now: u64) -> Option<u32> {
+        if self.next < self.end {
+            self.next += 1;
+            return Some(self.next - 1);
+        }
+        let is_free = |(since, _): &&(u64, u32)| now.saturating_sub(*since) > LEAVING_NS;
+        self.released.front().filter(is_free)?;
+        self.released.pop_front().map(|(_, number)| number)
+    }
+
+    fn give(&mut self, now: u64, number: u32) {
+        self.released.push_back((now, number));
+    }
+}
+
+impl Follower {
+    /// Nothing takes the fast path yet. `backlog`: packets of a socket with a worker above which it is taken to be behind.
+    pub(super) fn new(maps: FastPathMaps, backlog: u64) -> Self {
+        maps.shared().set_backlog(backlog);
+        Follower {
+            maps,
+            outputs: Vec::new(),
+            generation: 0,
+            next_stream: rand::random(),
+            paths: HashMap::new(),
+            path_numbers: Numbers::new(MAX_PATHS),
+            hops: BTreeMap::new(),
+            hop_numbers: Numbers::new(MAX_HOPS),
+            remotes: HashMap::new(),
+            past: fast_path::Traffic::default(),
+            delivered_past: fast_path::Traffic::default(),
+            lan: Arc::default(),
+            enabled: true,
+            now: 0,
+        }
+    }
+
+    /// The devices, once the programs are attached. Returns what is not sent through, and why.
+    pub(super) fn set_outputs(&mut self, ports: &[PortFacts]) -> Result<(), Error> {
+        for facts in ports.iter().filter(|facts| facts.role != Role::Tunnel) {
+            let place = self.outputs.len() as u32;
+            self.maps.set_output(place, facts.ifindex)?;
+            self.outputs.push(Output {
+                ifindex: facts.ifindex,
+                interface: facts.interface.clone(),
+                role: facts.role,
+                native: facts.native,
+                works: false,
+            });
+        }
+        self.check_outputs();
+        Ok(())
+    }
+
+    /// Looks whether the devices take packets from programs of others: a virtual one does only while the other end is ready
+    /// for that. Whether there was a change.
+    fn check_outputs(&mut self) -> bool {
+        let mut changed = false;
+        for output in &mut self.outputs {
+            // Kernels before 6.3 do not tell.
+            let transmits = match netdev::xdp_features(output.ifindex) {
+                Ok(Some(features)) => features.transmit(),
+                Ok(None) => true,
+                Err(_) => false,
+            };
+            let works = output.native && transmits;
+            changed |= works != output.works;
+            output.works = works;
+        }
+        changed
+    }
+
+    /// What does not take the fast path, and why.
+    fn problems(&self) -> Vec<String> {
+        let broken = self.outputs.iter().filter(|output| !output.works);
+        let problem = |output: &Output| {
+            let Output {
+                interface, role, ..
+            } = output;
+            let what = match role {
+                Role::Lan => "packets to hosts behind it",
+                Role::Underlay | Role::Tunnel => "packets to remotes",
+            };
+            match output.native {
+                false => format!(
+                    "{interface}: {what} take the slower way, its XDP program is in generic mode"
+                ),
+                true => format!(
+                    "{interface}: {what} take the slower way, it does not transmit for XDP programs (of a veth pair, the other \
+                     end must have GRO on: `ethtool -K DEVICE gro on`)"
+                ),
+            }
+        };
+        broken.map(problem).collect()
+    }
+
+    fn works(&self, output: u32) -> bool {
+        self.outputs.get(output as usize).is_some_and(|o| o.works)
+    }
+
+    fn path(&mut self, path: &Path) -> Option<u32> {
+        if !self.works(UNDERLAY) || path.template.len() > MAX_HEADERS_WITH_ROOM.min(MAX_HEADERS) {
+            return None;
+        }
+        let value = FastPath {
+            output: UNDERLAY,
+            capacity: path.packer.capacity() as u32,
+            template: path.template.resize()?,
+        };
+        if let Some(known) = self.paths.get_mut(&path.id) {
+            known.leaving = false;
+            if known.value != value {
+                self.maps.set_path(known.number, Some(&value)).ok()?;
+                known.value = value;
+            }
+            return Some(known.number);
+        }
+        let number = self.path_numbers.take(self.now)?;
+        let shared = self.maps.shared();
+        let first = self.next_stream;
+        self.next_stream = first.wrapping_add(shared.sockets());
+        shared.begin_path(number, |socket| {
+            IN_KERNEL | (first.wrapping_add(socket) % IN_KERNEL)
+        });
+        let set = self
+            .maps
+            .forget_sent(number)
+            .and_then(|()| self.maps.set_path(number, Some(&value)));
+        if let Err(error) = set {
+            tracing::warn!("a path does not take the fast path: {error}");
+            self.path_numbers.give(self.now, number);
+            return None;
+        }
+        self.paths.insert(
+            path.id,
+            Known {
+                number,
+                value,
+                counters: path.counters.clone(),
+                used: None,
+                leaving: false,
+            },
+        );
+        Some(number)
+    }
+
+    fn hops(&mut self, lan: &LanTable) -> Vec<u32> {
+        let neighbours = lan.in_order();
+        let mut before = std::mem::take(&mut self.hops);
+        let mut hop = |key: (u16, IpAddr), neighbour: &LanNeighbour| {
+            let output = UNDERLAY + 1 + u32::from(key.0);
+            if !self.works(output) {
+                return None;
+            }
+            let mut macs = [0; 12];
+            macs[..6].copy_from_slice(&neighbour.mac);
+            macs[6..].copy_from_slice(&neighbour.interface_mac);
+            let value = Hop {
+                output,
+                mtu: neighbour.mtu,
+                reserved: 0,
+                macs,
+            };
+            let (number, known) = match before.remove(&key) {
+                Some((number, known)) => (number, Some(known)),
+                None => (self.hop_numbers.take(self.now)?, None),
+            };
+            if known != Some(value) {
+                self.maps.set_hop(number, Some(&value)).ok()?;
+            }
+            self.hops.insert(key, (number, value));
+            Some(number)
+        };
+        let numbers = neighbours
+            .iter()
+            .map(|(key, neighbour)| hop(*key, neighbour).unwrap_or(0))
+            .collect();
+        for (number, _) in before.into_values() {
+            let _ = self.maps.set_hop(number, None);
+            self.hop_numbers.give(self.now, number);
+        }
+        numbers
+    }
+
+    /// Carries over what the programs counted.
+    fn count(&mut self) {
+        for known in self.paths.values() {
+            if let (Ok(sent), Some(counters)) =
+                (self.maps.sent(known.number), known.counters.last())
+            {
+                set(&counters.sent, sent);
+            }
+        }
+        for (id, received) in &self.remotes {
+            if let (Ok(now), Some(counters)) =
+                (self.maps.delivered((*id).into()), received.counters.last())
+            {
+                set(&counters.received, minus(now, received.before));
+            }
+        }
+    }
+
+    /// Tells whoever asks which flows and neighbours had packets.
+    fn pass_on_marks(&mut self) {
+        let shared = self.maps.shared().clone();
+        let by_number: HashMap<u32, &Arc<Used>> = self
+            .paths
+            .values()
+            .filter_map(|known| Some((known.number, known.used.as_ref()?)))
+            .collect();
+        for_each_used(&shared.flows_used, &shared.flows, |key, state| {
+            if let Some(used) = by_number.get(&state) {
+                used.mark(hash_of_key(&key));
+            }
+        });
+        let lan = &self.lan;
+        for_each_used(&shared.pairs_used, &shared.pairs, |key, _| {
+            lan.mark_used(fast_path::destination_of_key(&key));
+        });
+    }
+}
+
+/// Takes the marks of used slots, and tells what these hold.
+fn for_each_used(marks: &Words, slots: &Words, mut used: impl FnMut([u64; 5], u32)) {
+    let slots: &[[_; slot::WORDS]] = slots.all().as_chunks().0;
+    for (word, slots) in marks.all().iter().zip(slots.chunks(8)) {
+        if word.load(Ordering::Relaxed) == 0 {
+            continue;
+        }
+        let marks = word.swap(0, Ordering::Relaxed).to_ne_bytes();
+        for (_, words) in marks.iter().zip(slots).filter(|(mark, _)| **mark != 0) {
+            let [first, state, key @ ..]: [u64; slot::SEALED] =
+                std::array::from_fn(|word| words[word].load(Ordering::Relaxed));
+            used(key.map(|word| word ^ first), (state ^ first) as u32);
+        }
+    }
+}
+
+impl InKernel for Follower {
+    fn shared(&self) -> Arc<Shared> {
+        self.maps.shared().clone()
+    }
+
+    fn prepare(&mut self, now: u64, tables: &mut Tables) {
+        self.now = now;
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        tables.fast_generation = self.generation;
+        for known in self.paths.values_mut() {
+            known.leaving = true;
+        }
+        for path in &mut tables.paths {
+            path.fast = self.path(path);
+        }
+        for session in &tables.sessions {
+            if let Session::ManyPaths(first, spread) = session {
+                let count = spread
+                    .buckets
+                    .iter()
+                    .max()
+                    .map_or(0, |last| usize::from(*last) + 1);
+                let paths = tables.paths.iter().skip(usize::from(*first)).take(count);
+                for path in paths {
+                    if let Some(known) = self.paths.get_mut(&path.id) {
+                        known.used = Some(spread.used.clone());
+                    }
+                }
+            }
+        }
+        self.lan = tables.lan.clone();
+        let lan = self.lan.clone();
+        tables.fast_hops = self.hops(&lan);
+        for remote in &tables.remotes {
+            let is_new = self
+                .remotes
+                .get(&remote.id)
+                .is_none_or(|known| !Arc::ptr_eq(&known.counters, &remote.counters));
+            if is_new {
+                let before = self.maps.delivered(remote.id.into()).unwrap_or_default();
+                let received = Received {
+                    counters: remote.counters.clone(),
+                    before,
+                };
+                if let Some(old) = self.remotes.insert(remote.id, received) {
+                    let counted = minus(before, old.before);
+                    self.delivered_past = plus(self.delivered_past, counted);
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        let generation = if self.enabled { self.generation } else { 0 };
+        self.maps.shared().set_generation(generation);
+        self.count();
+        let Follower {
+            maps,
+            paths,
+            path_numbers,
+            past,
+            now,
+            ..
+        } = self;
+        paths.retain(|_, known| {
+            if !known.leaving {
+                return true;
+            }
+            // What is sent in this very moment is not counted.
+            let _ = maps.set_path(known.number, None);
+            *past = plus(*past, maps.sent(known.number).unwrap_or_default());
+            path_numbers.give(*now, known.number);
+            false
+        });
+    }
+
+    fn look(&mut self, now: u64) -> bool {
+        self.now = now;
+        self.count();
+        self.pass_on_marks();
+        self.check_outputs()
+    }
+
+    fn status(&mut self) -> status::FastPath {
+        self.count();
+        let sent = self
+            .paths
+            .values()
+            .map(|known| self.maps.sent(known.number));
+        let sent = sent.flatten().fold(self.past, plus);
+        let delivered = self.remotes.iter().map(|(id, received)| {
+            let now = self.maps.delivered((*id).into()).unwrap_or_default();
+            minus(now, received.before)
+        });
+        let delivered = delivered.fold(self.delivered_past, plus);
+        status::FastPath {
+            on: self.enabled && self.outputs.iter().any(|output| output.works),
+            problems: self.problems(),
+            packets_sent: sent.packets,
+            packet_bytes_sent: sent.bytes,
+            packets_delivered: delivered.packets,
+            packet_bytes_delivered: delivered.bytes,
+        }
+    }
+
+    fn enable(&mut self, on: bool) {
+        self.enabled = on;
+        let generation = if on { self.generation } else { 0 };
+        self.maps.shared().set_generation(generation);
+    }
+}
+
+/// One packet is one frame.
+fn set(counters: &Traffic, traffic: fast_path::Traffic) {
+    const HEADER_LEN: u64 = sig_common::wire::sig_frame::HEADER_LEN as u64;
+    let set = |counter: &Counter, value: u64| counter.set(value);
+    set(&counters.frames, traffic.packets);
+    set(
+        &counters.frame_bytes,
+        traffic.bytes + traffic.packets * HEADER_LEN,
+    );
+    set(&counters.packets, traffic.packets);
+    set(&counters.packet_bytes, traffic.bytes);
+}
+
+fn plus(a: fast_path::Traffic, b: fast_path::Traffic) -> fast_path::Traffic {
+    fast_path::Traffic {
+        packets: a.packets.wrapping_add(b.packets),
+        bytes: a.bytes.wrapping_add(b.bytes),
+    }
+}
+
+fn minus(a: fast_path::Traffic, b: fast_path::Traffic) -> fast_path::Traffic {
+    fast_path::Traffic {
+        packets: a.packets.wrapping_sub(b.packets),
+        bytes: a.bytes.wrapping_sub(b.bytes),
+    }
+}
