@@ -160,16 +160,6 @@ fn key(packet: &InnerPacket, rest: u64) -> [u64; 5] {
     }
 }
 
-/// The destination address in the key of a [`slot`].
-#[must_use]
-pub fn destination_of_key(key: &[u64; 5]) -> IpAddr {
-    let [both, _, high, low, rest] = *key;
-    match rest >> 56 {
-        6 => IpAddr::from(((high as u128) << 64 | low as u128).to_be_bytes()),
-        _ => IpAddr::from((both as u32).to_be_bytes()),
-    }
-}
-
 /// Place of a pair of addresses in [`PAIRS`].
 #[inline(always)]
 #[must_use]

@@ -153,6 +153,49 @@ impl InnerPacket {
         })
     }
 
+    /// A packet of the flow with this [key](crate::fast_path::flow_key), as far as traffic classes ask about it; lengths and TTL are
+    /// 0.
+    #[must_use]
+    pub fn of_flow(key: &[u64; 5]) -> Self {
+        let [a, b, c, d, rest] = *key;
+        let (source, destination, header_len) = match rest >> 56 {
+            6 => {
+                let address = |high: u64, low: u64| {
+                    IpAddr::from(Ipv6Addr::from_bits((high as u128) << 64 | low as u128))
+                };
+                (address(a, b), address(c, d), ipv6::HEADER_LEN)
+            }
+            _ => {
+                let address = |bits: u32| IpAddr::from(Ipv4Addr::from_bits(bits));
+                (
+                    address((a >> 32) as u32),
+                    address(a as u32),
+                    ipv4::HEADER_LEN,
+                )
+            }
+        };
+        let protocol = (rest >> 32) as u8;
+        Self {
+            source,
+            destination,
+            total_len: 0,
+            header_len: header_len as u8,
+            tos: (rest >> 40) as u8,
+            ttl: 0,
+            protocol,
+            is_later_fragment: false,
+            upper: Upper {
+                kind: UpperKind::At,
+                protocol,
+                offset: header_len as u16,
+            },
+            ports: Ports {
+                are_there: matches!(protocol, PROTO_TCP | PROTO_UDP | PROTO_SCTP),
+                both: rest as u32,
+            },
+        }
+    }
+
     /// EtherType of the packet.
     #[inline(always)]
     #[must_use]

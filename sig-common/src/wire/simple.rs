@@ -283,6 +283,9 @@ mod tests {
         prop_assert_eq!(inner.upper(), at);
         prop_assert_eq!(simple.flow_key(), flow_key(&inner));
         prop_assert_eq!(simple.key(7), pair_key(&inner, 7));
+        let mut same = InnerPacket::of_flow(&simple.flow_key());
+        (same.total_len, same.ttl) = (total_len, ttl);
+        prop_assert_eq!(same, inner);
         prop_assert_eq!(hash_of_key(&simple.flow_key()), flow_hash(&inner));
 
         // With the right checksum inside, the sum is known; after the hop, too.

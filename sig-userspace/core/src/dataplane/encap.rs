@@ -7,7 +7,6 @@ use std::{collections::HashMap, net::IpAddr, sync::atomic::Ordering};
 
 use sig_common::{
     reason::DropReason,
-    scope::may_cross,
     wire::{ethernet, flow::flow_hash, inner::InnerPacket, sig_frame},
 };
 
@@ -16,7 +15,7 @@ use super::{
     flow_cache::FlowCache,
     icmp::{self, Message, RateLimit},
     inner,
-    tables::{Action, Path, Session, Tables, Target},
+    tables::{Path, Tables, Target},
 };
 use crate::{
     fast_path::teacher::Teacher,
@@ -180,21 +179,13 @@ impl Encap {
             }
         }
         let flow_hash = flow_hash(&packet);
-        let unreachable = |reason| (reason, Some((Message::Unreachable, packet)));
-        let action = match way {
-            Target::Fixed(action) => action,
-            Target::Rules(site) => context.tables.routing.decide(site, &packet),
-            Target::Home => return Err((DropReason::NoRoute, None)),
-        };
-        let session = match action {
-            Action::Session(session) => session,
-            Action::Drop => return Err(unreachable(DropReason::NoSession)),
-        };
-        let path = match &context.tables.sessions[usize::from(session)] {
-            Session::OnePath(path) => *path,
-            Session::ManyPaths(first, spread) => first + spread.pick(flow_hash),
-            Session::Pathless => return Err(unreachable(DropReason::NoPath)),
-        };
+        let path = context
+            .tables
+            .path_to(way, &packet, |spread| spread.pick(flow_hash));
+        let path = path.map_err(|reason| match reason {
+            DropReason::NoRoute => (reason, None),
+            _ => (reason, Some((Message::Unreachable, packet))),
+        })?;
         if context.clamp_mss {
             let capacity = context.tables.paths[usize::from(path)].packer.capacity();
             if inner::clamp_mss(frame.bytes_mut(context.area), &packet, capacity) {
@@ -223,12 +214,7 @@ impl Encap {
             source,
             destination,
             |_| true,
-            || {
-                if !may_cross(source) || !may_cross(destination) {
-                    return Err(DropReason::AddressScope);
-                }
-                tables.routing.way(destination).ok_or(DropReason::NoRoute)
-            },
+            || tables.target(source, destination),
         )
     }
 

@@ -78,7 +78,8 @@ fn decide_error(tables: &Tables, slot: u16, packet: &[u8], inner: &InnerPacket) 
     deliver(tables, slot, inner.destination)
 }
 
-fn decide(tables: &Tables, slot: u16, source: IpAddr, destination: IpAddr) -> Verdict {
+/// Whether packets of remote number `slot` between these addresses are delivered, and where.
+pub(super) fn decide(tables: &Tables, slot: u16, source: IpAddr, destination: IpAddr) -> Verdict {
     if !may_cross(source) || !may_cross(destination) {
         return Err(DropReason::AddressScope);
     }

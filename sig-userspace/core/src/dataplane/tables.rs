@@ -10,10 +10,12 @@ use std::{
 use ipnet::IpNet;
 use sig_common::{
     addr::{HostAddr, IsdAs},
+    reason::DropReason,
+    scope::may_cross,
     wire::{inner::InnerPacket, underlay::Local},
 };
 
-use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm, mark::Mark};
+use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm, mark::Mark, police};
 use crate::{
     counter::Counter,
     framing::{CapacityError, Packer},
@@ -144,6 +146,7 @@ impl Default for Used {
 
 impl Used {
     /// Marks the bucket of a flow.
+    #[inline]
     pub fn mark(&self, flow_hash: u32) {
         self.0[Self::bucket(flow_hash)].set();
     }
@@ -164,9 +167,14 @@ impl Spread {
     /// Number of the path for a flow, whose bucket is marked as used.
     #[inline]
     pub(super) fn pick(&self, flow_hash: u32) -> u16 {
-        let bucket = Used::bucket(flow_hash);
-        self.used.0[bucket].set();
-        self.buckets[bucket].into()
+        self.used.mark(flow_hash);
+        self.look_up(flow_hash)
+    }
+
+    /// Number of the path for a flow.
+    #[inline]
+    fn look_up(&self, flow_hash: u32) -> u16 {
+        self.buckets[Used::bucket(flow_hash)].into()
     }
 }
 
@@ -367,6 +375,54 @@ impl Tables {
                 rules.filter_map(|rule| rule.action.session()).all(is_with)
             }
             Some(Target::Home) | None => false,
+        }
+    }
+
+    /// The place in `paths` of the path that a packet takes, and its flow with it. It is not marked as used.
+    ///
+    /// # Errors
+    ///
+    /// Why it takes none.
+    pub(crate) fn path_of(&self, packet: &InnerPacket, flow_hash: u32) -> Result<u16, DropReason> {
+        let target = self.target(packet.source, packet.destination)?;
+        self.path_to(target, packet, |spread| spread.look_up(flow_hash))
+    }
+
+    /// Where packets between these addresses go, as far as these decide.
+    pub(super) fn target(&self, source: IpAddr, destination: IpAddr) -> Result<Target, DropReason> {
+        if !may_cross(source) || !may_cross(destination) {
+            return Err(DropReason::AddressScope);
+        }
+        self.routing.way(destination).ok_or(DropReason::NoRoute)
+    }
+
+    /// As [`Tables::path_of`], of a packet whose target is known. `pick` tells the number of a session's path.
+    #[inline]
+    pub(super) fn path_to(
+        &self,
+        target: Target,
+        packet: &InnerPacket,
+        pick: impl FnOnce(&Spread) -> u16,
+    ) -> Result<u16, DropReason> {
+        let action = match target {
+            Target::Fixed(action) => action,
+            Target::Rules(site) => self.routing.decide(site, packet),
+            Target::Home => return Err(DropReason::NoRoute),
+        };
+        let session = action.session().ok_or(DropReason::NoSession)?;
+        match &self.sessions[usize::from(session)] {
+            Session::OnePath(path) => Ok(*path),
+            Session::ManyPaths(first, spread) => Ok(first + pick(spread)),
+            Session::Pathless => Err(DropReason::NoPath),
+        }
+    }
+
+    /// The place in `lan` of the next hop for packets of the remote with this [`Remote::id`] between these addresses, if they are
+    /// delivered there.
+    pub(crate) fn place_for(&self, id: u16, source: IpAddr, destination: IpAddr) -> Option<u32> {
+        match police::decide(self, self.remote_slot(id)?, source, destination) {
+            Ok(police::Delivery::Lan(place)) => Some(place),
+            _ => None,
         }
     }
 

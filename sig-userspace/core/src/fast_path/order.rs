@@ -127,3 +127,128 @@ impl Order {
         Some(wait)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::{
+        fast_path::StreamIndex,
+        port::{
+            Progress,
+            umem::{FreeList, HEADROOM},
+        },
+    };
+    use sig_common::fast_path::StreamKey;
+
+    struct NoIndex;
+
+    impl StreamIndex for NoIndex {
+        fn insert(&self, _: &StreamKey, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn remove(&self, _: &StreamKey) {}
+    }
+
+    /// A port that has made this progress.
+    struct Fixed(Progress);
+
+    impl Port for Fixed {
+        fn receive(&mut self, _: &mut Vec<Frame>) -> usize {
+            0
+        }
+
+        fn transmit(&mut self, _: &mut Vec<Frame>) {}
+
+        fn service(&mut self, _: &Area, _: &mut FreeList) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn fd(&self) -> Option<std::os::fd::RawFd> {
+            None
+        }
+
+        fn is_transmitting(&self) -> bool {
+            false
+        }
+
+        fn progress(&self) -> Progress {
+            self.0
+        }
+    }
+
+    const SOCKET: u32 = 1;
+
+    /// Hands frames with these metadata over; what is left of these.
+    fn receive(order: &mut Order, words: &[u64]) -> Vec<u64> {
+        let (area, pool) = Area::on_heap(8);
+        let mut free = FreeList::new(pool, 128);
+        let frame = |word: &u64| {
+            let mut frame = free.take().expect("a chunk is free");
+            frame.place(HEADROOM, 60);
+            frame.set_metadata(&area, *word);
+            frame
+        };
+        let mut frames: Vec<Frame> = words.iter().map(frame).collect();
+        order.received(Some(SOCKET), &mut frames, &area);
+        let metadata = |frame: Frame| {
+            let word = frame.metadata(&area);
+            free.put(frame);
+            word
+        };
+        frames.into_iter().map(metadata).collect()
+    }
+
+    fn advance(order: &mut Order, now: u64, is_empty: bool, (sent, completed): (u64, u64)) {
+        let port = Fixed(Progress { sent, completed });
+        order.advance(now, is_empty, std::iter::once(&port as &dyn Port));
+    }
+
+    #[test]
+    fn only_tickets_that_were_given_are_believed() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        shared.socket(SOCKET)[tickets::GIVEN].store(4, Ordering::Relaxed);
+        let mut order = Order::new(shared);
+        let ticket = |n| tickets::compose(n, SOCKET);
+        let others = [0, u64::MAX, ticket(5), tickets::compose(3, 2)];
+        assert_eq!(receive(&mut order, &others), [0; 4]);
+        // One was lost on the way; one comes again.
+        let words = [ticket(1), ticket(3), ticket(3), ticket(4)];
+        assert_eq!(
+            receive(&mut order, &words),
+            [words[0], words[1], 0, words[3]]
+        );
+    }
+
+    #[test]
+    fn tickets_are_done_when_all_that_was_sent_then_has_left() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        shared.socket(SOCKET)[tickets::GIVEN].store(9, Ordering::Relaxed);
+        let done = || shared.socket(SOCKET)[tickets::DONE].load(Ordering::Relaxed);
+        let mut order = Order::new(shared.clone());
+        let ticket = |n| tickets::compose(n, SOCKET);
+        receive(&mut order, &[ticket(1), ticket(2)]);
+        advance(&mut order, 0, false, (5, 5));
+        assert_eq!(done(), 0, "frames wait for the ring");
+        advance(&mut order, 1, true, (7, 5));
+        assert_eq!(done(), 0, "two are on their way");
+        assert_eq!(order.patience(), Some(FIRST_WAIT_NS));
+        assert_eq!(order.patience(), Some(2 * FIRST_WAIT_NS));
+        // More come meanwhile, and are for the next epoch.
+        receive(&mut order, &[ticket(3)]);
+        advance(&mut order, 2, true, (8, 7));
+        assert_eq!(done(), 2);
+        advance(&mut order, 3, true, (8, 7));
+        assert_eq!(done(), 2);
+        advance(&mut order, 4, true, (8, 8));
+        assert_eq!(done(), 3);
+        assert_eq!(order.patience(), None);
+        // A driver that tells of nothing stops nobody for long.
+        receive(&mut order, &[ticket(4)]);
+        advance(&mut order, 5, true, (9, 8));
+        advance(&mut order, 6 + PATIENCE_NS, true, (9, 8));
+        assert_eq!(done(), 4);
+    }
+}

@@ -10,10 +10,16 @@ use std::{
     },
 };
 
-use sig_common::fast_path::{
-    FLOW_SLOTS, MAX_PATHS, MAX_STREAMS, PAIR_SLOTS, StreamKey, control, sender, slot, stream,
-    tickets,
+use rand::{RngCore as _, SeedableRng as _, rngs::SmallRng};
+use sig_common::{
+    fast_path::{
+        FLOW_SLOTS, MAX_PATHS, MAX_STREAMS, PAIR_SLOTS, StreamKey, control, sender, slot, stream,
+        tickets,
+    },
+    wire::{flow::flow_hash, inner::InnerPacket},
 };
+
+use crate::dataplane::Tables;
 
 /// Words that the programs read and write too.
 pub struct Words {
@@ -166,6 +172,37 @@ impl Shared {
             words[sender::SEQUENCE].store(0, Ordering::Relaxed);
             words[sender::STREAM].store(stream(socket).into(), Ordering::Release);
         }
+    }
+
+    /// Makes the decisions of the generation `before` anew by these tables, which are to come into force: flows that they say the same about go on
+    /// without a worker.
+    pub fn renew(&self, before: u16, tables: &Tables) {
+        let mut rng = SmallRng::from_os_rng();
+        let generation = tables.fast_generation;
+        let mut renew = |slots: &Words, decide: &dyn Fn(&[u64; 5]) -> Option<u32>| {
+            let slots: &[[AtomicU64; slot::WORDS]] = slots.all().as_chunks().0;
+            for place in slots {
+                let [first, _, key @ ..] = read(place);
+                if first as u16 != before {
+                    continue;
+                }
+                let key = key.map(|word| word ^ first);
+                if let Some(state) = decide(&key) {
+                    write(place, generation, state, &key, || rng.next_u64());
+                }
+            }
+        };
+        renew(&self.flows, &|key| {
+            let packet = InnerPacket::of_flow(key);
+            let path = tables.path_of(&packet, flow_hash(&packet)).ok()?;
+            tables.paths.get(usize::from(path))?.fast
+        });
+        renew(&self.pairs, &|key| {
+            let packet = InnerPacket::of_flow(key);
+            let place = tables.place_for(key[4] as u16, packet.source, packet.destination)?;
+            let hop = *tables.fast_hops.get(place as usize)?;
+            (hop != 0).then_some(hop)
+        });
     }
 
     /// Puts the decisions of this generation into force; 0: none, packets go through the engine.

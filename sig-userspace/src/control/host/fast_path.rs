@@ -8,7 +8,7 @@ use std::{
 
 use sig_common::{
     fast_path::{self, FastPath, Hop, MAX_HEADERS, MAX_HOPS, MAX_PATHS, slot},
-    wire::flow::hash_of_key,
+    wire::{flow::hash_of_key, inner::InnerPacket},
 };
 
 use super::{Error, Role, ports::PortFacts};
@@ -314,7 +314,7 @@ impl Follower {
         });
         let lan = &self.lan;
         for_each_used(&shared.pairs_used, &shared.pairs, |key, _| {
-            lan.mark_used(fast_path::destination_of_key(&key));
+            lan.mark_used(InnerPacket::of_flow(&key).destination);
         });
     }
 }
@@ -342,7 +342,8 @@ impl InKernel for Follower {
 
     fn prepare(&mut self, now: u64, tables: &mut Tables) {
         self.now = now;
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        let before = self.generation;
+        self.generation = before.checked_add(1).unwrap_or(1);
         tables.fast_generation = self.generation;
         for known in self.paths.values_mut() {
             known.leaving = true;
@@ -385,6 +386,7 @@ impl InKernel for Follower {
                 }
             }
         }
+        self.maps.shared().renew(before, tables);
     }
 
     fn commit(&mut self) {

@@ -29,7 +29,7 @@ fn neighbour(mac: [u8; 6]) -> LanNeighbour {
 }
 
 /// The LAN of gateway 2: port 1, with the hosts that [`udp`] and [`udp6`] send to.
-fn facts() -> LanFacts {
+pub(super) fn facts() -> LanFacts {
     LanFacts {
         local: [net("10.2.0.1/32")].into(),
         routes: [net("10.2.0.0/16"), net("fd00:2::/32")]
@@ -42,13 +42,13 @@ fn facts() -> LanFacts {
 }
 
 impl Gateway {
-    fn learn(&mut self, facts: &LanFacts) {
+    pub(super) fn learn(&mut self, facts: &LanFacts) {
         self.tables.generation += 1;
         self.tables.lan = Arc::new(LanTable::new(facts));
     }
 
     /// What leaves through the tunnel device and through each LAN port.
-    fn deliver(&mut self, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Vec<Vec<u8>>>) {
+    pub(super) fn deliver(&mut self, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Vec<Vec<u8>>>) {
         let underlay = frames.iter().map(|frame| self.frame(frame)).collect();
         let input = &mut Input {
             underlay,
