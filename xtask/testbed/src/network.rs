@@ -66,6 +66,8 @@ pub struct Options {
     pub tunnel_mtu: u32,
     /// More lines of the gateways' section `[dataplane]`.
     pub dataplane: String,
+    /// The gateways switch their fast path off or on after so many milliseconds, again and again.
+    pub switch_fast_path: Option<u32>,
 }
 
 impl Default for Options {
@@ -77,6 +79,7 @@ impl Default for Options {
             lan_mtu: 1500,
             tunnel_mtu: 1500,
             dataplane: String::new(),
+            switch_fast_path: None,
         }
     }
 }

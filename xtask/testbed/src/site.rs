@@ -40,6 +40,7 @@ pub struct Site {
     binary: PathBuf,
     folder: PathBuf,
     cpu: Option<u16>,
+    switch_fast_path: Option<u32>,
     starts: u32,
     process: Option<Process>,
 }
@@ -65,6 +66,7 @@ impl Site {
             binary: binary.to_owned(),
             folder: folder.to_owned(),
             cpu: None,
+            switch_fast_path: options.switch_fast_path,
             starts: 0,
             process: None,
         })
@@ -197,6 +199,9 @@ impl Site {
         let log = format!("gateway-{}-{}.log", letter(self.number), self.starts);
         let mut command = self.gateway.command_on(self.cpu, &self.binary);
         command.args(["run", "--config"]).arg(self.config_file());
+        if let Some(milliseconds) = self.switch_fast_path {
+            command.env("SIG_TEST_SWITCH_FAST_PATH_MS", milliseconds.to_string());
+        }
         self.process = Some(Process::spawn(command, &self.folder.join(log))?);
         Ok(())
     }
