@@ -71,7 +71,7 @@ pub mod control {
     /// Generation of the decisions in force, in the low 16 bits; 0: the programs hand everything over. Decisions of
     /// the next one are taken too: those that are made while the tables change.
     pub const GENERATION: usize = 0;
-    /// Packets with a worker, of one socket, above which it is taken to be behind.
+    /// Packets that wait in a socket above which its worker is taken to be behind.
     pub const BACKLOG: usize = 1;
 }
 
@@ -203,6 +203,8 @@ pub mod tickets {
     pub const GIVEN: usize = 0;
     /// All packets up to this ticket have left the worker, as far as they leave.
     pub const DONE: usize = 8;
+    /// The worker has taken all packets up to this ticket from the socket.
+    pub const TAKEN: usize = 9;
     /// Bits of a ticket.
     pub const BITS: u32 = 48;
 

@@ -40,15 +40,16 @@ pub fn state(ticket: u64, socket: u32) -> State {
         return State::Busy;
     };
     // SAFETY: the pointer is to an element of a map, which lives as long as the program; a word is read as a whole.
-    let (given, done) = unsafe {
+    let (given, done, taken) = unsafe {
         (
             (&raw const (*words)[tickets::GIVEN]).read_volatile(),
             (&raw const (*words)[tickets::DONE]).read_volatile(),
+            (&raw const (*words)[tickets::TAKEN]).read_volatile(),
         )
     };
     if done >= ticket {
         State::Free
-    } else if given.wrapping_sub(done) > control_word(control::BACKLOG) {
+    } else if given.wrapping_sub(taken) > control_word(control::BACKLOG) {
         State::Behind
     } else {
         State::Busy

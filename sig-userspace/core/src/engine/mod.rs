@@ -303,12 +303,16 @@ fn receive(
     order: &mut Option<Order>,
     worker: &mut Worker,
 ) {
+    let Some(order) = order else {
+        port.receive(into);
+        return;
+    };
     let before = into.len();
-    port.receive(into);
-    if let Some(order) = order {
-        let (area, _) = worker.memory();
-        order.received(port.socket(), &mut into[before..], area);
-    }
+    let given = order.given(port.socket());
+    let count = port.receive(into);
+    let none_waits = (count < BATCH).then_some(given);
+    let (area, _) = worker.memory();
+    order.received(port.socket(), &mut into[before..], area, none_waits);
 }
 
 /// The ports that frames leave through, and what waits for them.

@@ -27,12 +27,15 @@ pub struct Order {
 }
 
 /// A socket whose packets have tickets.
+#[derive(Default)]
 struct Socket {
     number: u32,
     /// Of the packet received last.
     seen: u64,
     /// The last one that the current epoch is about.
     asked: u64,
+    /// As told to the programs.
+    taken: u64,
 }
 
 struct Epoch {
@@ -53,37 +56,54 @@ impl Order {
         }
     }
 
+    /// The ticket that a socket gave last: to be asked before packets are received from it.
+    pub fn given(&self, socket: Option<u32>) -> u64 {
+        let words = socket.map(|socket| self.shared.socket(socket));
+        words.map_or(0, |words| words[tickets::GIVEN].load(Ordering::Acquire))
+    }
+
     /// Takes the tickets of packets that a port received. What has none, because the programs could not put one in front, has
-    /// no metadata afterwards.
-    pub fn received(&mut self, socket: Option<u32>, frames: &mut [Frame], area: &Area) {
+    /// no metadata afterwards. `none_waits`: no more were there, and this had been [given](Order::given) before; what has not come of that was
+    /// lost, or is just coming.
+    pub fn received(
+        &mut self,
+        socket: Option<u32>,
+        frames: &mut [Frame],
+        area: &Area,
+        none_waits: Option<u64>,
+    ) {
         let Some(socket) = socket else {
             for frame in frames {
                 frame.set_metadata(area, 0);
             }
             return;
         };
-        if frames.is_empty() {
-            return;
-        }
         let known = self.sockets.iter().position(|known| known.number == socket);
         let place = known.unwrap_or_else(|| {
             self.sockets.push(Socket {
                 number: socket,
-                seen: 0,
-                asked: 0,
+                ..Socket::default()
             });
             self.sockets.len() - 1
         });
-        let given = self.shared.socket(socket)[tickets::GIVEN].load(Ordering::Acquire);
-        let seen = &mut self.sockets[place].seen;
-        for frame in frames {
-            // What stands there otherwise may be any bytes, also those of a sender's choice.
-            let (ticket, of) = tickets::decompose(frame.metadata(area));
-            if *seen < ticket && ticket <= given && of == socket + 1 {
-                *seen = ticket;
-            } else {
-                frame.set_metadata(area, 0);
+        let Socket { seen, taken, .. } = &mut self.sockets[place];
+        let words = self.shared.socket(socket);
+        if !frames.is_empty() {
+            let given = words[tickets::GIVEN].load(Ordering::Acquire);
+            for frame in frames {
+                // What stands there otherwise may be any bytes, also those of a sender's choice.
+                let (ticket, of) = tickets::decompose(frame.metadata(area));
+                if *seen < ticket && ticket <= given && of == socket + 1 {
+                    *seen = ticket;
+                } else {
+                    frame.set_metadata(area, 0);
+                }
             }
+        }
+        let now = none_waits.unwrap_or(0).max(*seen);
+        if now > *taken {
+            *taken = now;
+            words[tickets::TAKEN].store(now, Ordering::Relaxed);
         }
     }
 
@@ -192,7 +212,7 @@ mod tests {
             frame
         };
         let mut frames: Vec<Frame> = words.iter().map(frame).collect();
-        order.received(Some(SOCKET), &mut frames, &area);
+        order.received(Some(SOCKET), &mut frames, &area, None);
         let metadata = |frame: Frame| {
             let word = frame.metadata(&area);
             free.put(frame);

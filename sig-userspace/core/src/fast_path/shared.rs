@@ -210,7 +210,7 @@ impl Shared {
         self.control.all()[control::GENERATION].store(generation.into(), Ordering::Release);
     }
 
-    /// From how many packets with a worker on it is taken to be behind.
+    /// From how many packets that wait in a socket on its worker is taken to be behind.
     pub fn set_backlog(&self, packets: u64) {
         self.control.all()[control::BACKLOG].store(packets, Ordering::Relaxed);
     }

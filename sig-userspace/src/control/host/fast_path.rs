@@ -113,7 +113,7 @@ impl Numbers {
 }
 
 impl Follower {
-    /// Nothing takes the fast path yet. `backlog`: packets of a socket with a worker above which it is taken to be behind.
+    /// Nothing takes the fast path yet. `backlog`: packets that wait in a socket above which its worker is taken to be behind.
     pub(super) fn new(maps: FastPathMaps, backlog: u64) -> Self {
         maps.shared().set_backlog(backlog);
         Follower {
@@ -134,7 +134,7 @@ impl Follower {
         }
     }
 
-    /// The devices, once the programs are attached. Returns what is not sent through, and why.
+    /// Sets the devices, once the programs are attached, and logs through which nothing is sent.
     pub(super) fn set_outputs(&mut self, ports: &[PortFacts]) -> Result<(), Error> {
         for facts in ports.iter().filter(|facts| facts.role != Role::Tunnel) {
             let place = self.outputs.len() as u32;
@@ -148,6 +148,13 @@ impl Follower {
             });
         }
         self.check_outputs();
+        let problems = self.problems();
+        if problems.len() < self.outputs.len() {
+            tracing::info!("simple packets take the fast path in the kernel");
+        }
+        for problem in problems {
+            tracing::warn!("{problem}");
+        }
         Ok(())
     }
 
@@ -165,6 +172,23 @@ impl Follower {
             let works = output.native && transmits;
             changed |= works != output.works;
             output.works = works;
+        }
+        changed
+    }
+
+    /// As [`Self::check_outputs`], and says so.
+    fn follow_outputs(&mut self) -> bool {
+        let before = self.problems();
+        let changed = self.check_outputs();
+        let now = self.problems();
+        for problem in now.iter().filter(|problem| !before.contains(problem)) {
+            tracing::warn!("{problem}");
+        }
+        for output in self.outputs.iter().filter(|output| changed && output.works) {
+            tracing::info!(
+                interface = output.interface,
+                "XDP programs can send through it again"
+            );
         }
         changed
     }
@@ -417,7 +441,7 @@ impl InKernel for Follower {
         self.now = now;
         self.count();
         self.pass_on_marks();
-        self.check_outputs()
+        self.follow_outputs()
     }
 
     fn status(&mut self) -> status::FastPath {

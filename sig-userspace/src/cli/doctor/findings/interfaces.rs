@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rtnetlink::packet_route::route::RouteType;
 
 use super::Finding;
-use crate::control::config::{Config, LanTransmit, Preference, XdpMode};
+use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, XdpMode};
 use sig_linux::ethtool::Offload;
 use sig_linux::facts::{Facts, Interface};
 use sig_linux::link::{MAX_XDP_MTU, lower_mtu};
@@ -342,6 +342,15 @@ fn used_interface(
     }
     if let Some(xdp) = interface.xdp {
         xdp_wishes(out, config, &area, xdp);
+        // Drivers of cards tell that they transmit only once a program is attached.
+        let is_virtual = link.driver.as_deref() == Some("veth");
+        if is_virtual && !xdp.transmit() && config.dataplane.fast_path != FastPathUse::Off {
+            out.push(Finding::warning(
+                &area,
+                "the other end of the pair takes no packets from XDP programs: what leaves here does not take the fast path",
+                "`ethtool -K DEVICE gro on` for the other end, in its network namespace",
+            ));
+        }
     }
     if config.dataplane.mode == XdpMode::Generic
         && interface.offloads.contains(&Offload::GenericReceive)

@@ -516,6 +516,21 @@ fn a_veth_lan_names_what_veth_lacks() {
 }
 
 #[test]
+fn the_other_end_of_a_veth_pair_must_take_packets_of_programs_for_the_fast_path() {
+    let mut host = good_host();
+    host.interfaces[1].link.driver = Some("veth".into());
+    host.interfaces[1].xdp = Some(XdpFeatures::from_bits(0x23));
+    let mut config = sample();
+    let words = ["eth1", "fast path", "gro on"];
+    complains(&host, Some(&config), "Warning", &words);
+    config.dataplane.fast_path = crate::control::config::FastPathUse::Off;
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+    config.dataplane.fast_path = crate::control::config::FastPathUse::On;
+    host.interfaces[1].xdp = Some(XdpFeatures::from_bits(0x27));
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+}
+
+#[test]
 fn shaping_on_a_lan_interface_is_passed_by_unless_the_helper_transmits() {
     let mut host = good_host();
     host.interfaces[1].link.qdisc = Some("htb".into());
