@@ -73,6 +73,10 @@ pub(crate) trait InKernel: Send {
     /// the programs can send where they could not, or the other way round.
     fn look(&mut self, now: u64) -> bool;
 
+    /// Decides anew which packets had better be packed by workers, given how many the programs have sent by now. To be called
+    /// every tenth of a second. As [`Self::look`].
+    fn look_at_load(&mut self, now: u64, sent: u64) -> bool;
+
     /// What the programs do and why they do not do more.
     fn status(&mut self) -> sig_core::status::FastPath;
 
@@ -297,6 +301,17 @@ impl Engine {
         self.tables.store(Arc::new(tables));
         if let Some(programs) = &mut self.in_kernel {
             programs.commit();
+        }
+    }
+
+    /// Lets packets be packed by workers where that is better, given how many the fast path has sent by now. To be called every
+    /// tenth of a second.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn look_at_load(&mut self, sent: u64) {
+        let now = self.now();
+        let programs = self.in_kernel.as_mut();
+        if programs.is_some_and(|programs| programs.look_at_load(now, sent)) {
+            self.renew(now);
         }
     }
 

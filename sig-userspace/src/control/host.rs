@@ -42,6 +42,7 @@ use apply::Applied;
 pub use apply::HostHandle;
 use guard::Guard;
 use interfaces::Interfaces;
+use sig_common::maps::Stat;
 use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
 use sig_linux::{
     bpf::{Attachment, FastPathMaps, FastPathOptions, Logging, Program, Programs, TcAttachment},
@@ -159,7 +160,8 @@ impl Host {
         let in_kernel = match fast_path {
             Some(maps) => {
                 let backlog = u64::from(config.dataplane.ring_size) * 3 / 4;
-                let mut follower = fast_path::Follower::new(maps, backlog);
+                let may_pack = config.dataplane.fast_path == FastPathUse::Auto;
+                let mut follower = fast_path::Follower::new(maps, backlog, may_pack);
                 follower.set_outputs(&ports.facts)?;
                 for port in ports.facts.iter().filter(|port| port.native) {
                     programs.set_fast(port.ifindex, partial_checksums)?;
@@ -238,6 +240,10 @@ impl Host {
         tasks.push(Task::spawn("the tunnel monitor", follow));
         let watch_refused = sources::watch_refused(shared.clone());
         tasks.push(Task::spawn("the refused source monitor", watch_refused));
+        if lock(&shared.engine).in_kernel().is_some() {
+            let watch_load = watch_load(shared.clone());
+            tasks.push(Task::spawn("the load monitor", watch_load));
+        }
         if let Some(period) = flapping() {
             let flap = flap(shared.clone(), period);
             tasks.push(Task::spawn("the switching of the fast path", flap));
@@ -372,7 +378,7 @@ fn load(
     logging: Logging,
     ports: &ports::Ports,
 ) -> Result<(Programs, Option<FastPathMaps>), Error> {
-    if config.dataplane.fast_path != FastPathUse::On {
+    if config.dataplane.fast_path == FastPathUse::Off {
         return Ok((Programs::load(logging)?, None));
     }
     let options = FastPathOptions {
@@ -484,6 +490,21 @@ fn attach(
         _xdp: xdp,
         _inject: inject,
     })
+}
+
+/// Tells the engine how much takes the fast path.
+async fn watch_load(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let sent = {
+            let programs = lock(&shared.programs);
+            let stats = [Stat::LanFast, Stat::TunnelFast].map(|stat| programs.stat(stat));
+            stats.into_iter().sum::<Result<u64, _>>()
+        };
+        if let Ok(sent) = sent {
+            lock(&shared.engine).look_at_load(sent);
+        }
+    }
 }
 
 /// How often the fast path is switched off and on again: for tests of the order of packets.

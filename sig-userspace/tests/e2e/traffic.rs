@@ -122,7 +122,10 @@ fn files_arrive_unchanged_in_generic_mode() {
 
 #[test]
 fn small_packets_at_full_rate_share_frames() {
-    let bed = Bed::running(&Options::default());
+    let bed = Bed::running(&Options {
+        dataplane: "fast_path = \"off\"".into(),
+        ..Options::default()
+    });
     let (a, b) = (&bed.network.a, &bed.network.b);
     for family in Family::ALL {
         let (from, to) = (a.client_ip(family), b.client_ip(family));

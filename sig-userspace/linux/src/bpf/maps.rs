@@ -335,6 +335,14 @@ impl Programs {
             .map_err(|e| errors::of_map(format!("set AF_XDP socket {index}"), e))
     }
 
+    /// Reads how many packets had this verdict.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn stat(&self, stat: Stat) -> Result<u64, Error> {
+        sum(&self.maps.stats, stat as u32)
+    }
+
     /// Reads the counters of all programs, summed over the CPUs.
     ///
     /// # Errors
@@ -395,13 +403,17 @@ fn synchronize<K: Ord + Copy>(
     Ok(())
 }
 
+fn sum(map: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, Error> {
+    let values = map
+        .get(&index, 0)
+        .map_err(|e| errors::of_map("read BPF counters".into(), e))?;
+    Ok(values.iter().fold(0, |a: u64, b| a.wrapping_add(*b)))
+}
+
 fn sums<const N: usize>(map: &PerCpuArray<MapData, u64>) -> Result<[u64; N], Error> {
     let mut sums = [0; N];
-    for (index, sum) in (0..).zip(&mut sums) {
-        let values = map
-            .get(&index, 0)
-            .map_err(|e| errors::of_map("read BPF counters".into(), e))?;
-        *sum = values.iter().fold(0, |a: u64, b| a.wrapping_add(*b));
+    for (index, value) in (0..).zip(&mut sums) {
+        *value = sum(map, index)?;
     }
     Ok(sums)
 }

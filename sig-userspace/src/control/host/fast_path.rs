@@ -31,6 +31,14 @@ const IN_KERNEL: u32 = 1 << 19;
 const MAX_HEADERS_WITH_ROOM: usize = 226;
 /// Place of the underlay device among the outputs; those of the LANs follow.
 const UNDERLAY: u32 = 0;
+/// Small packets are better packed into frames by the workers when they are many: then waking a worker costs little, and each
+/// frame that is saved spares two gateways and all routers between them their work. Packets per second of a path from which on that is
+/// so, and the mean length up to which; measured, see docs/performance.md.
+const PACKED_RATE: u64 = 150_000;
+const PACKED_LEN: u64 = 400;
+/// How long a path goes on to be packed when there is less, nanoseconds: a flow that changes between workers and fast path may
+/// be reordered by losses on the way.
+const PACKED_FOR_NS: u64 = 5_000_000_000;
 /// How long workers may still send by old tables, nanoseconds.
 const LEAVING_NS: u64 = 2_000_000_000;
 
@@ -51,6 +59,9 @@ pub(super) struct Follower {
     past: fast_path::Traffic,
     delivered_past: fast_path::Traffic,
     lan: Arc<LanTable>,
+    may_pack: bool,
+    /// What the programs had sent at the last look at the load, and when that was.
+    load: (u64, u64),
     enabled: bool,
     now: u64,
 }
@@ -70,8 +81,44 @@ struct Known {
     counters: Arc<[PathCounters]>,
     /// Marks of the flows of its session, where these are spread.
     used: Option<Arc<Used>>,
+    /// What was sent on it at the last look at the load, by whomever, and when that was.
+    seen: (u64, fast_path::Traffic),
+    /// Until when workers pack what is sent on it.
+    packed_until: Option<u64>,
     /// Not in the tables any more.
     leaving: bool,
+}
+
+impl Known {
+    /// Decides whether workers pack what is sent on it, given what was sent by now; whether that changed.
+    fn choose_packing(&mut self, now: u64) -> bool {
+        let sent = self.sent();
+        let (since, before) = std::mem::replace(&mut self.seen, (now, sent));
+        let traffic = minus(sent, before);
+        let rate = u128::from(traffic.packets) * 1_000_000_000 / u128::from((now - since).max(1));
+        let was_packed = self.packed_until.is_some();
+        // Once packed, it takes half as much to stay so.
+        let enough = u128::from(PACKED_RATE) >> u32::from(was_packed);
+        if rate >= enough && traffic.bytes <= traffic.packets * PACKED_LEN {
+            self.packed_until = Some(now + PACKED_FOR_NS);
+        }
+        self.packed_until = self.packed_until.filter(|until| now < *until);
+        was_packed != self.packed_until.is_some()
+    }
+
+    /// What was sent on it, by workers and programs.
+    fn sent(&self) -> fast_path::Traffic {
+        let counters = self.counters.iter().map(|counters| &counters.sent);
+        counters.fold(fast_path::Traffic::default(), |sum, sent| {
+            plus(
+                sum,
+                fast_path::Traffic {
+                    packets: sent.packets.get(),
+                    bytes: sent.packet_bytes.get(),
+                },
+            )
+        })
+    }
 }
 
 struct Received {
@@ -114,7 +161,8 @@ impl Numbers {
 
 impl Follower {
     /// Nothing takes the fast path yet. `backlog`: packets that wait in a socket above which its worker is taken to be behind.
-    pub(super) fn new(maps: FastPathMaps, backlog: u64) -> Self {
+    /// With `may_pack`, workers get back what they had better pack.
+    pub(super) fn new(maps: FastPathMaps, backlog: u64, may_pack: bool) -> Self {
         maps.shared().set_backlog(backlog);
         Follower {
             maps,
@@ -129,6 +177,8 @@ impl Follower {
             past: fast_path::Traffic::default(),
             delivered_past: fast_path::Traffic::default(),
             lan: Arc::default(),
+            may_pack,
+            load: (0, 0),
             enabled: true,
             now: 0,
         }
@@ -232,6 +282,9 @@ impl Follower {
         };
         if let Some(known) = self.paths.get_mut(&path.id) {
             known.leaving = false;
+            if known.packed_until.is_some() {
+                return None;
+            }
             if known.value != value {
                 self.maps.set_path(known.number, Some(&value)).ok()?;
                 known.value = value;
@@ -261,6 +314,8 @@ impl Follower {
                 value,
                 counters: path.counters.clone(),
                 used: None,
+                seen: (self.now, fast_path::Traffic::default()),
+                packed_until: None,
                 leaving: false,
             },
         );
@@ -444,6 +499,22 @@ impl InKernel for Follower {
         self.follow_outputs()
     }
 
+    fn look_at_load(&mut self, now: u64, sent: u64) -> bool {
+        let (since, before) = std::mem::replace(&mut self.load, (now, sent));
+        let rate = u128::from(sent - before) * 1_000_000_000 / u128::from((now - since).max(1));
+        let is_any_packed = self
+            .paths
+            .values()
+            .any(|known| known.packed_until.is_some());
+        if !self.may_pack || (rate < PACKED_RATE.into() && !is_any_packed) {
+            return false;
+        }
+        self.count();
+        let paths = self.paths.values_mut();
+        let choose = |changed, known: &mut Known| known.choose_packing(now) | changed;
+        paths.fold(false, choose)
+    }
+
     fn status(&mut self) -> status::FastPath {
         self.count();
         let sent = self
@@ -497,5 +568,80 @@ fn minus(a: fast_path::Traffic, b: fast_path::Traffic) -> fast_path::Traffic {
     fast_path::Traffic {
         packets: a.packets.wrapping_sub(b.packets),
         bytes: a.bytes.wrapping_sub(b.bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sig_common::{
+        addr::IsdAs,
+        wire::template::{Endpoints, NextHop, Template},
+    };
+
+    fn known() -> Known {
+        let address = "10.0.0.1:30056".parse().expect("an address");
+        let ends = Endpoints {
+            local_isd_as: IsdAs(1),
+            local: address,
+            remote_isd_as: IsdAs(2),
+            remote: address,
+        };
+        let next_hop = NextHop {
+            address,
+            source_mac: [2; 6],
+            destination_mac: [4; 6],
+        };
+        let template = Template::new(&ends, &next_hop, 0, &[], 0).expect("a template");
+        Known {
+            number: 1,
+            value: FastPath {
+                output: 0,
+                capacity: 1400,
+                template: template.resize().expect("short headers"),
+            },
+            counters: Arc::new([PathCounters::default()]),
+            used: None,
+            seen: (0, fast_path::Traffic::default()),
+            packed_until: None,
+            leaving: false,
+        }
+    }
+
+    #[test]
+    fn many_small_packets_are_packed_until_there_have_been_few_for_a_while() {
+        const TICK: u64 = 100_000_000;
+        let mut known = known();
+        let mut now = 0;
+        let mut send = |known: &mut Known, packets: u64, len: u64| {
+            now += TICK;
+            known.counters[0].sent.packets.add(packets);
+            known.counters[0].sent.packet_bytes.add(packets * len);
+            let changed = known.choose_packing(now);
+            (changed, known.packed_until.is_some())
+        };
+        assert_eq!(send(&mut known, 14_000, 100), (false, false), "too few");
+        assert_eq!(send(&mut known, 30_000, 1000), (false, false), "too long");
+        assert_eq!(send(&mut known, 16_000, 100), (true, true));
+        assert_eq!(
+            send(&mut known, 8_000, 100),
+            (false, true),
+            "half is enough"
+        );
+        for _ in 0..49 {
+            assert_eq!(send(&mut known, 1_000, 100), (false, true));
+        }
+        assert_eq!(send(&mut known, 1_000, 100), (true, false));
+        assert_eq!(send(&mut known, 8_000, 100), (false, false));
+    }
+
+    #[test]
+    fn numbers_come_back_when_no_worker_can_use_them_any_more() {
+        let mut numbers = Numbers::new(3);
+        assert_eq!([numbers.take(0), numbers.take(0)], [Some(1), Some(2)]);
+        numbers.give(5, 2);
+        assert_eq!(numbers.take(5 + LEAVING_NS), None);
+        assert_eq!(numbers.take(6 + LEAVING_NS), Some(2));
+        assert_eq!(numbers.take(u64::MAX), None);
     }
 }

@@ -176,7 +176,7 @@ pub(super) fn open(
                 what: "copy a socket's file descriptor",
                 source,
             };
-            if dataplane.fast_path == FastPathUse::On {
+            if dataplane.fast_path != FastPathUse::Off {
                 opened.port.expect_tickets(opened.slot);
             }
             let facts = &mut ports.facts[opened.spec];
