@@ -16,7 +16,7 @@ use super::{
     order::{self, State},
     redirect, sum,
 };
-use crate::packet::{self, IP, Packet, opaque};
+use crate::packet::{IP, Packet, opaque};
 
 /// What is known of a packet beside what stands in it.
 pub struct Origin {
@@ -70,6 +70,7 @@ fn try_send<const V6: bool>(ctx: *mut xdp_md, origin: &Origin) -> u32 {
         return Outcome::DECLINED;
     };
     if u32::from(simple.total_len) > path.capacity
+        || super::is_padded_too_far(ctx, IP + usize::from(simple.total_len))
         || super::clamps_mss() && simple.opens_tcp(&packet)
     {
         return Outcome::DECLINED;
@@ -161,9 +162,7 @@ fn encapsulate<const V6: bool>(
     checksums: &Checksums,
     stream: *mut u64,
 ) -> Option<u32> {
-    let padding = packet::len(ctx.ctx).wrapping_sub(headers + usize::from(simple.total_len));
-    // Small packets are padded to the shortest Ethernet frame.
-    if padding > 64 || !cut_end(ctx, padding as u32) {
+    if !cut_end(ctx, headers + usize::from(simple.total_len)) {
         return None;
     }
     // SAFETY: the context is of the running program, the bytes are those of an element of a map, MAX_HEADERS of them.

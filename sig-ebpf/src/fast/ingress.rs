@@ -22,7 +22,7 @@ use super::{
     order::{self, State},
     redirect, sum,
 };
-use crate::packet::{self, IP, Packet};
+use crate::packet::{IP, Packet};
 
 /// The place of the stream that a frame belongs to, if the engine left streams like it to the programs.
 #[inline(always)]
@@ -167,6 +167,7 @@ fn hand_on<const V6: bool>(ctx: *mut xdp_md, frame: &Frame, next_word: *mut u64,
     let len = frame.frame_len.wrapping_sub(sig_frame::HEADER_LEN as u32);
     if u32::from(simple.total_len) != len
         || simple.ttl <= 1
+        || super::is_padded_too_far(ctx, frame.payload() + usize::from(simple.total_len))
         || super::clamps_mss() && simple.opens_tcp(&packet)
     {
         return Outcome::DECLINED;
@@ -243,8 +244,7 @@ fn decapsulate<const V6: bool>(
     if !move_start(ctx, (frame.payload() - IP) as i32) {
         return None;
     }
-    let padding = packet::len(ctx.ctx).wrapping_sub(IP + usize::from(simple.total_len));
-    if padding > 64 || !cut_end(ctx, padding as u32) {
+    if !cut_end(ctx, IP + usize::from(simple.total_len)) {
         return None;
     }
     let mut frame = Packet::of_xdp(ctx);

@@ -22,7 +22,7 @@ use sig_common::maps::MAX_SOCKETS;
 
 pub use order::{Owner, hand_over};
 
-use crate::maps::NO_PREALLOC;
+use crate::{maps::NO_PREALLOC, packet};
 
 #[map]
 static FLOWS: Array<[u64; slot::WORDS]> = Array::with_max_entries(FLOW_SLOTS, BPF_F_MMAPABLE);
@@ -197,9 +197,21 @@ fn move_start(ctx: &XdpContext, by: i32) -> bool {
     unsafe { helpers::bpf_xdp_adjust_head(ctx.ctx, by) == 0 }
 }
 
-/// Cuts so many bytes off the end of the packet; whether that could be done.
+/// Bytes behind a packet that are cut off at most: small ones are padded to the shortest Ethernet frame.
+const MAX_PADDING: usize = 64;
+
+/// Whether more is behind the first `len` bytes, which are there, than [`cut_end`] cuts off.
 #[inline(always)]
-fn cut_end(ctx: &XdpContext, by: u32) -> bool {
+fn is_padded_too_far(ctx: &XdpContext, len: usize) -> bool {
+    packet::len(ctx.ctx).wrapping_sub(len) > MAX_PADDING
+}
+
+/// Cuts off what is behind the first `len` bytes; whether that could be done.
+#[inline(always)]
+fn cut_end(ctx: &XdpContext, len: usize) -> bool {
+    let padding = packet::len(ctx.ctx).wrapping_sub(len);
     // SAFETY: as in `move_start`.
-    by == 0 || unsafe { helpers::bpf_xdp_adjust_tail(ctx.ctx, -(by as i32)) == 0 }
+    padding == 0
+        || padding <= MAX_PADDING
+            && unsafe { helpers::bpf_xdp_adjust_tail(ctx.ctx, -(padding as i32)) == 0 }
 }
