@@ -174,7 +174,7 @@ impl<const V6: bool> Simple<V6> {
     }
 
     /// The sum over the whole packet, told from the checksum of the upper layer without reading what it covers; `None`
-    /// if there is none.
+    /// if there is none, or it does not cover all.
     ///
     /// Segment and pseudo header add up to zero (Linux calls it local checksum offload). With a wrong checksum inside, what
     /// is made of the sum is wrong by as much.
@@ -182,7 +182,12 @@ impl<const V6: bool> Simple<V6> {
     pub fn known_sum<L: Load + ?Sized>(&self, packet: &L) -> Option<Sum> {
         let covers_pseudo_header = match self.protocol {
             PROTO_TCP => true,
-            PROTO_UDP => packet.bytes(Self::HEADER_LEN + 6)? != [0, 0],
+            PROTO_UDP => {
+                let [l0, l1, c0, c1] = packet.bytes(Self::HEADER_LEN + 4)?;
+                // What is behind the datagram, its checksum does not cover.
+                let len = usize::from(u16::from_be_bytes([l0, l1])) + Self::HEADER_LEN;
+                len == usize::from(self.total_len) && [c0, c1] != [0, 0]
+            }
             PROTO_ICMPV6 if V6 => true,
             PROTO_ICMP if !V6 => return Some(self.header),
             _ => return None,
@@ -291,6 +296,14 @@ mod tests {
         // With the right checksum inside, the sum is known; after the hop, too.
         let mut bytes = bytes[..usize::from(total_len)].to_vec();
         if let Some(at) = simple.checksum_offset() {
+            if protocol == PROTO_UDP {
+                let at = Simple::<V6>::HEADER_LEN + 4;
+                let len = total_len - Simple::<V6>::HEADER_LEN as u16;
+                let shorter = len.wrapping_sub(1);
+                bytes[at..at + 4].copy_from_slice(&[shorter.to_be_bytes(), [1; 2]].concat());
+                prop_assert_eq!(simple.known_sum(&bytes[..]), None);
+                bytes[at..at + 2].copy_from_slice(&len.to_be_bytes());
+            }
             let pseudo = simple.pseudo_header();
             bytes[at..at + 2].fill(0);
             let sum = Sum::ZERO
