@@ -359,7 +359,7 @@ fn finish(
     let (start, len) = (packet.headroom() - ethernet::HEADER_LEN, packet.len());
     packet.place(start, ethernet::HEADER_LEN + len);
     let hop = match delivery {
-        police::Delivery::Lan(place) => tables.lan.hop(place),
+        police::Delivery::Lan(place) | police::Delivery::LanThisOne(place) => tables.lan.hop(place),
         police::Delivery::Kernel | police::Delivery::KernelButNotBack => None,
     }
     .filter(|hop| hop.takes(&summary) && usize::from(hop.port) < context.to_lan.len());

@@ -19,6 +19,8 @@ type Verdict = Result<Delivery, DropReason>;
 pub(super) enum Delivery {
     /// To the next hop at this place of [`Tables::lan`].
     Lan(u32),
+    /// The same, for this packet alone: others between the same addresses may be refused.
+    LanThisOne(u32),
     /// Where the kernel knows, be it the tunnel again.
     Kernel,
     /// Where the kernel knows, but not into the tunnel: there it would go back to where it came from.
@@ -75,7 +77,10 @@ fn decide_error(tables: &Tables, slot: u16, packet: &[u8], inner: &InnerPacket) 
     if !is_ours || is_home(tables, inner.source) {
         return Err(DropReason::InnerSource);
     }
-    deliver(tables, slot, inner.destination)
+    deliver(tables, slot, inner.destination).map(|delivery| match delivery {
+        Delivery::Lan(place) => Delivery::LanThisOne(place),
+        delivery => delivery,
+    })
 }
 
 /// Whether packets of remote number `slot` between these addresses are delivered, and where.

@@ -211,3 +211,52 @@ fn a_stream_goes_to_the_programs_when_it_is_in_order_and_back_with_what_they_del
     a.assert_no_chunk_is_lost();
     b.assert_no_chunk_is_lost();
 }
+
+/// Gateway 2, which knows its LAN and tells programs, and what it tells.
+fn teaching() -> (Gateway, Arc<Shared>) {
+    let shared = Arc::new(Shared::on_heap(SOCKETS, Box::new(Index::default())));
+    let mut gateway = gateway(2, 1472);
+    gateway.tables.lan = Arc::new(crate::dataplane::lan::LanTable::new(&lan::facts()));
+    gateway.tables.fast_generation = 1;
+    gateway.tables.fast_hops = vec![5, 6];
+    gateway.worker.teach(shared.clone(), 1);
+    (gateway, shared)
+}
+
+fn deliver(gateway: &mut Gateway, now: u64, frames: &[Vec<u8>]) -> usize {
+    let underlay = frames.iter().map(|frame| gateway.frame(frame)).collect();
+    let input = &mut Input {
+        underlay,
+        ..Input::default()
+    };
+    let (_, _, lan) = gateway.run_with_lan(2, now, input);
+    lan[1].len()
+}
+
+#[test]
+fn the_word_of_a_router_on_the_way_says_nothing_of_other_packets_from_there() {
+    let (mut a, (mut b, shared)) = (gateway(1, 1472), teaching());
+    let mut quoted = Vec::new();
+    PacketBuilder::ipv4([10, 2, 0, 6], [10, 1, 0, 5], 1)
+        .udp(1, 2)
+        .write(&mut quoted, b"sent")
+        .expect("a packet");
+    let mut error = Vec::new();
+    PacketBuilder::ipv4([172, 16, 0, 1], [10, 2, 0, 6], 64)
+        .icmpv4_raw(11, 0, [0; 4])
+        .write(&mut error, &quoted)
+        .expect("a packet");
+    let is_taught = || {
+        let words = shared.pairs.all();
+        words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    };
+    let (frames, _) = a.send_lan(&[error]);
+    assert_eq!(deliver(&mut b, 0, &frames), 1);
+    assert!(!is_taught());
+    let (frames, _) = a.send_lan(&[udp(72, 1, 64)]);
+    assert_eq!(deliver(&mut b, 0, &frames), 1);
+    assert!(is_taught());
+    a.assert_no_chunk_is_lost();
+    b.assert_no_chunk_is_lost();
+}
+
