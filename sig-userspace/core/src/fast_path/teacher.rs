@@ -95,18 +95,20 @@ impl Teacher {
     }
 
     /// The worker has a frame of this stream: from now on the programs deliver none of it. Returns up to which number they
-    /// delivered it, or dropped what a worker that is behind would not have got either.
+    /// delivered it, or dropped what a worker that is behind would not have got either; once, as the stream may take another
+    /// way with the worker.
     #[inline]
     pub(crate) fn take(&mut self, key: &StreamKey, sequence: u64) -> Option<u64> {
         let taught = self.streams.get(key)?;
         let words = self.shared.stream(taught.place);
-        let next = words[stream::NEXT].fetch_or(stream::WITH_ENGINE, Ordering::AcqRel);
-        let next = next & !stream::WITH_ENGINE;
+        let before = words[stream::NEXT].fetch_or(stream::WITH_ENGINE, Ordering::AcqRel);
+        let next = before & !stream::WITH_ENGINE;
         let dropped = words[stream::DROPPED].load(Ordering::Relaxed);
-        match dropped > next && dropped <= sequence {
-            true => Some(dropped),
-            false => Some(next),
+        if dropped > next && dropped <= sequence {
+            words[stream::NEXT].store(dropped | stream::WITH_ENGINE, Ordering::Relaxed);
+            return Some(dropped);
         }
+        (before == next).then_some(next)
     }
 
     /// The stream is in order, and expects this number next: the programs may go on, as soon as they have no more tickets out.
