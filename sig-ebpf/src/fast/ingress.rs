@@ -146,7 +146,8 @@ fn try_deliver(ctx: *mut xdp_md, frame: &Frame, stream: u32) -> u32 {
         }
     }
     let expected = if dropped > next { dropped } else { next };
-    if frame.sequence != expected {
+    // Behind the last number of the programs, the engine goes on.
+    if frame.sequence != expected || expected == stream::WITH_ENGINE - 1 {
         return Outcome::DECLINED;
     }
     match Packet::of(ctx.ctx, frame.payload()).bytes(0) {
