@@ -187,8 +187,11 @@ pub mod stream {
     pub const NEXT: usize = 0;
     /// As [`super::slot::TICKET`].
     pub const TICKET: usize = 1;
-    /// Behind the last frame that the programs dropped because the worker was behind; the gap is none.
+    /// Behind the last frame that the programs dropped because the worker was behind; the gap is none. Believed up to [`MAX_DROPPED`]
+    /// numbers from the one that is expected; the engine sets it to 0.
     pub const DROPPED: usize = 2;
+    /// See [`DROPPED`].
+    pub const MAX_DROPPED: u64 = 1 << 16;
     /// See [`NEXT`]. Streams with such numbers are the engine's.
     pub const WITH_ENGINE: u64 = 1 << 63;
 }
@@ -201,6 +204,9 @@ pub mod tickets {
     pub const WORDS: usize = 16;
     /// The ticket given last.
     pub const GIVEN: usize = 0;
+    /// The ticket given last when the worker was found to be behind: until it is done, the worker gets no more of what the
+    /// programs could take themselves.
+    pub const DRAINED: usize = 1;
     /// All packets up to this ticket have left the worker, as far as they leave.
     pub const DONE: usize = 8;
     /// The worker has taken all packets up to this ticket from the socket.
@@ -262,7 +268,7 @@ pub struct Hop {
     pub output: u32,
     /// Longest packet that the device takes.
     pub mtu: u16,
-    /// Longest packet that fits a frame to the remote; TCP connections with larger segments are the engine's business.
+    /// Zero.
     pub reserved: u16,
     /// Destination MAC address, then source MAC address.
     pub macs: [u8; 12],

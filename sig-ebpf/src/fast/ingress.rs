@@ -65,8 +65,11 @@ impl Frame {
     pub fn note(&mut self, frame: &Parsed, local: &Local, remote: u32, socket: u32, stream: u32) {
         // A mark of the outside has to be passed on (RFC 6040), which is the engine's work.
         const CE: u8 = 0b11;
-        let is_candidate =
-            frame.header.index == 0 && frame.outer_tos & CE != CE && frame.traffic_class & CE != CE;
+        let is_within_reach = frame.l4 < MAX_OFFSET && frame.frame < MAX_OFFSET;
+        let is_candidate = is_within_reach
+            && frame.header.index == 0
+            && frame.outer_tos & CE != CE
+            && frame.traffic_class & CE != CE;
         let pseudo_header = Sum::ZERO
             .add_u64(frame.source_isd_as.0)
             .add_u64(local.isd_as().0)
@@ -110,6 +113,9 @@ pub fn deliver(ctx: &XdpContext, frame: &Frame, stream: u32) -> Outcome {
     }
 }
 
+/// Offsets of headers in frames that the programs look at, at most. Longer ones need extension headers of SCION that nobody uses.
+const MAX_OFFSET: u16 = 0x700;
+
 /// A function of its own: the stack is small.
 #[inline(never)]
 fn try_deliver(ctx: *mut xdp_md, frame: &Frame, stream: u32) -> u32 {
@@ -129,25 +135,21 @@ fn try_deliver(ctx: *mut xdp_md, frame: &Frame, stream: u32) -> u32 {
             (&raw const (*words)[stream::DROPPED]).read_volatile(),
         )
     };
-    if next & stream::WITH_ENGINE != 0 {
-        return Outcome::DECLINED;
-    }
-    match order::state(ticket, frame.socket) {
-        State::Free => {}
-        State::Busy => return Outcome::DECLINED,
-        State::Behind => {
-            if frame.sequence < next || frame.sequence < dropped {
-                return Outcome::DECLINED;
-            }
-            let behind = frame.sequence.wrapping_add(1);
+    let known = next & !stream::WITH_ENGINE;
+    let is_gap_known = dropped > known && dropped - known <= stream::MAX_DROPPED;
+    let expected = if is_gap_known { dropped } else { known };
+    let state = order::state(ticket, frame.socket);
+    if matches!(state, State::Behind) && frame.sequence >= expected {
+        let behind = frame.sequence.wrapping_add(1);
+        if behind.wrapping_sub(known) <= stream::MAX_DROPPED {
             // SAFETY: within the element; frames of a stream come through one queue.
             unsafe { (&raw mut (*words)[stream::DROPPED]).write_volatile(behind) };
-            return Outcome::DROPPED;
         }
+        return Outcome::DROPPED;
     }
-    let expected = if dropped > next { dropped } else { next };
     // Behind the last number of the programs, the engine goes on.
-    if frame.sequence != expected || expected == stream::WITH_ENGINE - 1 {
+    let is_next = frame.sequence == expected && expected != stream::WITH_ENGINE - 1;
+    if !matches!(state, State::Free) || next != known || !is_next {
         return Outcome::DECLINED;
     }
     match Packet::of(ctx.ctx, frame.payload()).bytes(0) {

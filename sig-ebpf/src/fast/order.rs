@@ -36,29 +36,37 @@ pub fn state(ticket: u64, socket: u32) -> State {
     if owner != socket.wrapping_add(1) {
         return State::Busy;
     }
-    let Some(words) = TICKETS.get_ptr(socket) else {
+    let Some(words) = TICKETS.get_ptr_mut(socket) else {
         return State::Busy;
     };
     // SAFETY: the pointer is to an element of a map, which lives as long as the program; a word is read as a whole.
-    let (given, done, taken) = unsafe {
+    let (given, drained, done, taken) = unsafe {
         (
             (&raw const (*words)[tickets::GIVEN]).read_volatile(),
+            (&raw const (*words)[tickets::DRAINED]).read_volatile(),
             (&raw const (*words)[tickets::DONE]).read_volatile(),
             (&raw const (*words)[tickets::TAKEN]).read_volatile(),
         )
     };
     if done >= ticket {
-        State::Free
-    } else if given.wrapping_sub(taken) > control_word(control::BACKLOG) {
-        State::Behind
-    } else {
-        State::Busy
+        return State::Free;
     }
+    if done < drained {
+        // Else it would be behind for ever: each packet more renews the ticket of its flow.
+        return State::Behind;
+    }
+    if given.wrapping_sub(taken) > control_word(control::BACKLOG) {
+        // SAFETY: as above; only the CPU of the socket's queue writes the word.
+        unsafe { (&raw mut (*words)[tickets::DRAINED]).write_volatile(given) };
+        return State::Behind;
+    }
+    State::Busy
 }
 
 /// Gives the packet a ticket, before it goes to a socket: in front of it, and in its slot.
 ///
-/// A socket is bound to a queue, whose packets one CPU handles at a time: in native mode, nobody else counts.
+/// A socket is bound to a queue, whose packets one CPU handles at a time in native mode: nobody else counts. In generic mode there
+/// are no owners.
 #[inline(always)]
 pub fn hand_over(ctx: &XdpContext, socket: u32, owner: Owner, place: u32) {
     let word = match owner {
@@ -70,7 +78,7 @@ pub fn hand_over(ctx: &XdpContext, socket: u32, owner: Owner, place: u32) {
             // SAFETY: within the element.
             unsafe { &raw mut (*words)[stream::TICKET] }
         }),
-        Owner::Nothing => None,
+        Owner::Nothing => return,
     };
     let ticket = give(ctx, socket).unwrap_or(0);
     if let Some(word) = word {
@@ -83,6 +91,16 @@ pub fn hand_over(ctx: &XdpContext, socket: u32, owner: Owner, place: u32) {
 #[inline(always)]
 fn give(ctx: &XdpContext, socket: u32) -> Option<u64> {
     let words = TICKETS.get_ptr_mut(socket)?;
+    // SAFETY: as in `packet::Packet::of`.
+    let has_metadata = unsafe {
+        let metadata = core::ptr::read_volatile(&raw const (*ctx.ctx).data_meta) as usize;
+        let start = core::ptr::read_volatile(&raw const (*ctx.ctx).data) as usize;
+        metadata + 4 <= start
+    };
+    if has_metadata {
+        // Somebody else's would stand between ours and the packet.
+        return None;
+    }
     // SAFETY: the context is of the running program.
     if unsafe { helpers::bpf_xdp_adjust_meta(ctx.ctx, -(METADATA_LEN as i32)) } != 0 {
         return None;

@@ -38,6 +38,9 @@ const MISSING: u64 = 1 << 32;
 /// A function of its own, so that the verifier need not follow its loops in every state of its callers.
 #[inline(never)]
 fn add_up(ctx: *mut xdp_md, offset: u32, len: u32) -> u64 {
+    if len > 0x7ff {
+        return MISSING;
+    }
     let offset = offset as usize & 0x7ff;
     let len = len as usize & 0x7ff;
     let mut rest = Packet::of(ctx, offset);

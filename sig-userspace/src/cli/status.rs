@@ -203,14 +203,14 @@ fn write_lan(lan: &Lan, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_fast_path(fast_path: &FastPath, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nFast path in the kernel")?;
-    if !fast_path.on {
-        return writeln!(out, "  off");
+    match fast_path.on {
+        true => writeln!(
+            out,
+            "  {} packets sent to remotes, {} delivered to the LAN",
+            fast_path.packets_sent, fast_path.packets_delivered
+        )?,
+        false => writeln!(out, "  off")?,
     }
-    writeln!(
-        out,
-        "  {} packets sent to remotes, {} delivered to the LAN",
-        fast_path.packets_sent, fast_path.packets_delivered
-    )?;
     for text in &fast_path.problems {
         writeln!(out, "  {text}")?;
     }

@@ -86,6 +86,8 @@ struct Shared {
     programs: Mutex<Programs>,
     ports: Vec<ports::PortFacts>,
     sockets: Vec<Box<dyn Monitor>>,
+    /// Why there is no fast path, though it is wanted.
+    no_fast_path: Option<String>,
     /// Per worker, its place in `sockets`.
     of_worker: Vec<Range<usize>>,
     networks: watch::Receiver<Arc<Networks>>,
@@ -138,7 +140,11 @@ impl Host {
         })
         .await?;
         let mut ports = tokio::task::block_in_place(|| ports::open(&config, &interfaces, &pair))?;
-        let (mut programs, fast_path) = load(&config, logging, &ports)?;
+        let Loaded {
+            mut programs,
+            fast_path,
+            no_fast_path,
+        } = load(&config, logging, &ports)?;
 
         let mut tunnel_macs = [0; 12];
         tunnel_macs[..6].copy_from_slice(&pair.host().mac);
@@ -163,7 +169,9 @@ impl Host {
                 let may_pack = config.dataplane.fast_path == FastPathUse::Auto;
                 let mut follower = fast_path::Follower::new(maps, backlog, may_pack);
                 follower.set_outputs(&ports.facts)?;
-                for port in ports.facts.iter().filter(|port| port.native) {
+                // The tunnel's device has its index in another namespace.
+                let own = ports.facts.iter().filter(|port| port.role != Role::Tunnel);
+                for port in own.filter(|port| port.native) {
                     programs.set_fast(port.ifindex, partial_checksums)?;
                 }
                 Some(Box::new(follower) as Box<dyn InKernel>)
@@ -203,6 +211,7 @@ impl Host {
             programs: Mutex::new(programs),
             ports: ports.facts,
             sockets: ports.monitors,
+            no_fast_path,
             of_worker: ports.of_worker,
             networks: networks.clone(),
             own_routers: Mutex::default(),
@@ -372,14 +381,22 @@ async fn daemon_addresses(config: &Config) -> Vec<IpAddr> {
     }
 }
 
+/// The programs in the kernel.
+struct Loaded {
+    programs: Programs,
+    fast_path: Option<FastPathMaps>,
+    /// Why there is no fast path, though it is wanted.
+    no_fast_path: Option<String>,
+}
+
 /// Loads the programs, with a fast path if that is wanted and possible.
-fn load(
-    config: &Config,
-    logging: Logging,
-    ports: &ports::Ports,
-) -> Result<(Programs, Option<FastPathMaps>), Error> {
+fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loaded, Error> {
     if config.dataplane.fast_path == FastPathUse::Off {
-        return Ok((Programs::load(logging)?, None));
+        return Ok(Loaded {
+            programs: Programs::load(logging)?,
+            fast_path: None,
+            no_fast_path: None,
+        });
     }
     let options = FastPathOptions {
         sockets: ports
@@ -392,14 +409,21 @@ fn load(
         verify_checksums: config.dataplane.verify_checksums,
     };
     match Programs::load_with_fast_path(logging, options) {
-        Ok((programs, maps)) => Ok((programs, Some(maps))),
+        Ok((programs, maps)) => Ok(Loaded {
+            programs,
+            fast_path: Some(maps),
+            no_fast_path: None,
+        }),
         Err(error) => {
             // If it is not because of the fast path, this fails likewise.
             let programs = Programs::load(logging)?;
-            tracing::warn!(
-                "all packets go through the workers, the fast path is not available: {error}"
-            );
-            Ok((programs, None))
+            let why = format!("all packets go through the workers: {error}");
+            tracing::warn!("no fast path: {why}");
+            Ok(Loaded {
+                programs,
+                fast_path: None,
+                no_fast_path: Some(why),
+            })
         }
     }
 }

@@ -214,7 +214,13 @@ impl WorkerThread {
         let has_room = |waiting: &Vec<Frame>| waiting.len() < BACKLOG;
         if has_room(&self.output.underlay) {
             for port in self.ports.lan.iter_mut().flatten() {
-                receive(port, &mut self.input.lan, &mut self.order, &mut self.worker);
+                receive(
+                    port,
+                    &mut self.input.lan,
+                    &mut self.order,
+                    &mut self.worker,
+                    now,
+                );
             }
             for port in &mut self.ports.tunnel {
                 receive(
@@ -222,6 +228,7 @@ impl WorkerThread {
                     &mut self.input.tunnel,
                     &mut self.order,
                     &mut self.worker,
+                    now,
                 );
             }
         }
@@ -232,6 +239,7 @@ impl WorkerThread {
                     &mut self.input.underlay,
                     &mut self.order,
                     &mut self.worker,
+                    now,
                 );
             }
         }
@@ -263,13 +271,14 @@ impl WorkerThread {
         let Some(order) = &mut self.order else {
             return;
         };
-        let output = &self.output;
-        let mut waiting = output.lan.iter().chain([&output.underlay, &output.tunnel]);
-        let is_empty = waiting.all(Vec::is_empty);
-        let ports = &self.ports;
-        let sides = ports.lan.iter().chain([&ports.underlay, &ports.tunnel]);
-        let first = sides.filter_map(|ports| ports.first()).map(|port| &**port);
-        order.advance(now, is_empty, first.map(|port| port as &dyn Port));
+        let (ports, output) = (&self.ports, &self.output);
+        let ports = ports.lan.iter().chain([&ports.underlay, &ports.tunnel]);
+        let waiting = output.lan.iter().chain([&output.underlay, &output.tunnel]);
+        let first = ports.zip(waiting).filter_map(|(ports, waiting)| {
+            let port: &dyn Port = &**ports.first()?;
+            Some((port, waiting.len()))
+        });
+        order.advance(now, first);
     }
 
     /// Serves all rings; whether frames still wait for transmission.
@@ -302,6 +311,7 @@ fn receive(
     into: &mut Vec<Frame>,
     order: &mut Option<Order>,
     worker: &mut Worker,
+    now: u64,
 ) {
     let Some(order) = order else {
         port.receive(into);
@@ -312,7 +322,7 @@ fn receive(
     let count = port.receive(into);
     let none_waits = (count < BATCH).then_some(given);
     let (area, _) = worker.memory();
-    order.received(port.socket(), &mut into[before..], area, none_waits);
+    order.received(port.socket(), &mut into[before..], area, none_waits, now);
 }
 
 /// The ports that frames leave through, and what waits for them.

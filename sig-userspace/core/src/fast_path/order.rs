@@ -10,12 +10,14 @@ use sig_common::fast_path::tickets;
 
 use super::Shared;
 use crate::port::{
-    Port,
+    Port, Progress,
     umem::{Area, Frame},
 };
 
 /// How long an epoch may take, nanoseconds. Some drivers tell of a transmission at the next one only.
 const PATIENCE_NS: u64 = 100_000_000;
+/// Longer than a packet with a ticket needs to the ring, nanoseconds.
+const ON_THE_WAY_NS: u64 = 5_000_000;
 /// First wait for the end of an epoch, nanoseconds.
 const FIRST_WAIT_NS: u64 = 30_000;
 
@@ -24,6 +26,8 @@ pub struct Order {
     shared: Arc<Shared>,
     sockets: Vec<Socket>,
     epoch: Option<Epoch>,
+    /// Per port, how many frames are not expected to be completed.
+    written_off: Vec<u64>,
 }
 
 /// A socket whose packets have tickets.
@@ -36,12 +40,14 @@ struct Socket {
     asked: u64,
     /// As told to the programs.
     taken: u64,
+    /// When nothing waited in the socket, and the ticket that it had given last by then.
+    empty_since: (u64, u64),
 }
 
 struct Epoch {
     began: u64,
     /// What each port has to complete.
-    sent: Vec<u64>,
+    goals: Vec<u64>,
     wait: u64,
 }
 
@@ -53,6 +59,7 @@ impl Order {
             shared,
             sockets: Vec::new(),
             epoch: None,
+            written_off: Vec::new(),
         }
     }
 
@@ -71,6 +78,7 @@ impl Order {
         frames: &mut [Frame],
         area: &Area,
         none_waits: Option<u64>,
+        now: u64,
     ) {
         let Some(socket) = socket else {
             for frame in frames {
@@ -86,7 +94,12 @@ impl Order {
             });
             self.sockets.len() - 1
         });
-        let Socket { seen, taken, .. } = &mut self.sockets[place];
+        let Socket {
+            seen,
+            taken,
+            empty_since,
+            ..
+        } = &mut self.sockets[place];
         let words = self.shared.socket(socket);
         if !frames.is_empty() {
             let given = words[tickets::GIVEN].load(Ordering::Acquire);
@@ -100,43 +113,65 @@ impl Order {
                 }
             }
         }
-        let now = none_waits.unwrap_or(0).max(*seen);
-        if now > *taken {
-            *taken = now;
-            words[tickets::TAKEN].store(now, Ordering::Relaxed);
+        if let Some(given) = none_waits {
+            // What had been given so long ago and has not come was lost on the way.
+            let (since, before) = *empty_since;
+            if given == 0 || now.saturating_sub(since) > ON_THE_WAY_NS {
+                *seen = before.max(*seen);
+                *empty_since = (now, given);
+            }
+        }
+        let furthest = none_waits.unwrap_or(0).max(*seen);
+        if furthest > *taken {
+            *taken = furthest;
+            words[tickets::TAKEN].store(furthest, Ordering::Relaxed);
         }
     }
 
-    /// To be called after transmission, at the monotonic time `now` in nanoseconds. `is_empty`: nothing waits for the
-    /// rings of `ports`, those that the worker sends through.
+    /// To be called after transmission, at the monotonic time `now` in nanoseconds, with the ports that the worker sends through, and
+    /// how many frames wait for the ring of each.
     pub fn advance<'a>(
         &mut self,
         now: u64,
-        is_empty: bool,
-        ports: impl Iterator<Item = &'a dyn Port> + Clone,
+        ports: impl Iterator<Item = (&'a dyn Port, usize)> + Clone,
     ) {
-        if self.epoch.is_none() && is_empty && self.sockets.iter().any(|s| s.seen > s.asked) {
+        if self.epoch.is_none() && self.sockets.iter().any(|s| s.seen > s.asked) {
             for socket in &mut self.sockets {
                 socket.asked = socket.seen;
             }
+            self.written_off.resize(ports.clone().count(), 0);
+            let goals = ports.clone().zip(&mut self.written_off);
+            let goals = goals.map(|((port, waiting), written_off)| {
+                let Progress { sent, completed } = port.progress();
+                *written_off = sent.saturating_sub(completed).min(*written_off);
+                sent + waiting as u64 - *written_off
+            });
             self.epoch = Some(Epoch {
                 began: now,
-                sent: ports.clone().map(|port| port.progress().sent).collect(),
+                goals: goals.collect(),
                 wait: FIRST_WAIT_NS,
             });
         }
         let Some(epoch) = &self.epoch else {
             return;
         };
-        let mut progress = epoch.sent.iter().zip(ports);
-        let is_over = progress.all(|(sent, port)| port.progress().completed >= *sent);
-        if is_over || now.saturating_sub(epoch.began) > PATIENCE_NS {
-            for socket in &self.sockets {
-                let done = &self.shared.socket(socket.number)[tickets::DONE];
-                done.store(socket.asked, Ordering::Release);
-            }
-            self.epoch = None;
+        let goals = epoch.goals.iter().zip(ports);
+        let missing = |(goal, (port, _)): (&u64, (&dyn Port, usize))| {
+            goal.saturating_sub(port.progress().completed)
+        };
+        let is_over = goals.clone().all(|goal| missing(goal) == 0);
+        if !is_over && now.saturating_sub(epoch.began) <= PATIENCE_NS {
+            return;
         }
+        // What has not been sent by now, say because the link is down, is not waited for again.
+        for (written_off, goal) in self.written_off.iter_mut().zip(goals) {
+            *written_off += missing(goal);
+        }
+        for socket in &self.sockets {
+            let done = &self.shared.socket(socket.number)[tickets::DONE];
+            done.store(socket.asked, Ordering::Release);
+        }
+        self.epoch = None;
     }
 
     /// How long the worker may sleep at most, nanoseconds; longer each time.
@@ -212,7 +247,7 @@ mod tests {
             frame
         };
         let mut frames: Vec<Frame> = words.iter().map(frame).collect();
-        order.received(Some(SOCKET), &mut frames, &area, None);
+        order.received(Some(SOCKET), &mut frames, &area, None, 0);
         let metadata = |frame: Frame| {
             let word = frame.metadata(&area);
             free.put(frame);
@@ -221,9 +256,9 @@ mod tests {
         frames.into_iter().map(metadata).collect()
     }
 
-    fn advance(order: &mut Order, now: u64, is_empty: bool, (sent, completed): (u64, u64)) {
+    fn advance(order: &mut Order, now: u64, waiting: usize, (sent, completed): (u64, u64)) {
         let port = Fixed(Progress { sent, completed });
-        order.advance(now, is_empty, std::iter::once(&port as &dyn Port));
+        order.advance(now, std::iter::once((&port as &dyn Port, waiting)));
     }
 
     #[test]
@@ -250,25 +285,29 @@ mod tests {
         let mut order = Order::new(shared.clone());
         let ticket = |n| tickets::compose(n, SOCKET);
         receive(&mut order, &[ticket(1), ticket(2)]);
-        advance(&mut order, 0, false, (5, 5));
+        advance(&mut order, 0, 2, (5, 5));
         assert_eq!(done(), 0, "frames wait for the ring");
-        advance(&mut order, 1, true, (7, 5));
-        assert_eq!(done(), 0, "two are on their way");
+        advance(&mut order, 1, 0, (7, 5));
+        assert_eq!(done(), 0, "they are on their way");
         assert_eq!(order.patience(), Some(FIRST_WAIT_NS));
         assert_eq!(order.patience(), Some(2 * FIRST_WAIT_NS));
         // More come meanwhile, and are for the next epoch.
         receive(&mut order, &[ticket(3)]);
-        advance(&mut order, 2, true, (8, 7));
+        advance(&mut order, 2, 0, (8, 7));
         assert_eq!(done(), 2);
-        advance(&mut order, 3, true, (8, 7));
+        advance(&mut order, 3, 0, (8, 7));
         assert_eq!(done(), 2);
-        advance(&mut order, 4, true, (8, 8));
+        advance(&mut order, 4, 0, (8, 8));
         assert_eq!(done(), 3);
         assert_eq!(order.patience(), None);
         // A driver that tells of nothing stops nobody for long.
         receive(&mut order, &[ticket(4)]);
-        advance(&mut order, 5, true, (9, 8));
-        advance(&mut order, 6 + PATIENCE_NS, true, (9, 8));
+        advance(&mut order, 5, 0, (9, 8));
+        advance(&mut order, 6 + PATIENCE_NS, 0, (9, 8));
         assert_eq!(done(), 4);
+        // And only once.
+        receive(&mut order, &[ticket(5)]);
+        advance(&mut order, 7 + PATIENCE_NS, 0, (10, 9));
+        assert_eq!(done(), 5);
     }
 }

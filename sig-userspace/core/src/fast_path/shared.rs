@@ -183,12 +183,17 @@ impl Shared {
             let slots: &[[AtomicU64; slot::WORDS]] = slots.all().as_chunks().0;
             for place in slots {
                 let [first, _, key @ ..] = read(place);
-                if first as u16 != before {
+                if first == 0 || first as u16 == generation {
                     continue;
                 }
                 let key = key.map(|word| word ^ first);
-                if let Some(state) = decide(&key) {
-                    write(place, generation, state, &key, || rng.next_u64());
+                match decide(&key).filter(|_| first as u16 == before) {
+                    Some(state) => write(place, generation, state, &key, || rng.next_u64()),
+                    // Or else it would hold again when the generations have come round.
+                    None => {
+                        let sealed = place.iter().take(slot::SEALED);
+                        sealed.for_each(|word| word.store(0, Ordering::Relaxed));
+                    }
                 }
             }
         };

@@ -13,7 +13,7 @@ use sig_common::{
     addr::{HostAddr, IsdAs},
     fast_path::{self, MAX_STREAMS, flow_key, flow_place, pair_key, pair_place, stream, tickets},
     maps::Ip,
-    wire::inner::InnerPacket,
+    wire::{inner::InnerPacket, ipv6::UpperLayer},
 };
 
 use super::{Shared, shared};
@@ -80,6 +80,9 @@ impl Teacher {
     /// Packets of this flow go on a path.
     #[inline]
     pub(crate) fn flow(&mut self, generation: u16, packet: &InnerPacket, hash: u32, path: u32) {
+        if !matches!(packet.upper(), UpperLayer::At { .. }) {
+            return;
+        }
         let slot = self.shared.flow(flow_place(hash));
         shared::write(slot, generation, path, &flow_key(packet), || {
             self.random.next_u64()
@@ -104,7 +107,7 @@ impl Teacher {
         let before = words[stream::NEXT].fetch_or(stream::WITH_ENGINE, Ordering::AcqRel);
         let next = before & !stream::WITH_ENGINE;
         let dropped = words[stream::DROPPED].load(Ordering::Relaxed);
-        if dropped > next && dropped <= sequence {
+        if dropped > next && dropped <= sequence && dropped - next <= stream::MAX_DROPPED {
             words[stream::NEXT].store(dropped | stream::WITH_ENGINE, Ordering::Relaxed);
             return Some(dropped);
         }
@@ -119,8 +122,9 @@ impl Teacher {
         }
         match self.streams.get(key) {
             Some(taught) => {
-                let word = &self.shared.stream(taught.place)[stream::NEXT];
-                word.store(next, Ordering::Release);
+                let words = self.shared.stream(taught.place);
+                words[stream::DROPPED].store(0, Ordering::Relaxed);
+                words[stream::NEXT].store(next, Ordering::Release);
             }
             None => self.begin(now, key, source, next),
         }

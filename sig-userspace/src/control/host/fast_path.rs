@@ -71,6 +71,7 @@ struct Output {
     ifindex: u32,
     interface: String,
     role: Role,
+    is_veth: bool,
     native: bool,
     works: bool,
 }
@@ -79,6 +80,8 @@ struct Known {
     number: u32,
     value: FastPath,
     counters: Arc<[PathCounters]>,
+    /// What the programs had sent on it under other numbers.
+    before: fast_path::Traffic,
     /// Marks of the flows of its session, where these are spread.
     used: Option<Arc<Used>>,
     /// What was sent on it at the last look at the load, by whomever, and when that was.
@@ -108,16 +111,9 @@ impl Known {
 
     /// What was sent on it, by workers and programs.
     fn sent(&self) -> fast_path::Traffic {
-        let counters = self.counters.iter().map(|counters| &counters.sent);
-        counters.fold(fast_path::Traffic::default(), |sum, sent| {
-            plus(
-                sum,
-                fast_path::Traffic {
-                    packets: sent.packets.get(),
-                    bytes: sent.packet_bytes.get(),
-                },
-            )
-        })
+        let counters = self.counters.iter();
+        let sent = counters.map(|counters| traffic(&counters.sent));
+        sent.fold(fast_path::Traffic::default(), plus)
     }
 }
 
@@ -193,6 +189,7 @@ impl Follower {
                 ifindex: facts.ifindex,
                 interface: facts.interface.clone(),
                 role: facts.role,
+                is_veth: facts.driver.as_deref() == Some("veth"),
                 native: facts.native,
                 works: false,
             });
@@ -213,11 +210,11 @@ impl Follower {
     fn check_outputs(&mut self) -> bool {
         let mut changed = false;
         for output in &mut self.outputs {
-            // Kernels before 6.3 do not tell.
             let transmits = match netdev::xdp_features(output.ifindex) {
                 Ok(Some(features)) => features.transmit(),
-                Ok(None) => true,
-                Err(_) => false,
+                // Kernels before 6.3 do not tell; of a veth it depends on the other end.
+                Ok(None) => !output.is_veth,
+                Err(_) => continue,
             };
             let works = output.native && transmits;
             changed |= works != output.works;
@@ -307,18 +304,19 @@ impl Follower {
             self.path_numbers.give(self.now, number);
             return None;
         }
-        self.paths.insert(
-            path.id,
-            Known {
-                number,
-                value,
-                counters: path.counters.clone(),
-                used: None,
-                seen: (self.now, fast_path::Traffic::default()),
-                packed_until: None,
-                leaving: false,
-            },
-        );
+        let before = path.counters.last().map(|counters| traffic(&counters.sent));
+        let mut known = Known {
+            number,
+            value,
+            counters: path.counters.clone(),
+            before: before.unwrap_or_default(),
+            used: None,
+            seen: (self.now, fast_path::Traffic::default()),
+            packed_until: None,
+            leaving: false,
+        };
+        known.seen.1 = known.sent();
+        self.paths.insert(path.id, known);
         Some(number)
     }
 
@@ -366,7 +364,7 @@ impl Follower {
             if let (Ok(sent), Some(counters)) =
                 (self.maps.sent(known.number), known.counters.last())
             {
-                set(&counters.sent, sent);
+                set(&counters.sent, plus(known.before, sent));
             }
         }
         for (id, received) in &self.remotes {
@@ -544,6 +542,13 @@ impl InKernel for Follower {
     }
 }
 
+fn traffic(counters: &Traffic) -> fast_path::Traffic {
+    fast_path::Traffic {
+        packets: counters.packets.get(),
+        bytes: counters.packet_bytes.get(),
+    }
+}
+
 /// One packet is one frame.
 fn set(counters: &Traffic, traffic: fast_path::Traffic) {
     const HEADER_LEN: u64 = sig_common::wire::sig_frame::HEADER_LEN as u64;
@@ -601,6 +606,7 @@ mod tests {
                 template: template.resize().expect("short headers"),
             },
             counters: Arc::new([PathCounters::default()]),
+            before: fast_path::Traffic::default(),
             used: None,
             seen: (0, fast_path::Traffic::default()),
             packed_until: None,

@@ -52,7 +52,10 @@ pub(super) fn of(shared: &Shared) -> Status {
     };
     let mut engine = lock(&shared.engine);
     let fast_path = engine.in_kernel().map(|programs| programs.status());
-    let fast_path = fast_path.unwrap_or_default();
+    let fast_path = fast_path.unwrap_or_else(|| FastPath {
+        problems: shared.no_fast_path.iter().cloned().collect(),
+        ..FastPath::default()
+    });
     let config = engine.planner().config();
     let served = engine.planner().current().served.clone();
     let mut drops: Vec<Drop> = DropReason::ALL

@@ -260,7 +260,6 @@ fn the_word_of_a_router_on_the_way_says_nothing_of_other_packets_from_there() {
     b.assert_no_chunk_is_lost();
 }
 
-
 #[test]
 fn a_sender_that_begins_anew_is_followed() {
     let (mut b, _shared) = teaching();
