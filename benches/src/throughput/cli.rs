@@ -21,12 +21,13 @@ use super::{
 };
 
 /// Files of a full run, in this order.
-const FULL: [&str; 8] = [
+const FULL: [&str; 9] = [
     "quick",
     "limits",
     "gateway",
     "router",
     "chain",
+    "fast-path",
     "scenarios",
     "latency",
     "pipeline",

@@ -141,6 +141,8 @@ pub enum Metric {
     UdpLoss,
     /// CPU seconds of the gateway processes per million packets.
     CpuProcess,
+    /// CPU seconds of clients and gateways per million packets, with all soft interrupts.
+    CpuAll,
     /// Time without delivery when one gateway is killed and started again under traffic, seconds.
     Outage,
 }
@@ -192,6 +194,11 @@ impl Metric {
             UdpLoss => ("UDP, loss", Percent, false),
             CpuProcess => (
                 "CPU time of the gateway processes",
+                CpuSecondsPerMillion,
+                false,
+            ),
+            CpuAll => (
+                "CPU time of clients and gateways",
                 CpuSecondsPerMillion,
                 false,
             ),

@@ -47,8 +47,10 @@ pub enum Subject {
     ChainReferenceTuned,
     /// The chain with sig at one end and the reference gateway at the other.
     ChainMixed,
-    /// The chain with sig at both ends.
+    /// The chain with sig at both ends, whose programs in the kernel send and deliver simple packets.
     ChainSig,
+    /// The same without: workers do everything.
+    ChainSigEngine,
     /// `Worker::process` in memory, IP to SCION, without kernel and rings.
     PipelineEncapsulate,
     /// `Worker::process` in memory, SCION to IP.
@@ -87,6 +89,7 @@ impl Subject {
             ChainReferenceTuned => "reference tuned, both ends",
             ChainMixed => "sig and reference",
             ChainSig => "sig, both ends",
+            ChainSigEngine => "sig without fast path, both ends",
             PipelineEncapsulate => "pipeline, encapsulation",
             PipelineDecapsulate => "pipeline, decapsulation",
         }
@@ -105,7 +108,7 @@ impl Subject {
         use Subject::*;
         matches!(
             self,
-            Encapsulate | Decapsulate | DecapsulateHelper | ChainMixed | ChainSig
+            Encapsulate | Decapsulate | DecapsulateHelper | ChainMixed | ChainSig | ChainSigEngine
         )
     }
 

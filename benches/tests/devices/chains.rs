@@ -88,6 +88,7 @@ fn all_but_restart(bed: &mut Bed) {
     assert!(value(&udp, Metric::UdpLoss) < 100.0);
     let cpu = measure(bed, "cpu", &Case::of(100));
     // A gateway that carries packets uses the processor; without gateways there is no process to charge.
+    assert!(value(&cpu, Metric::CpuAll) > value(&cpu, Metric::CpuProcess));
     assert_eq!(
         value(&cpu, Metric::CpuProcess) > 0.0,
         !bed.chain.gateways().is_empty()
@@ -114,6 +115,14 @@ fn sig_carries_everything_and_comes_back_after_a_restart() {
 }
 
 #[test]
+fn sig_carries_everything_without_its_fast_path() {
+    if !root_or_skip() {
+        return;
+    }
+    all_but_restart(&mut bed(Subject::ChainSigEngine));
+}
+
+#[test]
 fn the_kernel_forwards_on_the_same_links() {
     if !root_or_skip() {
         return;
@@ -135,7 +144,7 @@ fn generator_and_sink_measure_chains_that_stand() {
     testbed::sweep();
     binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
     let mut chains = Chains::default();
-    for subject in [Subject::ChainIp, Subject::ChainSig] {
+    for subject in [Subject::ChainIp, Subject::ChainSig, Subject::ChainSigEngine] {
         for family in [Family::Ipv4, Family::Ipv6] {
             let case = Case {
                 family,
@@ -155,8 +164,8 @@ fn generator_and_sink_measure_chains_that_stand() {
         assert!(value(&outcome.unwrap(), Metric::RttIdle) > 0.0);
     }
     let names = testbed::left_by(std::process::id()).unwrap();
-    // Of sig one under the generator, whose gateways share a CPU, and one under programs.
-    assert_eq!(names.len(), 3 * 6, "one chain of each kind: {names:?}");
+    // Of sig, with and without fast path, one under the generator, whose gateways share a CPU, and one under programs.
+    assert_eq!(names.len(), 5 * 6, "one chain of each kind: {names:?}");
     chains.keep(|_| false);
     assert_eq!(
         testbed::left_by(std::process::id()).unwrap(),

@@ -91,8 +91,9 @@ pub(crate) fn records() -> Vec<Record> {
     add("tcp", ChainSig, Case::of(1300), TcpForward, &[1.2e9]);
     add("tcp", ChainIp, Case::of(1300), TcpReverse, &[2.5e9]);
     add("tcp", ChainSig, Case::of(1300), TcpReverse, &[0.375e9]);
-    add("cpu", ChainSig, Case::of(100), CpuProcess, &[8.0]);
-    add("cpu", ChainReference, Case::of(100), CpuProcess, &[200.0]);
+    add("cpu", ChainIp, Case::of(100), CpuAll, &[25.0]);
+    add("cpu", ChainSig, Case::of(100), CpuAll, &[29.0]);
+    add("cpu", ChainReference, Case::of(100), CpuAll, &[165.0]);
     add("rtt", ChainIp, Case::of(100), RttIdle, &[50.0, 40.0, 62.5]);
     add("rtt", ChainSig, Case::of(100), RttIdle, &[90.0]);
     for size in (100..=1300).step_by(100) {

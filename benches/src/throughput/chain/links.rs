@@ -7,8 +7,9 @@ use super::End;
 
 /// Gives all devices the same settings, and clients and gateways permanent neighbours.
 ///
-/// All offloads are off, so that every chain handles the same packets: with segmentation offload the kernel's forwarding
+/// Offloads are off, so that every chain handles the same packets: with segmentation offload the kernel's forwarding
 /// would move 64 KiB at a time where a gateway moves what is on the wire, and veth would never compute a checksum.
+/// Only clients merge what they receive: a veth device does not take what XDP redirects to its peer otherwise.
 /// Neighbours are permanent because a generator and a sink that bypass the kernel do not answer for the client.
 pub(super) fn prepare(network: &Network) -> Result<()> {
     for end in End::ALL {
@@ -24,6 +25,7 @@ pub(super) fn prepare(network: &Network) -> Result<()> {
                 ))?;
             }
         }
+        site.client.exec("ethtool -K lan gro on")?;
         let (client, gateway) = (mac(site.client_mac()), mac(site.gateway_mac()));
         for family in Family::ALL {
             let (client_ip, gateway_ip) = (site.client_ip(family), site.gateway_ip(family));

@@ -26,6 +26,8 @@ use super::{
 };
 
 pub use clock::process_time;
+pub(in crate::throughput) use clock::{softirq_time, thread_time};
+use sig::FastPath;
 pub use store::Chains;
 
 /// One of the two sites.
@@ -192,7 +194,8 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
         Subject::ChainReference | Subject::ChainReferenceTuned | Subject::ChainMixed => {
             Box::new(reference::Reference::build(subject, case)?)
         }
-        Subject::ChainSig => Box::new(sig::Sig::build(case, clients)?),
+        Subject::ChainSig => Box::new(sig::Sig::build(case, clients, FastPath::On)?),
+        Subject::ChainSigEngine => Box::new(sig::Sig::build(case, clients, FastPath::Off)?),
         other => {
             return Err(Refusal::NotHere(format!(
                 "{other} is no chain of two sites"

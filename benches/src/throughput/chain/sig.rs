@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use testbed::{Network, Options};
 
 use super::{Chain, Clients, End, links, wait_loss_free};
@@ -11,15 +11,26 @@ use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refus
 /// Time from the gateways' word that they are ready until packets cross.
 const READY: Duration = Duration::from_secs(10);
 
+/// Whether programs in the kernel send and deliver simple packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FastPath {
+    On,
+    Off,
+}
+
 /// The chain with sig.
 pub(super) struct Sig {
     network: Network,
 }
 
 impl Sig {
-    pub(super) fn build(case: &Case, clients: Clients) -> Result<Self> {
+    pub(super) fn build(case: &Case, clients: Clients, fast_path: FastPath) -> Result<Self> {
+        let fast_path_value = match fast_path {
+            FastPath::On => "on",
+            FastPath::Off => "off",
+        };
         let options = Options {
-            dataplane: "workers = 1".into(),
+            dataplane: format!("workers = 1\nfast_path = \"{fast_path_value}\""),
             ..Options::default()
         };
         let mut network = Network::build(gateway_binary()?, &options)?;
@@ -35,7 +46,24 @@ impl Sig {
         network.start_gateways()?;
         let chain = Self { network };
         wait_loss_free(&chain, READY)?;
+        if fast_path == FastPath::On {
+            chain.check_fast_path()?;
+        }
         Ok(chain)
+    }
+}
+
+impl Sig {
+    /// Fails unless the packets that have crossed took the fast path.
+    fn check_fast_path(&self) -> Result<()> {
+        for end in End::ALL {
+            let fast_path = end.site(&self.network).status()?.fast_path;
+            ensure!(
+                fast_path.on && fast_path.packets_sent > 0 && fast_path.packets_delivered > 0,
+                "packets do not take the fast path: {fast_path:?}"
+            );
+        }
+        Ok(())
     }
 }
 

@@ -35,12 +35,15 @@ struct Kind {
 
 impl Kind {
     fn of(subject: Subject, case: &Case, clients: Clients) -> Self {
-        let is_bound = matches!(subject, Subject::ChainSig | Subject::ChainReferenceTuned);
+        let is_bound = matches!(
+            subject,
+            Subject::ChainSig | Subject::ChainSigEngine | Subject::ChainReferenceTuned
+        );
         Self {
             subject,
             cpus: is_bound.then_some(case.cpus),
             clients: match subject {
-                Subject::ChainSig => clients,
+                Subject::ChainSig | Subject::ChainSigEngine => clients,
                 // The others are the same for both.
                 _ => Clients::Programs,
             },

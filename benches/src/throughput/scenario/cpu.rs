@@ -1,7 +1,9 @@
-//! CPU time of the gateway processes per million packets: what the scheduler charges to them, to the nanosecond.
+//! CPU time per million packets: what the scheduler charges to the gateway processes, and to these and both clients, to the
+//! nanosecond.
 //!
-//! A kernel without `CONFIG_IRQ_TIME_ACCOUNTING` charges soft interrupts to the process on top of which they run, which on
-//! veth is most of them.
+//! A kernel without `CONFIG_IRQ_TIME_ACCOUNTING` charges soft interrupts to the thread on top of which they run. On veth
+//! that is the sender of the packet: a client, a gateway, a router of the reference, or `ksoftirqd`. What XDP programs of a gateway or the
+//! forwarding kernel do for a packet of the client is the client's time.
 
 use std::{thread, time::Duration};
 
@@ -9,7 +11,7 @@ use anyhow::{Result, anyhow};
 
 use super::{Outcome, stream::Stream};
 use crate::throughput::{
-    chain::{Chain, End, process_time},
+    chain::{Chain, End, process_time, softirq_time},
     experiment::Family,
     record::Metric,
     subject::Refusal,
@@ -30,17 +32,18 @@ pub(super) fn measure(
 ) -> Result<Outcome, Refusal> {
     let stream = Stream::start(chain, End::A, family, size, rate)?;
     thread::sleep(WARM_UP);
-    let gateways = chain.gateways();
+    let processes = chain.gateways();
     let read = || -> Result<_> {
-        let mut time = Duration::ZERO;
-        for gateway in &gateways {
-            time += process_time(*gateway)?;
-        }
-        Ok((stream.progress(), time))
+        let of_gateways: Duration = processes
+            .iter()
+            .map(|process| process_time(*process))
+            .sum::<Result<_>>()?;
+        let of_clients = stream.time()? + softirq_time()?;
+        Ok((stream.progress(), of_gateways, of_clients))
     };
-    let (before, time_before) = read()?;
+    let (before, gateways_before, clients_before) = read()?;
     thread::sleep(Duration::from_secs_f64(seconds));
-    let (after, time) = read()?;
+    let (after, gateways, clients) = read()?;
     drop(stream);
 
     let (sent, received) = (after.sent - before.sent, after.received - before.received);
@@ -48,9 +51,16 @@ pub(super) fn measure(
         return Err(anyhow!("of {sent} packets none arrived").into());
     }
     let loss = 100.0 - received as f64 * 100.0 / sent.max(1) as f64;
-    let used = time.saturating_sub(time_before).as_secs_f64();
+    let per_million = |after: Duration, before| {
+        after.saturating_sub(before).as_secs_f64() * 1e6 / received as f64
+    };
+    let of_gateways = per_million(gateways, gateways_before);
+    let of_clients = per_million(clients, clients_before);
     Ok(Outcome {
-        values: vec![(Metric::CpuProcess, used * 1e6 / received as f64)],
+        values: vec![
+            (Metric::CpuProcess, of_gateways),
+            (Metric::CpuAll, of_gateways + of_clients),
+        ],
         notes: (loss > REMARKABLE_LOSS)
             .then(|| format!("{loss:.1} % of the packets were lost"))
             .into_iter()

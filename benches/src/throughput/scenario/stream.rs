@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use crate::throughput::{
-    chain::{Chain, End},
+    chain::{Chain, End, thread_time},
     experiment::Family,
     subject::Refusal,
 };
@@ -117,6 +117,11 @@ impl Stream {
             longest_gap: Duration::from_nanos(shared.longest_gap.load(Ordering::Acquire)),
             silence: Duration::from_nanos(shared.now().saturating_sub(last)),
         }
+    }
+
+    /// CPU time of sender and receiver, and of what runs on top of them.
+    pub(super) fn time(&self) -> Result<Duration> {
+        self.threads.iter().map(thread_time).sum()
     }
 
     /// Measures gaps from now on.

@@ -129,10 +129,20 @@ impl<'a> Results<'a> {
                     below.subject,
                     with.key.experiment
                 );
-                let (with, without) = (finite(with.median())?, finite(without.median())?);
-                // What cannot be told from noise counts as a hundredth.
-                let added = (with - without).max(without / 100.0);
-                Ok((finite(Some(without / added))?, how))
+                let without = finite(without.median())?;
+                Ok((finite(Some(without / added(with, without)?))?, how))
+            }
+            Ratio::OfAdded(metric, cell, above, below, base) => {
+                let (over, without) = self.pair(metric, cell, above, base)?;
+                let (under, _) = self.pair(metric, cell, below, base)?;
+                let how = format!(
+                    "{} of ({above} - {base}) / ({below} - {base}), {}",
+                    metric.name(),
+                    over.key.experiment
+                );
+                let without = finite(without.median())?;
+                let ratio = added(over, without)? / added(under, without)?;
+                Ok((finite(Some(ratio))?, how))
             }
             Ratio::Over(metric, cell, side, fixed) => {
                 let (figure, _) = self.pair(metric, cell, side, side)?;
@@ -152,6 +162,11 @@ impl<'a> Results<'a> {
             }
         }
     }
+}
+
+/// What a figure has beyond what there is without gateways. What cannot be told from noise counts as a hundredth.
+fn added(with: &Figure, without: f64) -> Result<f64, Missing> {
+    Ok((finite(with.median())? - without).max(without / 100.0))
 }
 
 fn finite(value: Option<f64>) -> Result<f64, Missing> {

@@ -56,7 +56,7 @@ fn colour(subject: Subject) -> &'static str {
         ChainMixed => "#1b998b",
         Encapsulate | ChainSig | Router | PipelineEncapsulate => "#0969da",
         Decapsulate | RouterUnverified | PipelineDecapsulate => "#12a5c4",
-        DecapsulateHelper => "#7d8ff0",
+        DecapsulateHelper | ChainSigEngine => "#7d8ff0",
     }
 }
 
