@@ -28,7 +28,8 @@ const CASES: u64 = 150;
 /// Packets in each AS.
 const PACKETS: usize = 40;
 
-fn number(name: &str, default: u64) -> u64 {
+/// A number from the environment.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     match env::var(name) {
         Ok(text) => text.parse().expect("a number"),
         Err(_) => default,

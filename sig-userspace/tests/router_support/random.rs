@@ -54,15 +54,15 @@ impl Dice {
         of[self.below(of.len())].clone()
     }
 
-    fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         self.0.random()
     }
 
-    fn number(&mut self) -> u16 {
+    pub(crate) fn number(&mut self) -> u16 {
         self.0.random()
     }
 
-    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         self.0.random()
     }
 }
