@@ -13,7 +13,7 @@ use sig_common::{
     addr::{HostAddr, IsdAs},
     fast_path::{self, MAX_STREAMS, flow_key, flow_place, pair_key, pair_place, stream, tickets},
     maps::Ip,
-    wire::{inner::InnerPacket, ipv6::UpperLayer},
+    wire::{PROTO_SCTP, PROTO_TCP, PROTO_UDP, inner::InnerPacket, ipv6::UpperLayer},
 };
 
 use super::{Shared, shared};
@@ -77,10 +77,19 @@ impl Teacher {
         self.shared.sender(path, socket)
     }
 
-    /// Packets of this flow go on a path.
+    /// Packets of this flow go on a path, if the packet is no fragment: these have no ports, which is another flow than that with
+    /// ports of 0, but has the same key.
     #[inline]
     pub(crate) fn flow(&mut self, generation: u16, packet: &InnerPacket, hash: u32, path: u32) {
-        if !matches!(packet.upper(), UpperLayer::At { .. }) {
+        let has_all = match packet.upper() {
+            UpperLayer::At {
+                protocol: PROTO_TCP | PROTO_UDP | PROTO_SCTP,
+                ..
+            } => packet.ports().is_some(),
+            UpperLayer::At { .. } => true,
+            UpperLayer::Fragment | UpperLayer::Unknown(_) => false,
+        };
+        if !has_all {
             return;
         }
         let slot = self.shared.flow(flow_place(hash));

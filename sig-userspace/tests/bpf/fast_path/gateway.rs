@@ -150,7 +150,13 @@ impl Engine {
             frame.bytes_mut(area).copy_from_slice(bytes);
             if let (Some(order), Some((socket, word))) = (&mut self.order, metadata) {
                 frame.set_metadata(area, word);
-                order.received(Some(socket), std::slice::from_mut(&mut frame), area);
+                order.received(
+                    Some(socket),
+                    std::slice::from_mut(&mut frame),
+                    area,
+                    None,
+                    0,
+                );
                 assert_eq!(frame.metadata(area), word, "a ticket that is believed");
             }
             match side {
@@ -197,7 +203,7 @@ impl Engine {
     /// Everything has left: the programs may go on.
     pub(crate) fn publish(&mut self, now: u64) {
         let order = self.order.as_mut().expect("a worker that teaches");
-        order.advance(now, true, std::iter::empty::<&dyn Port>());
+        order.advance(now, std::iter::empty::<(&dyn Port, usize)>());
     }
 }
 

@@ -278,3 +278,27 @@ fn a_sender_that_begins_anew_is_followed() {
     // All that the stream remembers is older than these; 32 of them show that it is no mistake.
     assert_eq!(send(116), 116 - 31);
 }
+
+#[test]
+fn a_fragment_says_nothing_of_packets_with_ports() {
+    let (mut a, shared) = teaching();
+    a.tables.paths[0].fast = Some(3);
+    let mut send = |fragment: [u8; 2]| {
+        let mut packet = udp(72, 0, 64);
+        packet[12..20].copy_from_slice(&[10, 2, 0, 5, 10, 1, 0, 6]);
+        packet[6..8].copy_from_slice(&fragment);
+        let mut frame = a.frame(&ethernet(&packet));
+        frame.set_metadata(&a.area, tickets::compose(1, 0));
+        let input = &mut Input {
+            lan: vec![frame],
+            ..Input::default()
+        };
+        let (frames, _) = a.run(0, input);
+        assert_eq!(frames.len(), 1);
+        let words = shared.flows.all();
+        words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    };
+    assert!(!send([0x20, 0]));
+    assert!(!send([0, 9]));
+    assert!(send([0x40, 0]));
+}
