@@ -188,10 +188,10 @@ pub mod stream {
     /// As [`super::slot::TICKET`].
     pub const TICKET: usize = 1;
     /// Behind the last frame that the programs dropped because the worker was behind; the gap is none. Believed up to [`MAX_DROPPED`]
-    /// numbers from the one that is expected; the engine sets it to 0.
+    /// numbers from the one that is expected.
     pub const DROPPED: usize = 2;
     /// See [`DROPPED`].
-    pub const MAX_DROPPED: u64 = 1 << 16;
+    pub const MAX_DROPPED: u64 = 1 << 14;
     /// See [`NEXT`]. Streams with such numbers are the engine's.
     pub const WITH_ENGINE: u64 = 1 << 63;
 }

@@ -131,9 +131,8 @@ impl Teacher {
         }
         match self.streams.get(key) {
             Some(taught) => {
-                let words = self.shared.stream(taught.place);
-                words[stream::DROPPED].store(0, Ordering::Relaxed);
-                words[stream::NEXT].store(next, Ordering::Release);
+                let word = &self.shared.stream(taught.place)[stream::NEXT];
+                word.store(next, Ordering::Release);
             }
             None => self.begin(now, key, source, next),
         }

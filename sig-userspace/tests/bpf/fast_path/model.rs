@@ -47,6 +47,9 @@ pub(crate) struct Bed {
     pub(crate) next_path: u64,
 }
 
+/// In place of the socket of a packet that was handed over without a ticket.
+const NO_TICKET: u32 = u32::MAX;
+
 /// What a program did with a frame.
 #[derive(Debug)]
 enum Way {
@@ -347,28 +350,31 @@ impl<'a> Model<'a> {
                 let word = u64::from_ne_bytes(outcome.frame[..8].try_into().expect("eight bytes"));
                 let (ticket, of) = tickets::decompose(word);
                 let socket = of.checked_sub(1).ok_or("a ticket of no socket")?;
-                let [given, _] = self.tickets(socket);
+                let given = self.tickets(socket)[tickets::GIVEN];
                 if ticket != given {
                     return Err(format!("ticket {ticket}, but {given} have been given"));
                 }
                 Ok(Way::Worker(socket, word))
             }
+            // Of no stream that the programs could take.
+            XDP_REDIRECT if outcome.frame == frame => Ok(Way::Worker(NO_TICKET, 0)),
             XDP_REDIRECT => Ok(Way::Fast(outcome.frame)),
             action => Err(format!("action {action}, or a changed frame")),
         }
     }
 
-    /// Given, and done.
-    fn tickets(&self, socket: u32) -> [u64; 2] {
-        let words = self.bed.follower.maps.shared().tickets.all();
-        [tickets::GIVEN, tickets::DONE]
-            .map(|word| words[socket as usize * tickets::WORDS + word].load(Ordering::Relaxed))
+    fn tickets(&self, socket: u32) -> [u64; tickets::WORDS] {
+        let words: &[[_; tickets::WORDS]] =
+            self.bed.follower.maps.shared().tickets.all().as_chunks().0;
+        std::array::from_fn(|word| words[socket as usize][word].load(Ordering::Relaxed))
     }
 
-    /// Whether packets with the worker behind a socket are so many that it counts as being behind.
+    /// Whether packets that wait for the worker behind a socket are so many that it counts as being behind, or were and it has
+    /// not come so far yet.
     fn is_behind(&self, socket: u32) -> bool {
-        let [given, done] = self.tickets(socket);
-        given.saturating_sub(done) > self.backlog
+        let words = self.tickets(socket);
+        let waiting = words[tickets::GIVEN].saturating_sub(words[tickets::TAKEN]);
+        waiting > self.backlog || words[tickets::DONE] < words[tickets::DRAINED]
     }
 
     fn hand_over(
@@ -589,7 +595,9 @@ impl<'a> Model<'a> {
             Way::Pass => self.saw(format!("{side:?}: pass")),
             Way::Drop if self.is_behind(socket) => self.saw(format!("{side:?}: worker behind")),
             Way::Drop => return Err(fail("dropped".into())),
-            Way::Worker(to, _) if to != socket => return Err(fail(format!("to socket {to}"))),
+            Way::Worker(to, _) if ![socket, NO_TICKET].contains(&to) => {
+                return Err(fail(format!("to socket {to}")));
+            }
             Way::Worker(_, word) => {
                 self.saw(format!("{side:?}: worker"));
                 self.hand_over(side, frame, (socket, word), worker, format!("{that:?}"));
@@ -818,7 +826,9 @@ impl<'a> Model<'a> {
                 dropped.fillers.push(filler);
             }
             Way::Drop => return Err(fail("dropped")),
-            Way::Worker(to, _) if to != socket => return Err(fail(&format!("to socket {to}"))),
+            Way::Worker(to, _) if ![socket, NO_TICKET].contains(&to) => {
+                return Err(fail(&format!("to socket {to}")));
+            }
             Way::Worker(_, word) => {
                 self.saw("Underlay: worker");
                 self.hand_over(Side::Underlay, frame, (socket, word), worker, String::new());
