@@ -469,7 +469,6 @@ impl InKernel for Follower {
     fn commit(&mut self) {
         let generation = if self.enabled { self.generation } else { 0 };
         self.maps.shared().set_generation(generation);
-        self.count();
         let Follower {
             maps,
             paths,
@@ -484,7 +483,11 @@ impl InKernel for Follower {
             }
             // What is sent in this very moment is not counted.
             let _ = maps.set_path(known.number, None);
-            *past = plus(*past, maps.sent(known.number).unwrap_or_default());
+            let sent = maps.sent(known.number).unwrap_or_default();
+            if let Some(counters) = known.counters.last() {
+                set(&counters.sent, plus(known.before, sent));
+            }
+            *past = plus(*past, sent);
             path_numbers.give(*now, known.number);
             false
         });
