@@ -11,17 +11,18 @@ use std::os::fd::AsFd as _;
 
 use ipnet::IpNet;
 use sig_common::maps::{LanRoute, TUNNEL_PORT};
+use sig_common::wire::{PROTO_TCP, PROTO_UDP};
 use sig_linux::bpf::{FastPathOptions, Logging, Programs};
 
 use crate::frames::{LO, xdp_socket};
 use crate::router_model::number;
 use crate::support::netns::root_or_skip;
 use gateway::Settings;
-use model::{Bed, Model, SOCKETS, Seen};
-use plan::{Follower, MAC};
+use model::{Bed, Model, SOCKETS, Seen, count};
+use plan::Follower;
 
 /// Gateways that are tried.
-const CASES: u64 = 12;
+const CASES: u64 = 20;
 /// What happens to each.
 const STEPS: usize = 150;
 
@@ -42,7 +43,6 @@ fn check(settings: Settings, other: u64) {
     for (port, sockets) in [LO, TUNNEL_PORT].into_iter().zip(SOCKETS) {
         programs.set_steering(port, 0, sockets).unwrap();
     }
-    programs.set_lan_port(LO, MAC, true, 1500).unwrap();
     let everywhere =
         ["0.0.0.0/0", "::/0"].map(|net| (net.parse::<IpNet>().unwrap(), LanRoute::TUNNEL));
     programs.set_lan_routes(everywhere).unwrap();
@@ -68,6 +68,32 @@ fn check(settings: Settings, other: u64) {
         }
     }
     println!("{seen:#?}");
+    if cases < CASES {
+        return;
+    }
+    // The comparison is worth what takes the fast path.
+    for side in ["Lan", "Tunnel", "Underlay"] {
+        let [fast, worker] =
+            ["fast, IP", "worker"].map(|way| count(&seen, &format!("{side}: {way}")));
+        assert!(15 * fast > worker, "{side}: {fast} fast, {worker} not");
+        for version in [4, 6] {
+            for protocol in [PROTO_TCP, PROTO_UDP] {
+                let what = format!("{side}: fast, IPv{version}, protocol {protocol}");
+                assert!(seen.contains_key(&what), "{what}: never");
+            }
+        }
+    }
+    for what in [
+        "Lan: fast, padded",
+        "Lan: fast, no checksum",
+        "Lan: fast, partial checksum",
+        "Lan: fast, UDP shorter",
+        "Tunnel: fast, last hop",
+        "Underlay: worker behind",
+        "plan: another one",
+    ] {
+        assert!(count(&seen, what) > 0, "{what}: never");
+    }
 }
 
 #[test]

@@ -37,6 +37,12 @@ const MS: u64 = 1_000_000;
 /// How often what happened, in words.
 pub(crate) type Seen = BTreeMap<String, usize>;
 
+/// How often what begins with these words happened.
+pub(crate) fn count(seen: &Seen, what: &str) -> usize {
+    let with = seen.iter().filter(|(words, _)| words.starts_with(what));
+    with.map(|(_, count)| count).sum()
+}
+
 /// The programs, and what they are told.
 pub(crate) struct Bed {
     pub(crate) programs: Programs,
@@ -142,6 +148,9 @@ impl<'a> Model<'a> {
             .set_underlay_port(LO, &plan.local(), MAC)
             .expect("an underlay port");
         bed.programs
+            .set_lan_port(LO, MAC, true, plan.mtu as u32)
+            .expect("a LAN port");
+        bed.programs
             .set_fast(LO, bed.settings.partial_checksums)
             .expect("the fast path");
         let tables = Arc::new(Tables::empty(plan.local()));
@@ -208,7 +217,8 @@ impl<'a> Model<'a> {
             let to = match dice.below(20) {
                 0 => STRANGE,
                 1 => HOME,
-                _ => THEIRS + dice.below(3) as u8,
+                2 => THEIRS + dice.below(4) as u8,
+                _ => THEIRS + dice.one(&self.plan.remotes).number as u8,
             };
             let from = if dice.percent(90) { HOME } else { STRANGE };
             let source = address(v6, from, 2 + dice.below(20) as u8);
@@ -265,7 +275,7 @@ impl<'a> Model<'a> {
                 let to = address(
                     v6,
                     to,
-                    dice.one(&[1, 2, 2, 3, 3, 4, 5, 6, 18, 20, 33, 48, 70]),
+                    dice.one(&[1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 18, 20, 33, 48, 70]),
                 );
                 let from = address(v6, from, 1 + dice.below(3) as u8);
                 Flow::any(dice, from, to)
@@ -560,8 +570,9 @@ impl<'a> Model<'a> {
             Sender::Any
         };
         let flow = dice.one(&self.flows);
-        for _ in 0..dice.one(&[1, 2, 4, 8]) {
-            let packet = flow.packet(&mut self.dice, 1500, sender);
+        let calm = dice.one(&[1, 5]);
+        for _ in 0..dice.one(&[1, 4, 8, 12]) {
+            let packet = flow.packet(&mut self.dice, self.plan.mtu, sender, calm);
             let mut frame = ethernet(MAC, &packet.bytes);
             frame.resize(
                 frame.len().max(if self.dice.percent(50) { 60 } else { 14 }),
@@ -651,16 +662,17 @@ impl<'a> Model<'a> {
         } = self;
         let line = &mut lines[line];
         let packet = |dice: &mut Dice, line: &Line| {
-            if dice.percent(2) {
+            if dice.below(40 * line.calm.min(6)) == 0 {
                 let flow = dice.one(&line.flows);
                 let from = address(flow.source.is_ipv6(), STRANGE, 1);
                 return icmp_error(dice, from, flow.destination, flow.source);
             }
             let mut flow = dice.one(&line.flows);
-            if dice.percent(4) {
+            if dice.below(25 * line.calm) == 0 {
                 flow.source = address(flow.source.is_ipv6(), STRANGE, 1);
             }
-            flow.packet(dice, 1400, Sender::Any).bytes
+            flow.packet(dice, plan.mtu - 100, Sender::Any, line.calm.min(30))
+                .bytes
         };
         let (mut payload, mut index) = (std::mem::take(&mut line.rest), 0);
         if !payload.is_empty() {
@@ -681,7 +693,6 @@ impl<'a> Model<'a> {
                 2 | 3 => {
                     payload = packet(dice, line);
                     payload.extend(packet(dice, line));
-                    payload.truncate(3000);
                 }
                 4 => {
                     payload = packet(dice, line);
@@ -694,6 +705,8 @@ impl<'a> Model<'a> {
                 _ => payload = packet(dice, line),
             }
         }
+        // What is longer has several buffers, and no such program.
+        payload.truncate(3200);
         let tos = payload
             .get(1)
             .filter(|_| dice.percent(90))

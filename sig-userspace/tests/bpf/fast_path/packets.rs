@@ -234,8 +234,14 @@ impl Flow {
         upper[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// Any packet of this flow, with at most `largest` bytes. Most are simple.
-    pub(crate) fn packet(&self, dice: &mut Dice, largest: usize, sender: Sender) -> Packet {
+    /// Any packet of this flow, of about at most `largest` bytes. Most are simple, and all but one in `calm` of the others.
+    pub(crate) fn packet(
+        &self,
+        dice: &mut Dice,
+        largest: usize,
+        sender: Sender,
+        calm: usize,
+    ) -> Packet {
         let mut that = Vec::new();
         let len = match dice.below(10) {
             0 => dice.below(64),
@@ -250,7 +256,7 @@ impl Flow {
             sender,
             &mut that,
         );
-        let ttl = match dice.below(20) {
+        let ttl = match dice.below(20 * calm) {
             0 => 0,
             1 => 1,
             2 => 2,
@@ -262,7 +268,7 @@ impl Flow {
             that.push("last hop");
         }
         for _ in 0..4 {
-            if dice.percent(6) {
+            if dice.below(16 * calm) == 0 {
                 self.change(dice, &mut bytes, &mut that);
             }
         }

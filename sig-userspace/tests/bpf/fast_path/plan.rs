@@ -41,6 +41,8 @@ pub(crate) const IN_KERNEL: u32 = 1 << 19;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) v6: bool,
+    /// MTU of the devices.
+    pub(crate) mtu: usize,
     pub(crate) remotes: Vec<RemotePlan>,
     served: Option<Vec<IpNet>>,
     lan: LanFacts,
@@ -119,13 +121,14 @@ impl Plan {
         let v6 = dice.percent(40);
         let mut plan = Self {
             v6,
+            mtu: dice.one(&[1500, 1500, 1500, 3300]),
             remotes: Vec::new(),
             served: None,
             lan: LanFacts::default(),
             next_path: first_path,
         };
         plan.serve(dice);
-        plan.lan = lan(dice);
+        plan.lan = lan(dice, plan.mtu);
         for number in 0..1 + dice.below(3) as u8 {
             let remote = plan.remote(dice, number);
             plan.remotes.push(remote);
@@ -153,7 +156,15 @@ impl Plan {
         PathPlan {
             id: self.next_path,
             hops: dice.one(&[0, 2, 2, 3, 5, 9, 10, 14]),
-            mtu: dice.one(&[1472, 1472, 1472, 1400, 1280, 700, 300]),
+            mtu: dice.one(&[
+                self.mtu - 28,
+                self.mtu - 28,
+                self.mtu - 28,
+                1400,
+                1280,
+                700,
+                300,
+            ]),
             mac: dice.byte(),
         }
     }
@@ -189,7 +200,7 @@ impl Plan {
     pub(crate) fn change(&mut self, dice: &mut Dice) {
         let which = dice.below(self.remotes.len());
         match dice.below(8) {
-            0 => self.lan = lan(dice),
+            0 => self.lan = lan(dice, self.mtu),
             1 => self.serve(dice),
             2 => self.remotes[which].vet(dice),
             3 => self.remotes[which].decide(dice),
@@ -337,7 +348,7 @@ impl Plan {
             path: &path.header(),
             session,
             path_mtu: path.mtu,
-            link_mtu: 1500,
+            link_mtu: self.mtu,
             streams: (0..WORKERS)
                 .map(|worker| (path.id as u32 * 2 + worker as u32) % IN_KERNEL)
                 .collect(),
@@ -375,7 +386,7 @@ impl RemotePlan {
     }
 }
 
-fn lan(dice: &mut Dice) -> LanFacts {
+fn lan(dice: &mut Dice, mtu: usize) -> LanFacts {
     let mut facts = LanFacts::default();
     for v6 in [false, true] {
         let host = |host| address(v6, HOME, host);
@@ -397,7 +408,7 @@ fn lan(dice: &mut Dice) -> LanFacts {
                 let neighbour = LanNeighbour {
                     mac: [2, 0, 0, 5, dice.byte(), number],
                     interface_mac: [2, 0, 0, 6, 0, port as u8],
-                    mtu: dice.one(&[1500, 1500, 1500, 1280, 576]),
+                    mtu: dice.one(&[mtu as u16, mtu as u16, mtu as u16, 1280, 576]),
                 };
                 facts.neighbours.insert((port, host(number)), neighbour);
             }
