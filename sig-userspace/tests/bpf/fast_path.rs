@@ -75,7 +75,7 @@ fn check(settings: Settings, other: u64) {
     for side in ["Lan", "Tunnel", "Underlay"] {
         let [fast, worker] =
             ["fast, IP", "worker"].map(|way| count(&seen, &format!("{side}: {way}")));
-        assert!(15 * fast > worker, "{side}: {fast} fast, {worker} not");
+        assert!(25 * fast > worker, "{side}: {fast} fast, {worker} not");
         for version in [4, 6] {
             for protocol in [PROTO_TCP, PROTO_UDP] {
                 let what = format!("{side}: fast, IPv{version}, protocol {protocol}");
