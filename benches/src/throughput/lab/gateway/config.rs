@@ -49,7 +49,7 @@ pub(super) fn text(network: &Network, way: Way, case: &Case) -> String {
          prefixes = [{own}]\nstatus_socket = \"{socket}\"\n\n\
          [tunnel]\nname = \"sig\"\n\n\
          [dataplane]\nunderlay = \"{underlay}\"\nlan = [\"{lan}\"]\nworkers = 1\npin = [{cpu}]\n\
-         {transmit}{sources}\n\
+         fast_path = \"off\"\n{transmit}{sources}\n\
          [[remote]]\nisd_as = \"{REMOTE_AS}\"\ngateway = \"{a}.{b}.{c}.{d}:{DATA_PORT}\"\n\
          prefixes = [{remote}]\n\n\
          [[remote.path]]\nraw = \"00002000 {PATH}\"\nnext_hop = \"{router}\"\nmtu = {PATH_MTU}\n",
