@@ -267,9 +267,7 @@ pub struct Hop {
     /// Place of the device in [`OUTPUTS`].
     pub output: u32,
     /// Longest packet that the device takes.
-    pub mtu: u16,
-    /// Zero.
-    pub reserved: u16,
+    pub mtu: u32,
     /// Destination MAC address, then source MAC address.
     pub macs: [u8; 12],
 }
@@ -337,7 +335,7 @@ mod pod {
 const _: () = {
     assert!(MAX_HEADERS.is_multiple_of(8) && MAX_HEADERS > ethernet::HEADER_LEN);
     assert!(size_of::<FastPath>() == 4 + 4 + 16 + MAX_HEADERS);
-    assert!(size_of::<Hop>() == 4 + 2 + 2 + 12);
+    assert!(size_of::<Hop>() == 4 + 4 + 12);
     assert!(size_of::<StreamKey>() == 8 + 16 + 4 + 2 + 1 + 1);
     assert!(size_of::<Traffic>() == 8 + 8);
 };

@@ -188,7 +188,7 @@ fn hand_on<const V6: bool>(ctx: *mut xdp_md, frame: &Frame, next_word: *mut u64,
     let Some(hop) = (unsafe { HOPS.get(number) }) else {
         return Outcome::DECLINED;
     };
-    if simple.total_len > hop.mtu || !has_right_checksum(ctx, frame, &packet, &simple) {
+    if u32::from(simple.total_len) > hop.mtu || !has_right_checksum(ctx, frame, &packet, &simple) {
         return Outcome::DECLINED;
     }
     // SAFETY: a word of an element. From here on the frame counts as received.

@@ -166,8 +166,7 @@ impl Host {
         let in_kernel = match fast_path {
             Some(maps) => {
                 let backlog = u64::from(config.dataplane.ring_size) * 3 / 4;
-                let may_pack = config.dataplane.fast_path == FastPathUse::Auto;
-                let mut follower = fast_path::Follower::new(maps, backlog, may_pack);
+                let mut follower = fast_path::Follower::new(maps, backlog);
                 follower.set_outputs(&ports.facts)?;
                 // The tunnel's device has its index in another namespace.
                 let own = ports.facts.iter().filter(|port| port.role != Role::Tunnel);
@@ -249,7 +248,8 @@ impl Host {
         tasks.push(Task::spawn("the tunnel monitor", follow));
         let watch_refused = sources::watch_refused(shared.clone());
         tasks.push(Task::spawn("the refused source monitor", watch_refused));
-        if lock(&shared.engine).in_kernel().is_some() {
+        let may_pack = config.dataplane.fast_path == FastPathUse::Auto;
+        if may_pack && lock(&shared.engine).in_kernel().is_some() {
             let watch_load = watch_load(shared.clone());
             tasks.push(Task::spawn("the load monitor", watch_load));
         }

@@ -176,10 +176,15 @@ impl Order {
 
     /// How long the worker may sleep at most, nanoseconds; longer each time.
     pub fn patience(&mut self) -> Option<u64> {
-        let epoch = self.epoch.as_mut()?;
-        let wait = epoch.wait;
-        epoch.wait *= 2;
-        Some(wait)
+        let epoch = self.epoch.as_mut().map(|epoch| {
+            let wait = epoch.wait;
+            epoch.wait *= 2;
+            wait
+        });
+        // Until it is clear that what has not come is lost, the programs may take the worker to be behind.
+        let is_missing = |socket: &Socket| socket.taken > socket.seen;
+        let missing = self.sockets.iter().any(is_missing).then_some(ON_THE_WAY_NS);
+        epoch.into_iter().chain(missing).min()
     }
 }
 

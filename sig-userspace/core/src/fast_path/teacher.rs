@@ -181,32 +181,26 @@ impl Teacher {
         self.look_at = now + LOOK_NS;
         self.budget = NEW_STREAMS;
         self.free.append(&mut self.leaving);
-        let Teacher {
-            shared,
-            streams,
-            leaving,
-            ..
-        } = self;
-        streams.retain(|key, taught| {
-            let word = &shared.stream(taught.place)[stream::NEXT];
-            let next = word.load(Ordering::Acquire);
+        self.retain(|shared, key, taught| {
+            let next = shared.stream(taught.place)[stream::NEXT].load(Ordering::Acquire);
             if next != taught.next {
                 (taught.next, taught.changed) = (next, now);
                 if next < stream::WITH_ENGINE {
                     alive.push((*key, next));
                 }
             }
-            let is_alive = now.saturating_sub(taught.changed) < SILENCE_NS;
-            if !is_alive {
-                end(shared, leaving, taught);
-            }
-            is_alive
+            now.saturating_sub(taught.changed) < SILENCE_NS
         });
         alive
     }
 
     /// The programs deliver nothing of a remote any more.
     pub(crate) fn forget_remote(&mut self, remote: u16) {
+        self.retain(|_, key, _| key.remote != remote);
+    }
+
+    /// Ends the streams that do not stay.
+    fn retain(&mut self, mut stays: impl FnMut(&Shared, &StreamKey, &mut Taught) -> bool) {
         let Teacher {
             shared,
             streams,
@@ -214,25 +208,20 @@ impl Teacher {
             ..
         } = self;
         streams.retain(|key, taught| {
-            let stays = key.remote != remote;
+            let stays = stays(shared, key, taught);
             if !stays {
-                end(shared, leaving, taught);
+                let words = shared.stream(taught.place);
+                words[stream::NEXT].fetch_or(stream::WITH_ENGINE, Ordering::AcqRel);
+                shared.index.remove(&taught.key);
+                leaving.push(taught.place);
             }
             stays
         });
     }
 }
 
-fn end(shared: &Shared, leaving: &mut Vec<u32>, taught: &Taught) {
-    shared.stream(taught.place)[stream::NEXT].fetch_or(stream::WITH_ENGINE, Ordering::AcqRel);
-    shared.index.remove(&taught.key);
-    leaving.push(taught.place);
-}
-
 impl Drop for Teacher {
     fn drop(&mut self) {
-        for taught in self.streams.values() {
-            end(&self.shared, &mut self.leaving, taught);
-        }
+        self.retain(|_, _, _| false);
     }
 }

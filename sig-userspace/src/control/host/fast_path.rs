@@ -29,6 +29,7 @@ use sig_linux::{bpf::FastPathMaps, netdev};
 const IN_KERNEL: u32 = 1 << 19;
 /// Room that the driver must have in front of packets and that the kernel does not need for itself.
 const MAX_HEADERS_WITH_ROOM: usize = 226;
+const _: () = assert!(MAX_HEADERS_WITH_ROOM <= MAX_HEADERS);
 /// Place of the underlay device among the outputs; those of the LANs follow.
 const UNDERLAY: u32 = 0;
 /// Small packets are better packed into frames by the workers when they are many: then waking a worker costs little, and each
@@ -59,7 +60,6 @@ pub(super) struct Follower {
     past: fast_path::Traffic,
     delivered_past: fast_path::Traffic,
     lan: Arc<LanTable>,
-    may_pack: bool,
     /// What the programs had sent at the last look at the load, and when that was.
     load: (u64, u64),
     enabled: bool,
@@ -157,8 +157,7 @@ impl Numbers {
 
 impl Follower {
     /// Nothing takes the fast path yet. `backlog`: packets that wait in a socket above which its worker is taken to be behind.
-    /// With `may_pack`, workers get back what they had better pack.
-    pub(super) fn new(maps: FastPathMaps, backlog: u64, may_pack: bool) -> Self {
+    pub(super) fn new(maps: FastPathMaps, backlog: u64) -> Self {
         maps.shared().set_backlog(backlog);
         Follower {
             maps,
@@ -173,7 +172,6 @@ impl Follower {
             past: fast_path::Traffic::default(),
             delivered_past: fast_path::Traffic::default(),
             lan: Arc::default(),
-            may_pack,
             load: (0, 0),
             enabled: true,
             now: 0,
@@ -269,7 +267,7 @@ impl Follower {
     }
 
     fn path(&mut self, path: &Path) -> Option<u32> {
-        if !self.works(UNDERLAY) || path.template.len() > MAX_HEADERS_WITH_ROOM.min(MAX_HEADERS) {
+        if !self.works(UNDERLAY) || path.template.len() > MAX_HEADERS_WITH_ROOM {
             return None;
         }
         let value = FastPath {
@@ -304,7 +302,15 @@ impl Follower {
             self.path_numbers.give(self.now, number);
             return None;
         }
-        let before = path.counters.last().map(|counters| traffic(&counters.sent));
+        // Under another number, the programs may have sent more than was counted at the last look.
+        let same = |known: &&Known| Arc::ptr_eq(&known.counters, &path.counters);
+        let before = match self.paths.values().find(same) {
+            Some(known) => {
+                let sent = self.maps.sent(known.number).unwrap_or_default();
+                Some(plus(known.before, sent))
+            }
+            None => path.counters.last().map(|counters| traffic(&counters.sent)),
+        };
         let mut known = Known {
             number,
             value,
@@ -333,8 +339,7 @@ impl Follower {
             macs[6..].copy_from_slice(&neighbour.interface_mac);
             let value = Hop {
                 output,
-                mtu: neighbour.mtu,
-                reserved: 0,
+                mtu: neighbour.mtu.into(),
                 macs,
             };
             let (number, known) = match before.remove(&key) {
@@ -502,12 +507,13 @@ impl InKernel for Follower {
 
     fn look_at_load(&mut self, now: u64, sent: u64) -> bool {
         let (since, before) = std::mem::replace(&mut self.load, (now, sent));
-        let rate = u128::from(sent - before) * 1_000_000_000 / u128::from((now - since).max(1));
+        let rate = u128::from(sent.saturating_sub(before)) * 1_000_000_000
+            / u128::from(now.saturating_sub(since).max(1));
         let is_any_packed = self
             .paths
             .values()
             .any(|known| known.packed_until.is_some());
-        if !self.may_pack || (rate < PACKED_RATE.into() && !is_any_packed) {
+        if rate < PACKED_RATE.into() && !is_any_packed {
             return false;
         }
         self.count();

@@ -489,8 +489,7 @@ impl Follower {
             macs[6..].copy_from_slice(&neighbour.interface_mac);
             let value = Hop {
                 output: 1 + u32::from(key.0),
-                mtu: neighbour.mtu,
-                reserved: 0,
+                mtu: neighbour.mtu.into(),
                 macs,
             };
             let known = before.remove(&key).map(|(number, _)| number);
