@@ -16,6 +16,7 @@ use sig_core::framing::Limits;
 use sig_core::port::Port;
 use sig_core::port::umem::{Area, Frame, FreeList, HEADROOM};
 
+use super::model::Owner;
 use super::plan::LAN_PORTS;
 
 /// Where a frame came from.
@@ -223,6 +224,7 @@ pub(crate) struct Waiting {
     /// Counts what came in.
     pub(crate) arrival: u64,
     pub(crate) that: String,
+    pub(crate) owner: Option<Owner>,
 }
 
 /// Where the parts of a SIG frame begin.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use sig_common::addr::{HostAddr, IsdAs};
 use sig_common::fast_path::{flow_key, tickets};
 use sig_common::maps::Sockets;
+use sig_common::wire::flow::flow_hash;
 use sig_common::wire::inner::InnerPacket;
 use sig_common::wire::template::{FrameFields, Template};
 use sig_common::wire::underlay::{self, Parsed};
@@ -108,8 +109,26 @@ struct Dropped {
     fillers: Vec<Vec<u8>>,
 }
 
-/// A flow, as far as its order is kept, and a stream.
-type FlowOnStream = ([u64; 5], u32, u32);
+/// What stays with a worker while something of it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    Stream(Stream),
+    Flow(FlowKey),
+}
+
+/// A flow, as far as its order is kept: of fragments, the hash tells that they are some.
+type FlowKey = ([u64; 5], u32);
+/// A flow on a stream.
+type FlowOnStream = (FlowKey, u32);
+
+/// The flow of a packet in an Ethernet frame.
+fn flow_of(frame: &[u8]) -> Option<FlowKey> {
+    let inner = InnerPacket::parse(frame.get(14..)?).ok()?;
+    let mut key = flow_key(&inner);
+    // The traffic class is no part of a flow.
+    key[4] &= !(0xff << 40);
+    Some((key, flow_hash(&inner)))
+}
 
 pub(crate) struct Model<'a> {
     bed: &'a mut Bed,
@@ -129,6 +148,8 @@ pub(crate) struct Model<'a> {
     order: HashMap<FlowOnStream, (u64, u64)>,
     numbers: HashSet<(u32, u64)>,
     dropped: HashMap<Stream, Dropped>,
+    /// Streams and flows of which a worker has handled something that may not have left yet, by worker.
+    leaving: [HashSet<Owner>; WORKERS],
     seen: &'a mut Seen,
     /// What happened last.
     log: VecDeque<String>,
@@ -177,6 +198,7 @@ impl<'a> Model<'a> {
             order: HashMap::new(),
             numbers: HashSet::new(),
             dropped: HashMap::new(),
+            leaving: Default::default(),
             now,
             plan,
             dice,
@@ -283,23 +305,27 @@ impl<'a> Model<'a> {
             .collect();
         let port = dice.one(&[30056, 30056, 4000]);
         let session = dice.one(&[0, 0, 1, 2]);
+        // What is dropped because a worker is behind counts as received, and all before; the oracle knows of no such thing where more is
+        // missing, or others send as well.
+        let (number, calm) = match self.backlog {
+            MANY => {
+                let number = dice.below(8) as u32 | dice.one(&[0, 0x40, IN_KERNEL]);
+                (number, dice.one(&[1, 6, 30]))
+            }
+            _ => (self.lines.len() as u32, 1_000_000),
+        };
         self.lines.push(Line {
             isd_as,
             host,
             port,
             template: self.plan.from(isd_as, host, port, session),
-            stream: dice.below(8) as u32 | dice.one(&[0, 0x40, IN_KERNEL]),
+            stream: number,
             next: dice.one(&[0, 0, 1, 5000, u64::MAX - 200, (1 << 63) - 150]),
             flows,
             late: Vec::new(),
             came: VecDeque::new(),
             rest: Vec::new(),
-            // What is dropped because a worker is behind counts as received, and all before; the oracle knows of no such thing where
-            // more is missing.
-            calm: match self.backlog {
-                MANY => dice.one(&[1, 6, 30]),
-                _ => 1_000_000,
-            },
+            calm,
         });
     }
 
@@ -396,7 +422,9 @@ impl<'a> Model<'a> {
         that: String,
     ) {
         self.arrivals += 1;
+        let owner = self.owner(side, &frame);
         self.pairs[worker].waiting.push_back(Waiting {
+            owner,
             side,
             frame,
             metadata,
@@ -420,13 +448,14 @@ impl<'a> Model<'a> {
         if time >= 100 * MS {
             self.log(format!("{} ms later", time / MS));
         }
-        for pair in &mut self.pairs {
+        for (pair, leaving) in self.pairs.iter_mut().zip(&mut self.leaving) {
             let engine = pair.engine.run(self.now, None);
             let oracle = pair.oracle.run(self.now, None);
             if engine != oracle {
                 return Err(format!("what was held: engine {engine}\noracle {oracle}"));
             }
             pair.engine.publish(self.now);
+            leaving.clear();
         }
         Ok(())
     }
@@ -458,7 +487,9 @@ impl<'a> Model<'a> {
                 metadata,
                 arrival,
                 that,
+                owner,
             } = waiting;
+            self.leaving[worker].extend(owner);
             if let Some(parsed) = self.parsed(side, &frame) {
                 let header = parsed.header;
                 self.log(format!(
@@ -498,6 +529,7 @@ impl<'a> Model<'a> {
         let pair = &mut self.pairs[worker];
         if self.dice.percent(80) {
             pair.engine.publish(now);
+            self.leaving[worker].clear();
         }
         Ok(())
     }
@@ -525,6 +557,25 @@ impl<'a> Model<'a> {
         out
     }
 
+    /// What a frame belongs to.
+    fn owner(&self, side: Side, frame: &[u8]) -> Option<Owner> {
+        match side {
+            Side::Underlay => Some(Owner::Stream(stream_of(&self.parsed(side, frame)?))),
+            Side::Lan | Side::Tunnel => Some(Owner::Flow(flow_of(frame)?)),
+        }
+    }
+
+    /// A program may send or deliver a frame only if all of its kind has left the worker.
+    fn has_left(&self, side: Side, frame: &[u8], worker: usize) -> Result<(), String> {
+        let owner = self.owner(side, frame);
+        let waiting = &self.pairs[worker].waiting;
+        let waits = waiting.iter().any(|waiting| waiting.owner == owner);
+        if waits || owner.is_some_and(|owner| self.leaving[worker].contains(&owner)) {
+            return Err("a worker still has something of it".into());
+        }
+        Ok(())
+    }
+
     /// The frame of a known remote, if it is one.
     fn parsed(&self, side: Side, frame: &[u8]) -> Option<Parsed> {
         if side != Side::Underlay {
@@ -546,12 +597,8 @@ impl<'a> Model<'a> {
                 "number {sequence} of stream {stream} is there twice"
             ));
         }
-        let inner = InnerPacket::parse(&packet[14..]).map_err(|e| e.to_string())?;
-        let mut key = flow_key(&inner);
-        // The traffic class is no part of a flow.
-        key[4] &= !(0xff << 40);
-        let hash = hash_of(&packet[14..]).unwrap_or(0);
-        let last = self.order.insert((key, hash, stream), (arrival, sequence));
+        let flow = flow_of(packet).ok_or("a packet that is none")?;
+        let last = self.order.insert((flow, stream), (arrival, sequence));
         match last {
             Some((before, number)) if before > arrival || (number > sequence) => Err(format!(
                 "out of order: packet {arrival} has number {sequence}, packet {before} {number}"
@@ -640,6 +687,7 @@ impl<'a> Model<'a> {
                         outs[0]
                     )));
                 }
+                self.has_left(side, &frame, worker).map_err(fail)?;
                 self.arrivals += 1;
                 self.number(&sent, &frame, self.arrivals).map_err(fail)?;
                 let protocol = InnerPacket::parse(&frame[14..]).map_or(0, |inner| inner.protocol);
@@ -847,6 +895,8 @@ impl<'a> Model<'a> {
                 self.hand_over(Side::Underlay, frame, (socket, word), worker, String::new());
             }
             Way::Fast(delivered) => {
+                let left = self.has_left(Side::Underlay, &frame, worker);
+                left.map_err(|what| fail(&what))?;
                 let mut given = frame.clone();
                 let l4 = usize::from(parsed.l4);
                 let is_whole = !self.bed.settings.verify_checksums
