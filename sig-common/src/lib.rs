@@ -12,6 +12,7 @@
     clippy::unwrap_used
 )]
 
+pub mod accelerate;
 pub mod addr;
 pub mod fast_path;
 pub mod maps;

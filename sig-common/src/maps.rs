@@ -55,7 +55,7 @@ pub const MAX_SOCKETS: u32 = 1024;
 pub const MAX_PREFIXES: u32 = 1 << 20;
 
 /// An IP address in one form for both families: IPv4 as IPv4-mapped IPv6 (RFC 4291).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Ip(pub [u8; 16]);
 

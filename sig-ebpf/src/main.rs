@@ -9,12 +9,15 @@
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
 //! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
 //!
+//! Those of `sig accelerate` are in [`accelerate`].
+//!
 //! Modules decide; this file alone turns their verdicts into actions and counts those of the gateway.
 #![no_std]
 #![no_main]
 // For atomic operations on words of the maps.
 #![feature(asm_experimental_arch)]
 
+mod accelerate;
 mod fast;
 mod inject;
 mod lan;
@@ -211,6 +214,42 @@ pub fn sig_inject(ctx: TcContext) -> i32 {
             unsafe { bpf_redirect_neigh(ifindex, core::ptr::null_mut(), 0, 0) as i32 }
         }
     }
+}
+
+/// Packets on their way to a foreign gateway are cut and completed first.
+#[classifier]
+pub fn sig_acc_tunnel(ctx: TcContext) -> i32 {
+    accelerate::into_tunnel(&ctx)
+}
+
+/// Cut and completed packets go back to where they came from.
+#[classifier]
+pub fn sig_acc_mirror(ctx: TcContext) -> i32 {
+    accelerate::mirror(&ctx)
+}
+
+/// Packets on their way to a foreign gateway are encapsulated in its place.
+#[classifier]
+pub fn sig_acc_encap(ctx: TcContext) -> i32 {
+    accelerate::encapsulate(&ctx)
+}
+
+/// Frames of a foreign gateway are watched.
+#[classifier]
+pub fn sig_acc_frames(ctx: TcContext) -> i32 {
+    accelerate::frames(&ctx)
+}
+
+/// Frames to a foreign gateway are decapsulated in its place.
+#[classifier]
+pub fn sig_acc_decap(ctx: TcContext) -> i32 {
+    accelerate::decapsulate(&ctx)
+}
+
+/// Packets that a foreign gateway decapsulated are watched.
+#[classifier]
+pub fn sig_acc_behind(ctx: TcContext) -> i32 {
+    accelerate::behind_gateway(&ctx)
 }
 
 /// Where a verdict of the border router becomes an action. It has counted by itself.

@@ -4,7 +4,7 @@
 use core::arch::asm;
 
 use aya_ebpf::{
-    bindings::xdp_md,
+    bindings::{__sk_buff, xdp_md},
     programs::{TcContext, XdpContext},
 };
 use sig_common::wire::{Load, Store, ethernet};
@@ -80,6 +80,33 @@ impl Packet {
             start: ctx.data(),
             end: ctx.data_end(),
             len: ctx.len() as usize,
+        }
+    }
+
+    /// As [`Packet::of`], of a TC program; its linear part is within reach.
+    #[inline(always)]
+    pub fn of_skb(skb: *mut __sk_buff, offset: usize) -> Self {
+        // SAFETY: as in `of`.
+        let (start, end, len) = unsafe {
+            (
+                core::ptr::read_volatile(&raw const (*skb).data),
+                core::ptr::read_volatile(&raw const (*skb).data_end),
+                core::ptr::read_volatile(&raw const (*skb).len),
+            )
+        };
+        Self {
+            start: start as usize + offset,
+            end: end as usize,
+            len: (len as usize).saturating_sub(offset),
+        }
+    }
+
+    /// The same, as if more followed: to read the first packet of a part of packets.
+    #[inline(always)]
+    pub fn endless(self) -> Self {
+        Self {
+            len: usize::MAX,
+            ..self
         }
     }
 

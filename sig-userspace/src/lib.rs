@@ -130,6 +130,8 @@
     clippy::unwrap_used
 )]
 
+#[cfg(feature = "xdp")]
+mod accelerate;
 mod control;
 pub mod engine;
 #[cfg(feature = "xdp")]

@@ -13,6 +13,7 @@
 //! All multi-byte fields are in network byte order on the wire and in host order in Rust values.
 
 pub mod checksum;
+pub mod datagram;
 pub mod ethernet;
 pub mod flow;
 pub mod inner;

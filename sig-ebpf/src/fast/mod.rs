@@ -20,7 +20,8 @@ use sig_common::fast_path::{
 };
 use sig_common::maps::MAX_SOCKETS;
 
-pub use order::{Owner, hand_over};
+pub use order::{Owner, hand_over, replace};
+pub use sum::of_words;
 
 use crate::{maps::NO_PREALLOC, packet};
 

@@ -7,6 +7,7 @@
 //! Devices are named by interface index in the network namespace of the *calling thread*: attach to a
 //! device of another namespace inside [`super::netns::run_in`].
 
+mod accelerate;
 mod errors;
 mod fast_path;
 mod maps;
@@ -14,6 +15,7 @@ mod names;
 mod object;
 mod router;
 
+pub use accelerate::{AcceleratorPrograms, Attached, Places, Sightings, monotonic_ns};
 pub use fast_path::{FastPathMaps, FastPathOptions};
 pub use maps::Counters;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};

@@ -1,5 +1,6 @@
 //! The command line of the binary `sig`: one file per subcommand.
 
+mod accelerate;
 mod config;
 mod dissect;
 mod doctor;
@@ -51,6 +52,7 @@ enum Command {
     Dissect(dissect::Args),
     Doctor(doctor::Args),
     Router(router::Args),
+    Accelerate(accelerate::Args),
     Path(path::Args),
     Version(version::Args),
 }
@@ -110,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Path(args) => path::run(&args, &mut out),
         Command::Router(args) => router::run(&args, &mut out),
+        Command::Accelerate(args) => accelerate::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Failure;
+use crate::accelerate::status as accelerator;
 use crate::control::config;
 use sig_core::{document, problem::Errors, status as gateway};
 use sig_router::status as router;
@@ -17,16 +18,18 @@ use sig_router::status as router;
 pub(super) enum Kind {
     Gateway,
     Router,
+    Accelerator,
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::Gateway, Self::Router];
+    const ALL: [Self; 3] = [Self::Gateway, Self::Router, Self::Accelerator];
 
     /// The word of the status documents.
     const fn name(self) -> &'static str {
         match self {
             Self::Gateway => gateway::Status::KIND,
             Self::Router => router::Status::KIND,
+            Self::Accelerator => accelerator::Status::KIND,
         }
     }
 
@@ -35,6 +38,26 @@ impl Kind {
         match self {
             Self::Gateway => "sig",
             Self::Router => "sig router",
+            Self::Accelerator => "sig accelerate",
+        }
+    }
+
+    /// How one is started.
+    const fn start(self) -> &'static str {
+        match self {
+            Self::Gateway => "sig run --config FILE",
+            Self::Router => "sig router run --config FILE",
+            Self::Accelerator => "sig accelerate run --underlay DEVICE",
+        }
+    }
+
+    /// How one is chosen.
+    const fn choice(self) -> &'static str {
+        match self {
+            Self::Gateway | Self::Router => {
+                "give its socket with --socket or its configuration with --config"
+            }
+            Self::Accelerator => "give its socket with --socket",
         }
     }
 }
@@ -62,8 +85,12 @@ fn kind(socket: &Path) -> Option<Kind> {
 pub(super) fn expect(socket: &Path, wanted: Kind, command: &str) -> Result<(), String> {
     match kind(socket) {
         Some(found) if found != wanted => Err(format!(
-            "{}: this is a {}; use \"{} {command}\"",
+            "{}: this is {} {}; use \"{} {command}\"",
             socket.display(),
+            match found {
+                Kind::Accelerator => "an",
+                Kind::Gateway | Kind::Router => "a",
+            },
             found.name(),
             found.command()
         )),
@@ -128,25 +155,29 @@ pub(super) fn only_socket(folder: &Path, wanted: Kind) -> Result<PathBuf, String
         .filter(|path| path.extension().is_some_and(|e| e == "sock"))
         .collect();
     sockets.sort();
-    let mut others = 0;
+    let mut others = None;
     sockets.retain(|socket| {
-        let is_other = kind(socket).is_some_and(|kind| kind != wanted);
-        others += usize::from(is_other);
-        !is_other
+        let other = kind(socket).filter(|kind| *kind != wanted);
+        others = others.or(other);
+        other.is_none()
     });
-    let (name, command) = (wanted.name(), wanted.command());
+    let name = wanted.name();
     match &sockets[..] {
         [socket] => Ok(socket.clone()),
         [] => {
-            let found = match (others, wanted) {
-                (0, _) => "there is no socket",
-                (_, Kind::Gateway) => "there are only sockets of routers (\"sig router status\")",
-                (_, Kind::Router) => "there are only sockets of gateways (\"sig status\")",
+            let found = match others {
+                None => "there is no socket".to_owned(),
+                Some(other) => format!(
+                    "there are only sockets of others (\"{} status\" asks a {})",
+                    other.command(),
+                    other.name()
+                ),
             };
             Err(format!(
-                "no {name} is running: {found} in {}; start one with \"{command} run --config FILE\", or \
-                 give its socket with --socket or its configuration with --config",
-                folder.display()
+                "no {name} is running: {found} in {}; start one with \"{}\", or {}",
+                folder.display(),
+                wanted.start(),
+                wanted.choice()
             ))
         }
         several => {
@@ -167,12 +198,11 @@ pub(super) fn ask(
     asked: Kind,
 ) -> Result<Vec<u8>, String> {
     let shown = socket.display();
-    let (name, command) = (asked.name(), asked.command());
+    let name = asked.name();
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!(
-                "{shown}: no {name} is listening; start it with \"{command} run --config FILE\""
-            )
+            let start = asked.start();
+            format!("{shown}: no {name} is listening; start it with \"{start}\"")
         }
         io::ErrorKind::PermissionDenied => {
             format!("{shown}: permission denied; run as the user of the {name} or as root")
@@ -350,7 +380,7 @@ pub(super) mod tests {
         assert_eq!(
             only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(
-                "no gateway is running: there are only sockets of routers (\"sig router status\") in \
+                "no gateway is running: there are only sockets of others (\"sig router status\" asks a router) in \
                  {shown}; start one with \"sig run --config FILE\", or give its socket with --socket or its \
                  configuration with --config"
             )

@@ -139,7 +139,7 @@ impl FastPathMaps {
     }
 }
 
-fn sum(map: &PerCpuArray<MapData, Traffic>, place: u32) -> Result<Traffic, Error> {
+pub(super) fn sum(map: &PerCpuArray<MapData, Traffic>, place: u32) -> Result<Traffic, Error> {
     let values = map
         .get(&place, 0)
         .map_err(|e| errors::of_map("read the counters of the fast path".into(), e))?;

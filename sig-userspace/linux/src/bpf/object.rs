@@ -13,11 +13,11 @@ use aya::{
 };
 use aya_log::EbpfLogger;
 
-use sig_common::fast_path;
 use sig_common::router::maps::{
     BUCKETS, CPU_NUMBERS, CPUS, DEVICES, ENDPOINTS, INTERFACES, LIMITS, PORTS, REASONS, SENDERS,
     SERVICES, SIBLINGS, TRAFFIC,
 };
+use sig_common::{accelerate, fast_path};
 
 use super::{Logger, Logging, errors, fast_path::FastPathOptions, names::Named};
 use crate::Error;
@@ -53,6 +53,24 @@ const FAST_PATH_MAPS: [&str; 10] = [
     fast_path::DELIVERED,
 ];
 
+/// Maps of the accelerator that hold much.
+const ACCELERATOR_MAPS: [&str; 14] = [
+    accelerate::FLOWS,
+    accelerate::PATHS,
+    accelerate::FRAMES,
+    accelerate::WAYS,
+    accelerate::SEQUENCES,
+    accelerate::SENT,
+    accelerate::REMOTES,
+    accelerate::LOCALS,
+    accelerate::PORTS,
+    accelerate::DELIVERED,
+    accelerate::OUTBOUND,
+    accelerate::INBOUND,
+    accelerate::PAIRS,
+    "A_SCRATCH",
+];
+
 /// How often a program is loaded at most. The verifier gives up with `EAGAIN` when a signal is pending; libbpf tries
 /// as often.
 const LOAD_ATTEMPTS: u32 = 5;
@@ -75,6 +93,18 @@ pub enum Program {
     Router,
     /// XDP of the CPU map that a border router spreads packets over.
     RouterCpu,
+    /// TC egress of a foreign gateway's tunnel device.
+    AccTunnel,
+    /// TC ingress of the segmenter's far end.
+    AccMirror,
+    /// TC ingress of the segmenter.
+    AccEncap,
+    /// TC egress of the underlay device beside a foreign gateway.
+    AccFrames,
+    /// TC ingress of the underlay device beside a foreign gateway.
+    AccDecap,
+    /// TC ingress of a foreign gateway's tunnel device.
+    AccBehind,
 }
 
 impl Program {
@@ -88,7 +118,21 @@ impl Program {
             Self::Inject => "sig_inject",
             Self::Router => "sig_router",
             Self::RouterCpu => "sig_router_cpu",
+            Self::AccTunnel => "sig_acc_tunnel",
+            Self::AccMirror => "sig_acc_mirror",
+            Self::AccEncap => "sig_acc_encap",
+            Self::AccFrames => "sig_acc_frames",
+            Self::AccDecap => "sig_acc_decap",
+            Self::AccBehind => "sig_acc_behind",
         }
+    }
+
+    /// Whether it is a TC program.
+    const fn is_tc(self) -> bool {
+        !matches!(
+            self,
+            Self::Underlay | Self::Lan | Self::Tunnel | Self::Router | Self::RouterCpu
+        )
     }
 }
 
@@ -179,14 +223,17 @@ pub(super) struct Globals {
     pub(super) user: User,
 }
 
-/// Whose programs run. Maps of the other one are made with a single entry: they take no memory worth a word, and no kernel
+/// Whose programs run. Maps of the others are made with a single entry: they take no memory worth a word, and no kernel
 /// refuses them for their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum User {
     #[default]
     Gateway,
     /// On a machine with CPU numbers below this.
-    Router { cpus: u32 },
+    Router {
+        cpus: u32,
+    },
+    Accelerator,
 }
 
 /// The object, loaded.
@@ -234,11 +281,18 @@ impl Object {
             User::Router { cpus } => {
                 loader.map_max_entries(CPUS, cpus);
             }
-            User::Gateway => {
+            User::Gateway | User::Accelerator => {
                 for map in ROUTER_MAPS {
                     loader.map_max_entries(map, 1);
                 }
             }
+        }
+        if globals.user != User::Accelerator {
+            for map in ACCELERATOR_MAPS {
+                loader.map_max_entries(map, 1);
+            }
+            // A ring buffer is whole pages.
+            loader.map_max_entries(accelerate::SIGHTINGS, 1 << 16);
         }
         let ebpf = loader.load(OBJECT).map_err(|e| errors::of_object(&e))?;
         Ok(Self { ebpf })
@@ -255,9 +309,9 @@ impl Object {
         for program in wanted {
             let mut attempts = 1..LOAD_ATTEMPTS;
             loop {
-                let loaded = match program {
-                    Program::Inject => self.tc(*program).and_then(SchedClassifier::load),
-                    _ => self.xdp(*program).and_then(Xdp::load),
+                let loaded = match program.is_tc() {
+                    true => self.tc(*program).and_then(SchedClassifier::load),
+                    false => self.xdp(*program).and_then(Xdp::load),
                 };
                 match loaded {
                     Ok(()) => break,
@@ -356,6 +410,7 @@ impl Object {
         let link = match self.link_tc(
             program,
             &name,
+            TcAttachType::Ingress,
             TcAttachOptions::TcxOrder(Default::default()),
         ) {
             // Before Linux 6.6 there is only the hook of a queueing discipline. It goes with the device.
@@ -369,6 +424,7 @@ impl Object {
                 self.link_tc(
                     program,
                     &name,
+                    TcAttachType::Ingress,
                     TcAttachOptions::Netlink(NlOptions::default()),
                 )
             }
@@ -379,14 +435,38 @@ impl Object {
         })
     }
 
+    /// Attaches a TC program so that it leaves the device with this process, however that ends.
+    pub(super) fn attach_tcx(
+        &mut self,
+        program: Program,
+        ifindex: u32,
+        hook: TcAttachType,
+    ) -> Result<TcAttachment, Error> {
+        let failed = |e: ProgramError| match errors::errno(&e) {
+            Some(libc::EINVAL) => Error::Refused(format!(
+                "cannot attach {} to {}: this needs Linux 6.6 or newer (TCX)",
+                program.name(),
+                errors::device(ifindex)
+            )),
+            _ => errors::of_attaching(program.name(), ifindex, &e),
+        };
+        let name = name_of(ifindex).map_err(|e| failed(ProgramError::IOError(e)))?;
+        let options = TcAttachOptions::TcxOrder(Default::default());
+        let link = self
+            .link_tc(program, &name, hook, options)
+            .map_err(failed)?;
+        Ok(TcAttachment { _link: link })
+    }
+
     fn link_tc(
         &mut self,
         program: Program,
         device: &str,
+        hook: TcAttachType,
         options: TcAttachOptions,
     ) -> Result<SchedClassifierLink, ProgramError> {
         let program = self.tc(program)?;
-        let id = program.attach_with_options(device, TcAttachType::Ingress, options)?;
+        let id = program.attach_with_options(device, hook, options)?;
         program.take_link(id)
     }
 

@@ -1,0 +1,375 @@
+//! What `sig accelerate` and its TC programs share: acceleration beside a foreign gateway, whose frames and packets are all
+//! that is known of it.
+//!
+//! ```text
+//!   kernel ── tunnel device ──> gateway ──> underlay device        what the gateway does
+//!               │    ▲                        │         ▲
+//!               └────┼── encapsulate ─────────┼─────────┘           what the programs do, for flows that they have
+//!                    └───────── decapsulate ──┘                     seen the gateway send, and frames like its own
+//! ```
+//!
+//! Order is kept by [`slot`]s: a packet that is left to the gateway marks the slot of its flow, and releases it when it is seen
+//! behind the gateway. While a slot is marked, packets of its flow go through the gateway, too.
+//!
+//! Numbers are in host byte order unless a header says otherwise.
+
+use crate::maps::Ip;
+use crate::wire::{Load, PROTO_TCP, PROTO_UDP, simple::Simple, template::HeaderTemplate};
+
+/// [`Config`], one element.
+pub const CONFIG: &str = "A_CONFIG";
+/// Flows and their paths: [`FlowKey`] to [`Flow`].
+pub const FLOWS: &str = "A_FLOWS";
+/// Paths: `u32` number to [`Path`]. Numbers are never used twice.
+pub const PATHS: &str = "A_PATHS";
+/// Paths by what their frames look like: `u64` [`Sighting::frame`] to `u32` number, or [`NO_PATH`].
+pub const FRAMES: &str = "A_FRAMES";
+/// Ways through the network: `u64` [`Sighting::way`] to `u64` time at which the gateway sent something over it last.
+pub const WAYS: &str = "A_WAYS";
+/// Sequence numbers of the frames of each path, per CPU: `u32` [`Path::place`] to `u64`.
+pub const SEQUENCES: &str = "A_SEQUENCES";
+/// What was sent over each path, per CPU: `u32` [`Path::place`] to [`crate::fast_path::Traffic`].
+pub const SENT: &str = "A_SENT";
+/// Gateways that ours exchanges frames or probes with: [`crate::maps::RemoteKey`] to `u32` place in [`DELIVERED`].
+pub const REMOTES: &str = "A_REMOTES";
+/// SCION addresses of our gateway: [`crate::maps::RemoteKey`] to nothing.
+pub const LOCALS: &str = "A_LOCALS";
+/// UDP/SCION ports, a byte each: 1 if packets of frames to it came out of the gateway.
+pub const PORTS: &str = "A_PORTS";
+/// What was delivered of each remote, per CPU: `u32` to [`crate::fast_path::Traffic`].
+pub const DELIVERED: &str = "A_DELIVERED";
+/// [`slot`]s of flows into the tunnel.
+pub const OUTBOUND: &str = "A_OUTBOUND";
+/// [`slot`]s of flows out of the tunnel.
+pub const INBOUND: &str = "A_INBOUND";
+/// [`slot`]s of pairs of hosts, for packets that are in no flow, such as fragments.
+pub const PAIRS: &str = "A_PAIRS";
+/// [`Stat`]s, per CPU.
+pub const STATS: &str = "A_STATS";
+/// [`Sighting`]s, a ring buffer.
+pub const SIGHTINGS: &str = "A_SIGHTINGS";
+
+/// Slots of [`OUTBOUND`] and [`INBOUND`]; a power of two.
+pub const SLOTS: u32 = 1 << 16;
+/// Slots of [`PAIRS`]; a power of two.
+pub const PAIR_SLOTS: u32 = 1 << 12;
+/// Entries of [`FLOWS`].
+pub const MAX_FLOWS: u32 = 1 << 17;
+/// Places of paths.
+pub const MAX_PATHS: u32 = 1024;
+/// Places of remotes.
+pub const MAX_REMOTES: u32 = 1024;
+/// Entries of [`FRAMES`].
+pub const MAX_FRAMES: u32 = 4096;
+/// Bytes of the ring buffer.
+pub const SIGHTINGS_LEN: u32 = 1 << 18;
+
+/// Longest headers of a path, from Ethernet to the SIG frame header.
+pub const MAX_HEADERS: usize = 320;
+
+/// Value of [`FRAMES`] for frames that are not accelerated.
+pub const NO_PATH: u32 = 0;
+
+/// The programs' streams have this bit in their 20-bit id, which the reference's never have.
+pub const STREAM_BIT: u32 = 1 << 19;
+/// Bits of a stream id that tell CPUs apart.
+pub const CPU_BITS: u32 = 8;
+
+/// A way over which the gateway has sent nothing for this long may not be its choice any more, in ns. Gateways probe twice a
+/// second.
+pub const WAY_LIFETIME: u64 = 1_200_000_000;
+/// A flow that paused for this long is asked about again: the gateway may have another path for it by now, in ns.
+pub const FLOW_LIFETIME: u64 = 30_000_000_000;
+
+/// What the programs are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Config {
+    /// Device that frames leave and come in by.
+    pub underlay: u32,
+    /// The gateway's tunnel device.
+    pub tunnel: u32,
+    /// Device through which packets pass that must be cut and completed.
+    pub segmenter: u32,
+    /// MTU of the tunnel device.
+    pub tunnel_mtu: u32,
+    /// 1: packets may be taken. 0: everything is only watched.
+    pub enabled: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// A flow with its DSCP: what a gateway may choose a path by. See [`flow_key`].
+pub type FlowKey = [u64; 5];
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Flow {
+    /// Number of its path.
+    pub path: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// When a packet of it was sent last, ns.
+    pub used: u64,
+}
+
+/// A path: what the gateway's frames over it look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Path {
+    /// Key in [`WAYS`].
+    pub way: u64,
+    /// Place in [`SEQUENCES`] and [`SENT`].
+    pub place: u32,
+    /// Stream id of the first CPU's frames; the other CPUs' follow.
+    pub stream: u32,
+    /// Longest packet that the gateway has sent in one frame, or part of a packet; the programs count up.
+    pub capacity: u32,
+    /// DSCP and ECN of the gateway's frames.
+    pub traffic_class: u32,
+    /// Headers.
+    pub template: HeaderTemplate<MAX_HEADERS>,
+}
+
+/// Something that user space must see: sent by the gateway, or for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sighting {
+    /// When, ns since boot.
+    pub time: u64,
+    /// Hash of what the headers have in common that go the same way to the same host: all but ports and what is behind.
+    pub way: u64,
+    /// [`Sighting::way`] with ports and SIG session.
+    pub frame: u64,
+    /// One of [`kind`].
+    pub kind: u32,
+    /// Bytes of headers in [`Sighting::bytes`]: of a frame up to the end of the SIG header, of a probe up to the end of
+    /// the UDP/SCION header.
+    pub headers: u32,
+    /// Bytes behind the headers.
+    pub payload: u32,
+    /// Session of a probe.
+    pub session: u32,
+    /// The headers.
+    pub bytes: [u8; MAX_HEADERS],
+}
+
+/// What was seen.
+pub mod kind {
+    /// The gateway sent a frame with a packet that had come through the tunnel device, in a form that is not in
+    /// [`super::FRAMES`].
+    pub const FRAME: u32 = 1;
+    /// What looks like a session probe or an answer to one left.
+    pub const PROBE: u32 = 2;
+    /// What looks like a session probe or an answer to one came in.
+    pub const ANSWER: u32 = 3;
+}
+
+/// Counters of the programs, in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stat {
+    /// Into the tunnel: encapsulated and sent.
+    Sent,
+    /// Into the tunnel, left to the gateway: of a kind that the programs do not take.
+    OutOdd,
+    /// Left to the gateway: it has not been seen to send such packets in frames of one yet.
+    OutUnknown,
+    /// Left to the gateway: it still has packets of the flow.
+    OutBusy,
+    /// Left to the gateway: longer than what it has been seen to send in one frame.
+    OutLong,
+    /// Lost while it was encapsulated.
+    OutLost,
+    /// Frames: decapsulated and delivered.
+    Delivered,
+    /// Frames left to the gateway: parts of packets, or several.
+    InOdd,
+    /// Frames left to the gateway: from nobody that it talks to, or not to its data port.
+    InUnknown,
+    /// Frames left to the gateway: it still has packets of the flow.
+    InBusy,
+    /// Frames left to the gateway: their UDP/SCION checksum is wrong.
+    InChecksum,
+    /// Lost while it was decapsulated.
+    InLost,
+}
+
+impl Stat {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+    /// All of them, by number.
+    pub const ALL: [Self; 12] = [
+        Self::Sent,
+        Self::OutOdd,
+        Self::OutUnknown,
+        Self::OutBusy,
+        Self::OutLong,
+        Self::OutLost,
+        Self::Delivered,
+        Self::InOdd,
+        Self::InUnknown,
+        Self::InBusy,
+        Self::InChecksum,
+        Self::InLost,
+    ];
+}
+
+/// Whether the gateway has packets of a flow: a word with the time (32 bits, in units of 2^14 ns) of the last packet left
+/// to it, and that packet's [`signature`]; or 0 in place of that, and the time at which it was seen behind the gateway.
+pub mod slot {
+    /// Bits of ns below the unit.
+    const UNIT: u32 = 14;
+    /// 98 ms: a packet that was not seen behind the gateway for this long was lost.
+    const LOST: u32 = 6000;
+    /// 200 µs: what was seen leaving on another CPU has left by then.
+    const GUARD: u32 = 12;
+
+    /// A packet with this signature is left to the gateway.
+    #[inline(always)]
+    #[must_use]
+    pub const fn mark(now: u64, signature: u32) -> u64 {
+        ((now >> UNIT) as u32 as u64) << 32 | signature as u64
+    }
+
+    /// Whether `word` waits for the packet with this signature.
+    #[inline(always)]
+    #[must_use]
+    pub const fn waits_for(word: u64, signature: u32) -> bool {
+        word as u32 == signature && signature > super::NO_SIGNATURE
+    }
+
+    /// The packet was seen behind the gateway.
+    #[inline(always)]
+    #[must_use]
+    pub const fn release(now: u64) -> u64 {
+        mark(now, 0)
+    }
+
+    /// Whether the gateway has no packet of the flow.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_free(word: u64, now: u64) -> bool {
+        let age = ((now >> UNIT) as u32).wrapping_sub((word >> 32) as u32);
+        let least = if word as u32 == 0 { GUARD } else { LOST };
+        word == 0 || age >= least
+    }
+}
+
+/// Signature of packets that cannot be recognised.
+pub const NO_SIGNATURE: u32 = 1;
+
+/// The flow of a simple packet, with its DSCP; ECN is not part of it.
+#[inline(always)]
+#[must_use]
+pub const fn flow_key<const V6: bool>(packet: &Simple<V6>) -> FlowKey {
+    let [a, b, c, d, rest] = packet.flow_key();
+    [a, b, c, d, rest & !(3 << 40)]
+}
+
+/// Place of a flow among the [`slot`]s.
+#[inline(always)]
+#[must_use]
+pub const fn flow_place(key: &FlowKey) -> u32 {
+    crate::wire::flow::hash_of_key(key) & (SLOTS - 1)
+}
+
+/// Place of a pair of hosts among the [`slot`]s of [`PAIRS`].
+#[inline(always)]
+#[must_use]
+pub const fn pair_place(addresses: [u64; 4]) -> u32 {
+    let [a, b, c, d] = addresses;
+    crate::wire::flow::hash_of_key(&[a, b, c, d, 6 << 56]) & (PAIR_SLOTS - 1)
+}
+
+/// What tells a packet from others of its flow, before and behind a gateway: length, identification and what follows the
+/// ports, without checksums, which may have been left to a card. Above [`NO_SIGNATURE`], or that.
+#[inline(always)]
+pub fn signature<const V6: bool, L: Load + ?Sized>(packet: &L, simple: &Simple<V6>) -> u32 {
+    let at = Simple::<V6>::HEADER_LEN;
+    let words = match simple.protocol {
+        // Sequence and acknowledgement number, flags, window.
+        PROTO_TCP => [packet.bytes::<8>(at + 4), packet.bytes::<8>(at + 8)],
+        // Ports and length; payload.
+        PROTO_UDP if usize::from(simple.total_len) >= at + 16 => {
+            [packet.bytes::<8>(at + 8), Some([0; 8])]
+        }
+        _ if usize::from(simple.total_len) >= at + 8 => [packet.bytes::<8>(at), Some([0; 8])],
+        _ => [None, None],
+    };
+    let [Some(a), Some(b)] = words else {
+        return NO_SIGNATURE;
+    };
+    let identification = match V6 {
+        true => [0, 0],
+        false => packet.bytes(4).unwrap_or_default(),
+    };
+    let [i0, i1] = identification;
+    let [l0, l1] = simple.total_len.to_be_bytes();
+    let first = u64::from_be_bytes([simple.protocol, 0, 0, 0, i0, i1, l0, l1]);
+    let hash = mix(
+        mix(mix(0, first), u64::from_be_bytes(a)),
+        u64::from_be_bytes(b),
+    );
+    match (hash >> 32) as u32 {
+        0 | NO_SIGNATURE => 2,
+        signature => signature,
+    }
+}
+
+/// One step of a hash over words.
+#[inline(always)]
+#[must_use]
+pub const fn mix(hash: u64, word: u64) -> u64 {
+    let product = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ product >> 32
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    use super::*;
+
+    macro_rules! pod {
+        ($($name:ident)+) => {
+            $(
+                // SAFETY: `repr(C)` over integers and arrays of them, Copy, 'static, without padding
+                // (asserted below).
+                unsafe impl aya::Pod for $name {}
+            )+
+        };
+    }
+    pod!(Config Flow Path);
+}
+
+const _: () = {
+    assert!(size_of::<Config>() == 6 * 4);
+    assert!(size_of::<Flow>() == 4 + 4 + 8);
+    assert!(size_of::<Path>() == 8 + 4 * 4 + 16 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
+    assert!(size_of::<Sighting>() == 3 * 8 + 4 * 4 + MAX_HEADERS);
+    assert!(size_of::<Ip>() == 16);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_slot_is_free_when_its_packet_was_seen_or_must_be_lost() {
+        let now = 77_000 * MS;
+        assert!(slot::is_free(0, now));
+        let marked = slot::mark(now, 9);
+        assert!(slot::waits_for(marked, 9) && !slot::waits_for(marked, 10));
+        assert!(!slot::is_free(marked, now + 90 * MS));
+        assert!(slot::is_free(marked, now + 100 * MS));
+        let released = slot::release(now);
+        assert!(!slot::is_free(released, now));
+        assert!(slot::is_free(released, now + MS));
+        assert!(!slot::waits_for(
+            slot::mark(now, NO_SIGNATURE),
+            NO_SIGNATURE
+        ));
+    }
+}

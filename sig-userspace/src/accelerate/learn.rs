@@ -1,0 +1,493 @@
+//! What is made of what the programs have seen: paths, sessions, and the gateways that ours talks to.
+//!
+//! A frame teaches a path: later packets of its flow get headers like its own. Session probes, twice a second, tell which
+//! way the gateway prefers now, and their answers whether the remote is there. Facts about the reference gateway that this relies on: a probe takes
+//! the first path of its session, which is the one that data takes while there is only one; a session that was not
+//! answered for two seconds is down.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sig_common::accelerate::{
+    CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, Path, STREAM_BIT, Sighting, kind,
+};
+use sig_common::maps::RemoteKey;
+use sig_linux::{Error, bpf::AcceleratorPrograms};
+
+use super::headers::{Headers, Unsuited};
+
+/// The port on which gateways answer session probes.
+const PROBE_PORT: u16 = 30856;
+
+const SECOND: u64 = 1_000_000_000;
+/// A session without an answer for this long is down, as for the gateway itself.
+const UNANSWERED: u64 = 2 * SECOND;
+/// A session that is not probed any more is over.
+const UNPROBED: u64 = 3 * SECOND;
+/// Frames of a remote that ours has sent nothing to for this long are the gateway's.
+const UNTALKED: u64 = 10 * SECOND;
+/// A path that was not used for this long is forgotten.
+const UNUSED: u64 = 60 * SECOND;
+
+/// SCION packets of this length pass every link (SCION header specification, as for IPv6).
+const LEAST_MTU: u32 = 1280;
+
+/// Where the programs look.
+pub(super) trait Tables {
+    fn set_path(&mut self, number: u32, path: Option<&Path>) -> Result<(), Error>;
+    fn set_frame(&mut self, frame: u64, path: Option<u32>) -> Result<(), Error>;
+    fn set_way(&mut self, way: u64, time: u64) -> Result<(), Error>;
+    fn way(&self, way: u64) -> Option<u64>;
+    fn set_remote(&mut self, remote: RemoteKey, place: Option<u32>) -> Result<(), Error>;
+    fn add_local(&mut self, local: RemoteKey) -> Result<(), Error>;
+    fn capacity(&self, number: u32) -> Option<u32>;
+}
+
+impl Tables for AcceleratorPrograms {
+    fn set_path(&mut self, number: u32, path: Option<&Path>) -> Result<(), Error> {
+        self.set_path(number, path)
+    }
+
+    fn set_frame(&mut self, frame: u64, path: Option<u32>) -> Result<(), Error> {
+        self.set_frame(frame, path)
+    }
+
+    fn set_way(&mut self, way: u64, time: u64) -> Result<(), Error> {
+        self.set_way(way, time)
+    }
+
+    fn way(&self, way: u64) -> Option<u64> {
+        self.way(way)
+    }
+
+    fn set_remote(&mut self, remote: RemoteKey, place: Option<u32>) -> Result<(), Error> {
+        self.set_remote(remote, place)
+    }
+
+    fn add_local(&mut self, local: RemoteKey) -> Result<(), Error> {
+        self.add_local(local)
+    }
+
+    fn capacity(&self, number: u32) -> Option<u32> {
+        self.capacity(number)
+    }
+}
+
+/// All that was learned.
+#[derive(Default)]
+pub(super) struct Learner {
+    /// By number.
+    pub(super) paths: BTreeMap<u32, KnownPath>,
+    pub(super) sessions: HashMap<SessionKey, Session>,
+    pub(super) remotes: HashMap<RemoteKey, Remote>,
+    /// Forms of frames that are left to the gateway.
+    pub(super) refused: HashMap<u64, Refused>,
+    locals: Vec<RemoteKey>,
+    last_number: u32,
+    /// Places of paths that were in use.
+    pub(super) places: u32,
+    /// Places of remotes that were in use.
+    pub(super) remote_places: u32,
+}
+
+/// A path that packets are sent on.
+pub(super) struct KnownPath {
+    pub(super) place: u32,
+    pub(super) way: u64,
+    pub(super) headers: Headers,
+    /// Ports of its frames.
+    ports: [u16; 2],
+    pub(super) remote: RemoteKey,
+    pub(super) session: u8,
+    /// Forms of its frames.
+    frames: Vec<u64>,
+}
+
+/// A session of our gateway with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct SessionKey {
+    pub(super) remote: RemoteKey,
+    pub(super) session: u8,
+}
+
+pub(super) struct Session {
+    /// Which way the last probe went.
+    way: u64,
+    /// Source port of the probes.
+    port: u16,
+    pub(super) probed: u64,
+    pub(super) answered: u64,
+    pub(super) is_up: bool,
+}
+
+/// A gateway that ours talks to.
+pub(super) struct Remote {
+    pub(super) place: u32,
+    talked: u64,
+}
+
+/// Frames that are left to the gateway.
+pub(super) struct Refused {
+    session: SessionKey,
+    since: u64,
+    /// `None`: because the session is down.
+    pub(super) why: Option<Unsuited>,
+}
+
+impl Learner {
+    /// Takes in what a program has seen.
+    pub(super) fn take(&mut self, tables: &mut impl Tables, sighting: &Sighting) {
+        let headers = match Headers::read(sighting) {
+            Ok(headers) => headers,
+            Err(why) => {
+                // Else it would be told with every frame.
+                if sighting.kind == kind::FRAME {
+                    tracing::warn!(
+                        "a frame of the gateway is not understood: {why}; frames like it are left to it"
+                    );
+                    log(tables.set_frame(sighting.frame, Some(NO_PATH)));
+                }
+                return;
+            }
+        };
+        let taken = match sighting.kind {
+            kind::FRAME => self.frame(tables, sighting, headers),
+            kind::PROBE => self.probe(tables, sighting, &headers),
+            kind::ANSWER => self.answer(tables, sighting, &headers),
+            _ => Ok(()),
+        };
+        log(taken);
+    }
+
+    /// A frame in a form that was not known.
+    fn frame(
+        &mut self,
+        tables: &mut impl Tables,
+        sighting: &Sighting,
+        headers: Headers,
+    ) -> Result<(), Error> {
+        let (frame, way, now) = (sighting.frame, sighting.way, sighting.time);
+        let (remote, session, ports) = (headers.remote(), headers.session(), headers.ports());
+        self.talks_to(tables, &headers, now)?;
+        let key = SessionKey { remote, session };
+        let is_down = self.sessions.get(&key).is_some_and(|s| !s.is_up);
+        let template = match is_down {
+            true => Err(None),
+            false => headers.template().map_err(Some),
+        };
+        let template = match template {
+            Ok(template) => template,
+            Err(why) => {
+                if let Some(why) = &why {
+                    tracing::warn!(
+                        remote = %headers.next_hop(),
+                        "frames over a path are left to the gateway: {why}"
+                    );
+                }
+                let refused = Refused {
+                    session: key,
+                    since: now,
+                    why,
+                };
+                self.refused.insert(frame, refused);
+                return tables.set_frame(frame, Some(NO_PATH));
+            }
+        };
+        tables.set_way(way, now)?;
+        // Whatever else was known of the session may be no more: it counts again when it is seen again.
+        let others = self
+            .paths
+            .values()
+            .filter(|path| path.remote == remote && path.session == session && path.way != way);
+        for other in others.map(|path| path.way).collect::<Vec<_>>() {
+            tables.set_way(other, 0)?;
+        }
+        let same = self.paths.iter_mut().find(|(_, path)| {
+            (path.remote, path.session, path.way, path.ports) == (remote, session, way, ports)
+        });
+        if let Some((number, path)) = same {
+            path.frames.push(frame);
+            return tables.set_frame(frame, Some(*number));
+        }
+        let Some(place) = self.free_place() else {
+            // Paths that are not used make room in a minute.
+            return Ok(());
+        };
+        self.last_number = self.last_number.wrapping_add(1).max(1);
+        let number = self.last_number;
+        let path = Path {
+            way,
+            place,
+            stream: stream(),
+            // Nothing that the gateway cuts is behind a header of this session yet.
+            capacity: sighting.payload,
+            traffic_class: headers.traffic_class().into(),
+            template,
+        };
+        tables.set_path(number, Some(&path))?;
+        tables.set_frame(frame, Some(number))?;
+        tracing::debug!(number, next_hop = %headers.next_hop(), session, "learned a path");
+        let known = KnownPath {
+            place,
+            way,
+            headers,
+            ports,
+            remote,
+            session,
+            frames: vec![frame],
+        };
+        self.paths.insert(number, known);
+        self.places = self.places.max(place + 1);
+        Ok(())
+    }
+
+    /// A session probe of our gateway, or its answer to one.
+    fn probe(
+        &mut self,
+        tables: &mut impl Tables,
+        sighting: &Sighting,
+        headers: &Headers,
+    ) -> Result<(), Error> {
+        let (way, now) = (sighting.way, sighting.time);
+        self.talks_to(tables, headers, now)?;
+        let [port, destination_port] = headers.ports();
+        if destination_port != PROBE_PORT {
+            return Ok(());
+        }
+        if tables.way(way).is_none() {
+            tables.set_way(way, now)?;
+        }
+        let key = SessionKey {
+            remote: headers.remote(),
+            session: sighting.session as u8,
+        };
+        let session = self.sessions.entry(key).or_insert(Session {
+            way,
+            port,
+            probed: now,
+            answered: now,
+            is_up: true,
+        });
+        session.port = port;
+        session.probed = now;
+        let before = std::mem::replace(&mut session.way, way);
+        if before != way {
+            self.move_over(tables, key, before, way, now, headers)?;
+        }
+        Ok(())
+    }
+
+    /// The gateway takes another way for a session: its flows follow.
+    fn move_over(
+        &mut self,
+        tables: &mut impl Tables,
+        key: SessionKey,
+        before: u64,
+        way: u64,
+        now: u64,
+        headers: &Headers,
+    ) -> Result<(), Error> {
+        tables.set_way(before, 0)?;
+        tables.set_way(way, now)?;
+        for (number, path) in &mut self.paths {
+            if (path.remote, path.session, path.way) != (key.remote, key.session, before) {
+                continue;
+            }
+            for frame in path.frames.drain(..) {
+                tables.set_frame(frame, None)?;
+            }
+            let Ok(template) = headers.template_of(path.ports, path.session) else {
+                // Its flows find the way by themselves.
+                continue;
+            };
+            // What passes there is not known yet.
+            let passes = LEAST_MTU.saturating_sub(template.len() as u32);
+            let capacity = tables.capacity(*number).unwrap_or(0).min(passes);
+            path.way = way;
+            path.headers = headers.clone();
+            let moved = Path {
+                way,
+                place: path.place,
+                stream: stream(),
+                capacity,
+                traffic_class: headers.traffic_class().into(),
+                template,
+            };
+            tables.set_path(*number, Some(&moved))?;
+            tracing::info!(number, next_hop = %headers.next_hop(), session = key.session, "the gateway took another path");
+        }
+        Ok(())
+    }
+
+    /// An answer to a session probe of our gateway, or a probe of another.
+    fn answer(
+        &mut self,
+        tables: &mut impl Tables,
+        sighting: &Sighting,
+        headers: &Headers,
+    ) -> Result<(), Error> {
+        let [source, destination] = headers.ports();
+        let key = SessionKey {
+            remote: headers.local(),
+            session: sighting.session as u8,
+        };
+        let Some(session) = self.sessions.get_mut(&key) else {
+            return Ok(());
+        };
+        if source != PROBE_PORT || destination != session.port {
+            return Ok(());
+        }
+        session.answered = sighting.time;
+        if !std::mem::replace(&mut session.is_up, true) {
+            tracing::info!(session = key.session, "the remote answers again");
+            self.forget_refused(tables, |refused| refused.session == key)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what has not been seen for too long.
+    pub(super) fn tick(&mut self, tables: &mut impl Tables, now: u64) {
+        log(self.expire(tables, now));
+    }
+
+    fn expire(&mut self, tables: &mut impl Tables, now: u64) -> Result<(), Error> {
+        let since = |time: u64| now.saturating_sub(time);
+        self.sessions
+            .retain(|_, session| since(session.probed) < UNPROBED);
+        let mut down = Vec::new();
+        for (key, session) in &mut self.sessions {
+            if session.is_up && since(session.answered) > UNANSWERED {
+                session.is_up = false;
+                down.push(*key);
+                tracing::info!(
+                    session = key.session,
+                    "the remote does not answer; the gateway works alone for it"
+                );
+            }
+        }
+        let over: Vec<u32> = self
+            .paths
+            .iter()
+            .filter(|(_, path)| {
+                let key = SessionKey {
+                    remote: path.remote,
+                    session: path.session,
+                };
+                let seen = tables.way(path.way).unwrap_or(0);
+                down.contains(&key) || seen != 0 && since(seen) > UNUSED
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in over {
+            self.forget(tables, number)?;
+        }
+        let gone: Vec<RemoteKey> = self
+            .remotes
+            .iter()
+            .filter(|(_, remote)| since(remote.talked) > UNTALKED)
+            .map(|(key, _)| *key)
+            .collect();
+        for remote in gone {
+            let seen = self
+                .paths
+                .values()
+                .filter(|path| path.remote == remote)
+                .filter_map(|path| tables.way(path.way))
+                .max();
+            match (seen, self.remotes.get_mut(&remote)) {
+                (Some(seen), Some(known)) if since(seen) <= UNTALKED => known.talked = seen,
+                _ => {
+                    self.remotes.remove(&remote);
+                    tables.set_remote(remote, None)?;
+                }
+            }
+        }
+        self.forget_refused(tables, |refused| since(refused.since) > UNUSED)
+    }
+
+    /// Notes who talks to whom.
+    fn talks_to(
+        &mut self,
+        tables: &mut impl Tables,
+        headers: &Headers,
+        now: u64,
+    ) -> Result<(), Error> {
+        let local = headers.local();
+        if !self.locals.contains(&local) {
+            tables.add_local(local)?;
+            self.locals.push(local);
+        }
+        let key = headers.remote();
+        if let Some(remote) = self.remotes.get_mut(&key) {
+            remote.talked = now;
+            return Ok(());
+        }
+        let used: Vec<u32> = self.remotes.values().map(|remote| remote.place).collect();
+        let Some(place) = (0..MAX_REMOTES).find(|place| !used.contains(place)) else {
+            return Ok(());
+        };
+        tables.set_remote(key, Some(place))?;
+        self.remotes.insert(key, Remote { place, talked: now });
+        self.remote_places = self.remote_places.max(place + 1);
+        Ok(())
+    }
+
+    fn free_place(&self) -> Option<u32> {
+        let used: Vec<u32> = self.paths.values().map(|path| path.place).collect();
+        (0..MAX_PATHS).find(|place| !used.contains(place))
+    }
+
+    fn forget(&mut self, tables: &mut impl Tables, number: u32) -> Result<(), Error> {
+        let Some(path) = self.paths.remove(&number) else {
+            return Ok(());
+        };
+        tables.set_path(number, None)?;
+        for frame in path.frames {
+            tables.set_frame(frame, None)?;
+        }
+        Ok(())
+    }
+
+    fn forget_refused(
+        &mut self,
+        tables: &mut impl Tables,
+        is_over: impl Fn(&Refused) -> bool,
+    ) -> Result<(), Error> {
+        let over: Vec<u64> = self
+            .refused
+            .iter()
+            .filter(|(_, refused)| is_over(refused))
+            .map(|(frame, _)| *frame)
+            .collect();
+        for frame in over {
+            self.refused.remove(&frame);
+            tables.set_frame(frame, None)?;
+        }
+        Ok(())
+    }
+
+    /// Begins anew: another gateway may run by now.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub(super) fn forget_all(&mut self, tables: &mut impl Tables) -> Result<(), Error> {
+        for number in self.paths.keys().copied().collect::<Vec<_>>() {
+            self.forget(tables, number)?;
+        }
+        for remote in std::mem::take(&mut self.remotes).into_keys() {
+            tables.set_remote(remote, None)?;
+        }
+        self.sessions.clear();
+        self.forget_refused(tables, |_| true)
+    }
+}
+
+/// The first id of as many streams as a path has, at random: remotes keep what they know of earlier ones for a while.
+fn stream() -> u32 {
+    (rand::random::<u32>() << CPU_BITS) & (STREAM_BIT - 1)
+}
+
+fn log(result: Result<(), Error>) {
+    if let Err(error) = result {
+        tracing::warn!("{error}; packets are left to the gateway");
+    }
+}
