@@ -130,3 +130,71 @@ fn host<L: Load + ?Sized>(packet: &L, code: u8, at: usize) -> Option<(Ip, usize)
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use core::net::SocketAddr;
+    use std::vec;
+
+    use super::*;
+    use crate::addr::{HostAddr, IsdAs};
+    use crate::wire::template::{Endpoints, FrameFields, NextHop, Template};
+    use crate::wire::underlay::{self, Local};
+    use proptest::prelude::*;
+
+    fn hosts(v6: bool) -> [SocketAddr; 2] {
+        match v6 {
+            false => [([10, 0, 0, 1], 4000).into(), ([10, 0, 0, 2], 30056).into()],
+            true => [
+                ([0xfd00, 0, 0, 0, 0, 0, 0, 1], 4000).into(),
+                ([0xfd00, 0, 0, 0, 0, 0, 0, 2], 30056).into(),
+            ],
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_it_reads_a_gateway_reads_alike(
+            v6: bool, payload in 0usize..90, changes in prop::collection::vec((0usize..200, any::<u8>()), 0..3),
+        ) {
+            let [local, remote] = hosts(v6);
+            let ends = Endpoints {
+                local_isd_as: IsdAs(0x0001_ff00_0000_0110),
+                local,
+                remote_isd_as: IsdAs(0x0001_ff00_0000_0111),
+                remote,
+            };
+            let next_hop = NextHop { address: remote, source_mac: [2; 6], destination_mac: [4; 6] };
+            let template = Template::new(&ends, &next_hop, 0, &[], 7).unwrap();
+            let fields = FrameFields { traffic_class: 8, flow_hash: 5, stream: 3, sequence: 4, index: 0 };
+            let mut frame = vec![0; template.len() + payload];
+            template.write(&mut frame, &fields).unwrap();
+            for (at, value) in &changes {
+                if let Some(byte) = frame.get_mut(*at) {
+                    *byte = *value;
+                }
+            }
+            let mut datagram = Datagram::default();
+            let found = parse(frame.as_slice(), &mut datagram);
+            prop_assert!(found.is_some() || !changes.is_empty());
+            let local = Local::new(ends.remote_isd_as, remote.ip(), remote.port(), false);
+            let wanted = underlay::parse(frame.as_slice(), &local);
+            let (Some(()), Ok(Some(wanted))) = (found, wanted) else {
+                return Ok(());
+            };
+            prop_assert_eq!(datagram.scion, u32::from(wanted.scion));
+            prop_assert_eq!(datagram.l4, u32::from(wanted.l4));
+            prop_assert_eq!(datagram.payload(), usize::from(wanted.frame));
+            prop_assert_eq!(datagram.payload_len, u32::from(wanted.frame_len));
+            prop_assert_eq!(datagram.source_isd_as, wanted.source_isd_as.0);
+            prop_assert_eq!(Some(datagram.source), Ip::of_host(wanted.source));
+            prop_assert_eq!(Some(datagram.destination), Ip::of_host(HostAddr::from(remote.ip())));
+            prop_assert_eq!(datagram.source_port, wanted.source_port);
+            prop_assert_eq!(datagram.destination_port, wanted.destination_port);
+            prop_assert_eq!(datagram.outer_class, wanted.outer_tos);
+            prop_assert_eq!(datagram.traffic_class, wanted.traffic_class);
+        }
+    }
+}

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use sig_common::accelerate::{
-    CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, Path, STREAM_BIT, Sighting, kind,
+    CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, Path, STREAM_BIT, Sighting, WAY_LIFETIME, kind,
 };
 use sig_common::maps::RemoteKey;
 use sig_linux::{Error, bpf::AcceleratorPrograms};
@@ -199,7 +199,7 @@ impl Learner {
             .values()
             .filter(|path| path.remote == remote && path.session == session && path.way != way);
         for other in others.map(|path| path.way).collect::<Vec<_>>() {
-            tables.set_way(other, 0)?;
+            tables.set_way(other, lapsed(now))?;
         }
         let same = self.paths.iter_mut().find(|(_, path)| {
             (path.remote, path.session, path.way, path.ports) == (remote, session, way, ports)
@@ -286,7 +286,7 @@ impl Learner {
         now: u64,
         headers: &Headers,
     ) -> Result<(), Error> {
-        tables.set_way(before, 0)?;
+        tables.set_way(before, lapsed(now))?;
         tables.set_way(way, now)?;
         for (number, path) in &mut self.paths {
             if (path.remote, path.session, path.way) != (key.remote, key.session, before) {
@@ -373,7 +373,7 @@ impl Learner {
                     session: path.session,
                 };
                 let seen = tables.way(path.way).unwrap_or(0);
-                down.contains(&key) || seen != 0 && since(seen) > UNUSED
+                down.contains(&key) || since(seen) > UNUSED
             })
             .map(|(number, _)| *number)
             .collect();
@@ -479,6 +479,11 @@ impl Learner {
         self.sessions.clear();
         self.forget_refused(tables, |_| true)
     }
+}
+
+/// When a way was seen last that is not used any more now.
+const fn lapsed(now: u64) -> u64 {
+    now.saturating_sub(WAY_LIFETIME + 1)
 }
 
 /// The first id of as many streams as a path has, at random: remotes keep what they know of earlier ones for a while.

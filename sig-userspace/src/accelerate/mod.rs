@@ -6,6 +6,8 @@
 mod headers;
 mod learn;
 pub(crate) mod status;
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::PathBuf,

@@ -1,0 +1,296 @@
+use std::collections::HashMap;
+
+use sig_common::accelerate::{MAX_HEADERS, NO_PATH, Path, STREAM_BIT, Sighting, kind};
+use sig_common::addr::IsdAs;
+use sig_common::maps::RemoteKey;
+use sig_common::wire::{
+    ethernet, ipv4, sig_frame,
+    template::{Endpoints, FrameFields, NextHop, Template},
+    udp,
+};
+use sig_linux::Error;
+
+use super::{
+    headers::{Headers, Unsuited},
+    learn::{Learner, SessionKey, Tables},
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The maps of the programs.
+#[derive(Default)]
+struct Maps {
+    paths: HashMap<u32, Path>,
+    frames: HashMap<u64, u32>,
+    ways: HashMap<u64, u64>,
+    remotes: HashMap<RemoteKey, u32>,
+    locals: Vec<RemoteKey>,
+}
+
+fn put<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
+}
+
+impl Tables for Maps {
+    fn set_path(&mut self, number: u32, path: Option<&Path>) -> Result<(), Error> {
+        put(&mut self.paths, number, path.copied());
+        Ok(())
+    }
+
+    fn set_frame(&mut self, frame: u64, path: Option<u32>) -> Result<(), Error> {
+        put(&mut self.frames, frame, path);
+        Ok(())
+    }
+
+    fn set_way(&mut self, way: u64, time: u64) -> Result<(), Error> {
+        self.ways.insert(way, time);
+        Ok(())
+    }
+
+    fn way(&self, way: u64) -> Option<u64> {
+        self.ways.get(&way).copied()
+    }
+
+    fn set_remote(&mut self, remote: RemoteKey, place: Option<u32>) -> Result<(), Error> {
+        put(&mut self.remotes, remote, place);
+        Ok(())
+    }
+
+    fn add_local(&mut self, local: RemoteKey) -> Result<(), Error> {
+        self.locals.push(local);
+        Ok(())
+    }
+
+    fn capacity(&self, number: u32) -> Option<u32> {
+        self.paths.get(&number).map(|path| path.capacity)
+    }
+}
+
+const DATA: [u16; 2] = [65533, 30056];
+const PROBE: [u16; 2] = [65532, 30856];
+
+fn template([local, remote]: [u16; 2], way: u8, session: u8) -> Template {
+    let ends = Endpoints {
+        local_isd_as: IsdAs(0x0001_ff00_0000_0110),
+        local: ([10, 10, 0, 2], local).into(),
+        remote_isd_as: IsdAs(0x0001_ff00_0000_0111),
+        remote: ([10, 11, 0, 2], remote).into(),
+    };
+    let next_hop = NextHop {
+        address: ([10, 10, 0, way], 30042).into(),
+        source_mac: [2; 6],
+        destination_mac: [4; 6],
+    };
+    Template::new(&ends, &next_hop, 0, &[], session).unwrap()
+}
+
+/// A sighting of a frame with `payload` bytes, or of a probe with as many.
+fn sighting(
+    kind: u32,
+    template: &Template,
+    way: u8,
+    session: u8,
+    payload: usize,
+    time: u64,
+) -> Sighting {
+    let mut frame = vec![0; template.len() + payload];
+    let fields = FrameFields {
+        traffic_class: 0,
+        flow_hash: 77,
+        stream: 9,
+        sequence: 12,
+        index: 0,
+    };
+    template.write(&mut frame, &fields).unwrap();
+    let headers = match kind {
+        kind::FRAME => template.len(),
+        // What is a SIG header in the template is the message of the probe.
+        _ => template.len() - sig_frame::HEADER_LEN,
+    };
+    let mut bytes = [0; MAX_HEADERS];
+    bytes[..headers].copy_from_slice(&frame[..headers]);
+    Sighting {
+        time,
+        way: way.into(),
+        frame: u64::from(way) << 8 | u64::from(session),
+        kind,
+        headers: headers as u32,
+        payload: (frame.len() - headers) as u32,
+        session: session.into(),
+        bytes,
+    }
+}
+
+fn frame(way: u8, session: u8, time: u64) -> Sighting {
+    sighting(
+        kind::FRAME,
+        &template(DATA, way, session),
+        way,
+        session,
+        1400,
+        time,
+    )
+}
+
+fn probe(way: u8, session: u8, time: u64) -> Sighting {
+    sighting(
+        kind::PROBE,
+        &template(PROBE, way, session),
+        way,
+        session,
+        0,
+        time,
+    )
+}
+
+/// An answer to it: addresses and ports the other way round.
+fn answer(session: u8, time: u64) -> Sighting {
+    let probe = template(PROBE, 1, session);
+    let mut answer = sighting(kind::ANSWER, &probe, 1, session, 0, time);
+    let scion = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
+    let len = answer.headers as usize;
+    for (at, size) in [(scion + 12, 8), (scion + 28, 4), (len - 8, 2)] {
+        let (first, second) = answer.bytes[at..].split_at_mut(size);
+        first.swap_with_slice(&mut second[..size]);
+    }
+    answer
+}
+
+fn key(session: u8) -> SessionKey {
+    let remote = Headers::read(&frame(1, 0, 0)).unwrap().remote();
+    SessionKey { remote, session }
+}
+
+#[test]
+fn templates_are_like_the_frames() {
+    let made = template(DATA, 1, 3);
+    let headers = Headers::read(&frame(1, 3, 0)).unwrap();
+    assert_eq!(headers.template().unwrap().headers(), made.headers());
+    assert_eq!(headers.session(), 3);
+    assert_eq!(headers.ports(), DATA);
+}
+
+#[test]
+fn frames_with_anything_unusual_are_not_imitated() {
+    let scion = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
+    for (at, value, why) in [
+        // May be fragmented.
+        (ethernet::HEADER_LEN + 6, 0, Unsuited::Form),
+        (scion - 8, 0x11, Unsuited::Sources),
+        (ethernet::HEADER_LEN + 15, 99, Unsuited::Sources),
+        (ethernet::HEADER_LEN + 1, 0x20, Unsuited::TrafficClasses),
+        // A reserved bit of the SCION header.
+        (scion + 10, 1, Unsuited::Form),
+    ] {
+        let mut seen = frame(1, 0, 0);
+        seen.bytes[at] = value;
+        let headers = Headers::read(&seen).unwrap();
+        assert_eq!(headers.template().unwrap_err(), why, "byte {at}");
+    }
+    let mut seen = frame(1, 0, 0);
+    for at in 0..seen.headers as usize {
+        // No byte makes it panic.
+        seen.bytes[at] ^= 0xff;
+        let _ = Headers::read(&seen).map(|headers| headers.template());
+        seen.bytes[at] ^= 0xff;
+    }
+    seen.headers = MAX_HEADERS as u32 + 1;
+    assert_eq!(Headers::read(&seen), Err(Unsuited::Malformed));
+}
+
+#[test]
+fn a_frame_teaches_a_path_and_whom_the_gateway_talks_to() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    let path = maps.paths[&1];
+    assert_eq!(maps.frames[&0x100], 1);
+    assert_eq!((path.way, path.capacity), (1, 1400));
+    assert!(path.stream < STREAM_BIT);
+    assert_eq!(path.template.headers(), template(DATA, 1, 0).headers());
+    assert_eq!(maps.ways[&1], SECOND);
+    assert_eq!(maps.remotes.len(), 1);
+    assert_eq!(maps.locals.len(), 1);
+    // Told twice, as before the map was written.
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    assert_eq!(maps.paths.len(), 1);
+}
+
+#[test]
+fn when_probes_go_another_way_the_flows_follow() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 5, SECOND));
+    learner.take(&mut maps, &probe(2, 0, 2 * SECOND));
+    let path = maps.paths[&1];
+    assert_eq!(path.way, 2);
+    assert_eq!(path.template.headers(), template(DATA, 2, 0).headers());
+    assert_eq!(
+        path.capacity,
+        1280 - path.template.len() as u32,
+        "what passes there is not known"
+    );
+    assert!(!maps.frames.contains_key(&0x100), "learned anew");
+    assert!(maps.ways[&1] < SECOND, "not used any more");
+    // Of another session nothing is known.
+    assert_eq!(maps.paths[&2].way, 1);
+    // The gateway's frames there are those of this path.
+    learner.take(&mut maps, &frame(2, 0, 2 * SECOND));
+    assert_eq!(maps.frames[&0x200], 1);
+}
+
+#[test]
+fn a_frame_on_another_path_puts_the_others_of_its_session_in_doubt() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 5, SECOND));
+    learner.take(&mut maps, &frame(2, 0, 2 * SECOND));
+    assert!(maps.ways[&1] < SECOND);
+    assert_eq!(maps.ways[&2], 2 * SECOND);
+    assert_eq!(maps.paths.len(), 3);
+}
+
+#[test]
+fn a_session_without_answers_is_the_gateways() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    learner.take(&mut maps, &answer(0, SECOND));
+    for half in 3..6 {
+        learner.take(&mut maps, &probe(1, 0, half * SECOND / 2));
+        learner.tick(&mut maps, half * SECOND / 2);
+        assert_eq!(maps.paths.len(), 1);
+    }
+    learner.take(&mut maps, &probe(1, 0, 3 * SECOND));
+    learner.tick(&mut maps, 3 * SECOND + 1);
+    assert!(maps.paths.is_empty() && !learner.sessions[&key(0)].is_up);
+    // What the gateway still sends teaches nothing.
+    learner.take(&mut maps, &frame(1, 0, 3 * SECOND));
+    assert_eq!(maps.frames[&0x100], NO_PATH);
+    // An answer to another session changes nothing, one to this does.
+    learner.take(&mut maps, &answer(5, 4 * SECOND));
+    assert_eq!(maps.frames[&0x100], NO_PATH);
+    learner.take(&mut maps, &answer(0, 4 * SECOND));
+    learner.take(&mut maps, &frame(1, 0, 4 * SECOND));
+    assert_eq!(maps.paths.len(), 1);
+}
+
+#[test]
+fn what_was_not_seen_for_long_is_forgotten() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    learner.tick(&mut maps, 10 * SECOND);
+    assert_eq!(maps.remotes.len(), 1);
+    learner.tick(&mut maps, 12 * SECOND);
+    assert!(maps.remotes.is_empty());
+    assert_eq!(maps.paths.len(), 1);
+    learner.tick(&mut maps, 62 * SECOND);
+    assert!(maps.paths.is_empty() && maps.frames.is_empty());
+    learner.take(&mut maps, &frame(1, 0, 70 * SECOND));
+    assert!(maps.paths.contains_key(&2), "numbers are not used twice");
+    learner.forget_all(&mut maps).unwrap();
+    assert!(maps.paths.is_empty() && maps.frames.is_empty() && maps.remotes.is_empty());
+}
