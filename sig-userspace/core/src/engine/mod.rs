@@ -266,14 +266,15 @@ impl WorkerThread {
         received > 0 || waiting || busy
     }
 
-    /// Tells the XDP programs which packets have been sent.
+    /// Tells the XDP programs which packets have been sent. What the kernel got does not count: programs send nothing that
+    /// goes that way, and there a packet may wait seconds for a host that does not answer ARP.
     fn tell_progress(&mut self, now: u64) {
         let Some(order) = &mut self.order else {
             return;
         };
         let (ports, output) = (&self.ports, &self.output);
-        let ports = ports.lan.iter().chain([&ports.underlay, &ports.tunnel]);
-        let waiting = output.lan.iter().chain([&output.underlay, &output.tunnel]);
+        let ports = ports.lan.iter().chain([&ports.underlay]);
+        let waiting = output.lan.iter().chain([&output.underlay]);
         let first = ports.zip(waiting).filter_map(|(ports, waiting)| {
             let port: &dyn Port = &**ports.first()?;
             Some((port, waiting.len()))
@@ -333,4 +334,115 @@ fn sides<'a>(
     std::iter::once((&mut ports.underlay, &mut output.underlay))
         .chain(ports.lan.iter_mut().zip(&mut output.lan))
         .chain(std::iter::once((&mut ports.tunnel, &mut output.tunnel)))
+}
+
+#[cfg(test)]
+mod tests {
+    use sig_common::{
+        fast_path::{StreamKey, tickets},
+        wire::underlay::Local,
+    };
+
+    use super::*;
+    use crate::{
+        fast_path::StreamIndex,
+        framing::Limits,
+        port::{Progress, umem::HEADROOM},
+    };
+
+    struct NoIndex;
+
+    impl StreamIndex for NoIndex {
+        fn insert(&self, _: &StreamKey, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn remove(&self, _: &StreamKey) {}
+    }
+
+    const SOCKET: u32 = 1;
+
+    /// A port that has these frames, and has made this progress.
+    struct Fixed(Vec<Frame>, Progress);
+
+    impl Port for Fixed {
+        fn receive(&mut self, into: &mut Vec<Frame>) -> usize {
+            let count = self.0.len();
+            into.append(&mut self.0);
+            count
+        }
+
+        fn transmit(&mut self, _: &mut Vec<Frame>) {}
+
+        fn service(&mut self, _: &Area, _: &mut FreeList) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn fd(&self) -> Option<std::os::fd::RawFd> {
+            None
+        }
+
+        fn is_transmitting(&self) -> bool {
+            false
+        }
+
+        fn progress(&self) -> Progress {
+            self.1
+        }
+
+        fn socket(&self) -> Option<u32> {
+            Some(SOCKET)
+        }
+    }
+
+    /// The ticket that is done when a worker got a packet, and these ports have yet to send something.
+    fn done(underlay: bool, lan: bool, tunnel: bool) -> u64 {
+        let (area, pool) = Area::on_heap(1024);
+        let mut free = FreeList::new(pool, 128);
+        let mut frame = free.take().expect("a chunk is free");
+        frame.place(HEADROOM, 60);
+        frame.set_metadata(&area, tickets::compose(1, SOCKET));
+        let port = |frames, is_late| -> Box<dyn Port> {
+            let sent = u64::from(is_late);
+            Box::new(Fixed(frames, Progress { sent, completed: 0 }))
+        };
+        let shared = Arc::new(Shared::on_heap(SOCKET + 1, Box::new(NoIndex)));
+        let words = shared.tickets.all();
+        let first = SOCKET as usize * tickets::WORDS;
+        words[first + tickets::GIVEN].store(1, Ordering::Relaxed);
+        let config = WorkerConfig {
+            limits: Limits::default(),
+            verify_checksums: true,
+            partial_checksums: false,
+            clamp_mss: false,
+        };
+        let worker = Worker::new(0, &config, area, free).expect("valid limits");
+        let local = "1-1".parse().expect("an ISD-AS");
+        let local = Local::new(local, [192, 0, 2, 1].into(), 30056, false);
+        let mut thread = WorkerThread {
+            worker,
+            ports: WorkerPorts {
+                underlay: vec![port(Vec::new(), underlay)],
+                lan: vec![vec![port(vec![frame], lan)]],
+                tunnel: vec![port(Vec::new(), tunnel)],
+            },
+            input: Input::with_capacity(8),
+            output: Output::with_capacity(8, 1),
+            tables: arc_swap::Cache::new(Arc::new(ArcSwap::from_pointee(Tables::empty(local)))),
+            idle: Idle::new(false),
+            order: Some(Order::new(shared.clone())),
+            start: Instant::now(),
+        };
+        let counters = thread.worker.counters();
+        thread.round(&counters);
+        words[first + tickets::DONE].load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn packets_of_the_kernel_keep_no_flow_from_the_fast_path() {
+        assert_eq!(done(false, false, false), 1);
+        assert_eq!(done(true, false, false), 0);
+        assert_eq!(done(false, true, false), 0);
+        assert_eq!(done(false, false, true), 1);
+    }
 }
