@@ -12,8 +12,9 @@ impl Reassembler {
     /// no frame is held, no packet lacks its end, no other line may have frames ahead. Only a
     /// proven stream, as others come and go.
     ///
-    /// Numbers that were given up, and parts of packets that are kept for them, are no obstacle:
-    /// none of them has to do with the frames from `next` on. They are late here, whoever goes on.
+    /// Numbers that were given up, parts of packets that are kept for them, and lines that stopped
+    /// behind, as after many frames were lost at once, are no obstacle: none of them has to do with
+    /// the frames from `next` on. They are late here, whoever goes on.
     ///
     /// Costs three looks at the line of the last frame; one at the table of streams, if it is
     /// settled.
@@ -28,7 +29,7 @@ impl Reassembler {
         };
         let line = self.streams.get(at);
         let idle = line.rank >= 2 && line.held == 0 && line.pending.len == 0;
-        (idle && self.streams.is_only(at)).then_some(line.next)
+        (idle && self.streams.leads(at)).then_some(line.next)
     }
 
     /// The frames of a stream before `next` that no line has taken in yet were received, and

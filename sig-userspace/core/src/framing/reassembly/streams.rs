@@ -123,10 +123,17 @@ impl Streams {
         self.lines(key).next()
     }
 
-    /// Whether the line is the only one of its stream.
+    /// Whether the line is the only one of its stream that goes on: others stopped behind it, and nothing waits there.
     #[inline]
-    pub(super) fn is_only(&self, at: u32) -> bool {
-        self.lines(self.packed(at)).all(|line| line == at)
+    pub(super) fn leads(&self, at: u32) -> bool {
+        let next = self.get(at).next;
+        self.lines(self.packed(at)).all(|other| {
+            let line = self.get(other);
+            other == at
+                || (1..=u64::MAX / 2).contains(&next.wrapping_sub(line.next))
+                    && line.held == 0
+                    && line.pending.len == 0
+        })
     }
 
     /// The line that is the least far behind `next`; `None` if one is there. If this one goes on to

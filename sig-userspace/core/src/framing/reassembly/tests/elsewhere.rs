@@ -104,11 +104,34 @@ fn a_stream_with_a_packet_that_lacks_its_end_is_not_settled() {
 }
 
 #[test]
-fn a_stream_of_two_lines_is_not_settled() {
+fn a_line_with_another_one_ahead_is_not_settled() {
     let mut receiver = Receiver::proven();
     assert_eq!(receiver.fate(1 << 40), Ok(()));
-    assert_eq!(receiver.settled(), None);
+    assert_eq!(receiver.settled(), Some((1 << 40) + 1));
+    receiver.resume(key(0, 1), (1 << 40) + 1);
     assert_eq!(receiver.fate(PROOF), Ok(()));
+    assert_eq!(receiver.settled(), None);
+    assert_eq!(receiver.fate(PROOF + 1), Ok(()));
+    assert_eq!(receiver.settled(), None);
+}
+
+#[test]
+fn a_line_that_stopped_behind_keeps_no_stream_here() {
+    let mut receiver = Receiver::proven();
+    assert_eq!(receiver.fate(PROOF + 1_000), Ok(()), "many were lost");
+    let next = PROOF + 1_001;
+    assert_eq!(receiver.settled(), Some(next));
+    receiver.resume(key(0, 1), next + 500);
+    // One of those was late only.
+    assert_eq!(receiver.fate(PROOF), Ok(()));
+    assert_eq!(receiver.fate(PROOF), DUPLICATE);
+    assert_eq!(receiver.settled(), None);
+    assert_eq!(receiver.fate(next + 499), DUPLICATE);
+    assert_eq!(receiver.fate(next + 500), Ok(()));
+    assert_eq!(receiver.settled(), Some(next + 501));
+    // What waits there may be followed by more.
+    assert_eq!(receiver.fate(PROOF + 2), HELD);
+    assert_eq!(receiver.fate(next + 501), Ok(()));
     assert_eq!(receiver.settled(), None);
 }
 
