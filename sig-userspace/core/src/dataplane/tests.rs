@@ -354,6 +354,22 @@ fn a_remote_without_path_makes_the_destination_unreachable() {
 }
 
 #[test]
+fn a_frame_as_wrong_as_its_only_packet_is_left_to_the_host() {
+    let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
+    let (mut frames, _) = a.send_lan(&[udp(10, 1, 64)]);
+    let len = frames[0].len();
+    frames[0][len - 1] ^= 1;
+    assert_eq!(b.send_underlay(0, &frames).len(), 1);
+    // Of several packets, none says what the checksum of the frame should be.
+    let (mut frames, _) = a.send_lan(&[udp(10, 1, 64), udp(10, 1, 64)]);
+    assert_eq!(frames.len(), 1);
+    let len = frames[0].len();
+    frames[0][len - 1] ^= 1;
+    assert!(b.send_underlay(0, &frames).is_empty());
+    assert_eq!(b.drops(DropReason::BadChecksum), 1);
+}
+
+#[test]
 fn strangers_and_foreign_addresses_are_refused_by_reason() {
     let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
     let spoofed = {
@@ -375,7 +391,8 @@ fn strangers_and_foreign_addresses_are_refused_by_reason() {
     assert_eq!(b.drops(DropReason::UnknownRemote), 1);
 
     let (mut frames, _) = a.send_lan(&[udp(10, 1, 64)]);
-    *frames[0].last_mut().expect("bytes") ^= 1;
+    let sequence = frames[0].len() - udp(10, 1, 64).len() - 1;
+    frames[0][sequence] ^= 1;
     assert!(b.send_underlay(0, &frames).is_empty());
     assert_eq!(b.drops(DropReason::BadChecksum), 1);
 
