@@ -95,8 +95,8 @@ pub struct Config {
     pub tunnel_mtu: u32,
     /// 1: packets may be taken. 0: everything is only watched.
     pub enabled: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Longest packet that fits a frame on every path, to which segments of TCP are limited; 0: they are not.
+    pub frame_size: u32,
 }
 
 /// A flow with its DSCP: what a gateway may choose a path by. See [`flow_key`].
@@ -128,6 +128,10 @@ pub struct Path {
     pub capacity: u32,
     /// DSCP and ECN of the gateway's frames.
     pub traffic_class: u32,
+    /// Bytes of packets in a frame that had no room for the last one; 0: none was seen yet.
+    pub full: u32,
+    /// Zero.
+    pub reserved: u32,
     /// Headers.
     pub template: HeaderTemplate<MAX_HEADERS>,
 }
@@ -194,13 +198,15 @@ pub enum Stat {
     InChecksum,
     /// Lost while it was decapsulated.
     InLost,
+    /// Segments that open a TCP connection, whose maximum segment size was lowered.
+    MssClamped,
 }
 
 impl Stat {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// All of them, by number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Sent,
         Self::OutOdd,
         Self::OutUnknown,
@@ -213,6 +219,7 @@ impl Stat {
         Self::InBusy,
         Self::InChecksum,
         Self::InLost,
+        Self::MssClamped,
     ];
 }
 
@@ -345,7 +352,7 @@ mod pod {
 const _: () = {
     assert!(size_of::<Config>() == 6 * 4);
     assert!(size_of::<Flow>() == 4 + 4 + 8);
-    assert!(size_of::<Path>() == 8 + 4 * 4 + 16 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
+    assert!(size_of::<Path>() == 8 + 6 * 4 + 16 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
     assert!(size_of::<Sighting>() == 3 * 8 + 4 * 4 + MAX_HEADERS);
     assert!(size_of::<Ip>() == 16);
 };

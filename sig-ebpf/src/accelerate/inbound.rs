@@ -12,7 +12,7 @@ use sig_common::wire::{PROTO_UDP, checksum::Sum, datagram::Datagram, sig_frame, 
 use super::{
     A_DELIVERED, A_LOCALS, A_PORTS, A_REMOTES, DROP, GO_ON, config, count, count_traffic,
     inner::{self, Inner, Walk, Way},
-    look, now, pull, redirect,
+    look, now, pull, redirect, segments,
 };
 use crate::{
     fast,
@@ -183,7 +183,7 @@ fn leave_all(skb: *mut __sk_buff, datagram: &Datagram, arrival: &Arrival) {
             end: arrival.end,
             marks: 1,
         };
-        inner::walk(skb, &walk);
+        let _ = inner::walk(skb, &walk);
     }
 }
 
@@ -227,11 +227,14 @@ fn has_right_checksum(skb: *mut __sk_buff, datagram: &Datagram, arrival: &Arriva
 /// Packets that the gateway writes to its tunnel device: looked at, and left as they are.
 pub fn behind_gateway(ctx: &TcContext) -> i32 {
     let skb = ctx.skb.skb;
-    if !pull(skb, 64) {
+    if !pull(skb, LINEAR) {
         return GO_ON;
     }
     let mut inner = Inner::NONE;
     inner::read(skb, 0, &mut inner);
+    if let Some(config) = config() {
+        segments::clamp(skb, 0, &inner, config.frame_size);
+    }
     if let Some(port) = inner::release(Way::In, &inner, now())
         && let Some(confirmed) = A_PORTS.get_ptr_mut(port as u32 & 0xffff)
     {

@@ -182,7 +182,7 @@ pub fn release(way: Way, inner: &Inner, now: u64) -> Option<u64> {
 const _: () = assert!(SLOTS.is_power_of_two());
 
 /// Packets in a frame that are looked at.
-const MAX_PACKETS: usize = 40;
+const MAX_PACKETS: usize = 36;
 
 /// What is done with each packet of a frame.
 pub struct Walk {
@@ -196,16 +196,15 @@ pub struct Walk {
     pub marks: u32,
 }
 
-/// Goes through the packets that begin in a frame; whether one was released.
-#[inline(always)]
-pub fn walk(skb: *mut __sk_buff, walk: &Walk) -> bool {
-    released(skb, walk) != 0
-}
+/// What was found in a frame, as bits: a packet was released; the last packet does not end in it.
+pub const RELEASED: u32 = 1;
+pub const CUT: u32 = 2;
 
+/// Goes through the packets that begin in a frame: [`RELEASED`], [`CUT`].
 #[inline(never)]
-fn released(skb: *mut __sk_buff, walk: &Walk) -> u32 {
+pub fn walk(skb: *mut __sk_buff, walk: &Walk) -> u32 {
     let (mut at, end) = (walk.start, walk.end);
-    let mut released = 0;
+    let mut found = 0;
     let mut inner = Inner::NONE;
     for _ in 0..MAX_PACKETS {
         if at >= end || at > 0xfff {
@@ -218,9 +217,13 @@ fn released(skb: *mut __sk_buff, walk: &Walk) -> u32 {
         if walk.marks != 0 {
             mark(Way::In, &inner, walk.now, walk.note);
         } else if next <= end && release(Way::Out, &inner, walk.now).is_some() {
-            released = 1;
+            found |= RELEASED;
         }
         at = next;
     }
-    released
+    // Once behind the loop: in it, the verifier would follow each way of getting there.
+    if walk.start < end && at > end {
+        found |= CUT;
+    }
+    found
 }

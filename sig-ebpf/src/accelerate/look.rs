@@ -94,14 +94,14 @@ fn frame(skb: *mut __sk_buff, datagram: &Datagram) -> u32 {
         end,
         marks: 0,
     };
-    let is_the_gateways = inner::walk(skb, &walk);
+    let found = inner::walk(skb, &walk);
     let Some(sighting) = hash(skb, datagram, header.session) else {
         return 0;
     };
     // SAFETY: this CPU's element of a map; a word that is copied at once.
     let number = unsafe { A_FRAMES.get((*sighting).frame) }.copied();
     match number {
-        None if is_the_gateways => {
+        None if found & inner::RELEASED != 0 => {
             report(skb, datagram, sighting, kind::FRAME, now);
         }
         None | Some(NO_PATH) => {}
@@ -114,6 +114,9 @@ fn frame(skb: *mut __sk_buff, datagram: &Datagram) -> u32 {
                 unsafe {
                     if (*path).capacity < end - start {
                         (*path).capacity = end - start;
+                    }
+                    if found & inner::CUT != 0 {
+                        (*path).full = end - start;
                     }
                 }
             }

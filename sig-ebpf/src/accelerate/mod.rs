@@ -15,6 +15,7 @@ mod inbound;
 mod inner;
 mod look;
 mod outbound;
+mod segments;
 
 use aya_ebpf::{
     bindings::{__sk_buff, BPF_F_NO_PREALLOC, TC_ACT_SHOT, TC_ACT_UNSPEC},

@@ -9,7 +9,7 @@ use sig_common::wire::{checksum::Sum, simple::Simple, template::FrameFields};
 use super::{
     A_FLOWS, A_PATHS, A_SENT, A_SEQUENCES, A_WAYS, DROP, config, count, count_traffic,
     inner::{self, Inner, Way},
-    now, redirect,
+    now, redirect, segments,
 };
 use crate::packet::{IP, Packet, opaque};
 
@@ -21,6 +21,7 @@ pub fn take(ctx: &TcContext) -> i32 {
     };
     let mut inner = Inner::NONE;
     inner::read(skb, IP as u32, &mut inner);
+    segments::clamp(skb, IP, &inner, config.frame_size);
     let now = now();
     let action = match path_of(skb, &inner, now, config.enabled) {
         Ok(path) => {

@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use sig_common::accelerate::{
     CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, Path, STREAM_BIT, Sighting, WAY_LIFETIME, kind,
 };
-use sig_common::maps::RemoteKey;
+use sig_common::{
+    maps::RemoteKey,
+    wire::{ethernet, sig_frame, udp},
+};
 use sig_linux::{Error, bpf::AcceleratorPrograms};
 
 use super::headers::{Headers, Unsuited};
@@ -39,7 +42,7 @@ pub(super) trait Tables {
     fn way(&self, way: u64) -> Option<u64>;
     fn set_remote(&mut self, remote: RemoteKey, place: Option<u32>) -> Result<(), Error>;
     fn add_local(&mut self, local: RemoteKey) -> Result<(), Error>;
-    fn capacity(&self, number: u32) -> Option<u32>;
+    fn path(&self, number: u32) -> Option<Path>;
 }
 
 impl Tables for AcceleratorPrograms {
@@ -67,8 +70,8 @@ impl Tables for AcceleratorPrograms {
         self.add_local(local)
     }
 
-    fn capacity(&self, number: u32) -> Option<u32> {
-        self.capacity(number)
+    fn path(&self, number: u32) -> Option<Path> {
+        self.path(number)
     }
 }
 
@@ -112,6 +115,8 @@ pub(super) struct SessionKey {
 pub(super) struct Session {
     /// Which way the last probe went.
     way: u64,
+    /// Bytes of their headers up to UDP/SCION.
+    headers: usize,
     /// Source port of the probes.
     port: u16,
     pub(super) probed: u64,
@@ -221,6 +226,8 @@ impl Learner {
             // Nothing that the gateway cuts is behind a header of this session yet.
             capacity: sighting.payload,
             traffic_class: headers.traffic_class().into(),
+            full: 0,
+            reserved: 0,
             template,
         };
         tables.set_path(number, Some(&path))?;
@@ -262,12 +269,14 @@ impl Learner {
         };
         let session = self.sessions.entry(key).or_insert(Session {
             way,
+            headers: headers.len(),
             port,
             probed: now,
             answered: now,
             is_up: true,
         });
         session.port = port;
+        session.headers = headers.len();
         session.probed = now;
         let before = std::mem::replace(&mut session.way, way);
         if before != way {
@@ -301,7 +310,9 @@ impl Learner {
             };
             // What passes there is not known yet.
             let passes = LEAST_MTU.saturating_sub(template.len() as u32);
-            let capacity = tables.capacity(*number).unwrap_or(0).min(passes);
+            let capacity = tables
+                .path(*number)
+                .map_or(0, |path| path.capacity.min(passes));
             path.way = way;
             path.headers = headers.clone();
             let moved = Path {
@@ -310,6 +321,8 @@ impl Learner {
                 stream: stream(),
                 capacity,
                 traffic_class: headers.traffic_class().into(),
+                full: 0,
+                reserved: 0,
                 template,
             };
             tables.set_path(*number, Some(&moved))?;
@@ -402,6 +415,25 @@ impl Learner {
             }
         }
         self.forget_refused(tables, |refused| since(refused.since) > UNUSED)
+    }
+
+    /// The longest packet that fits a frame on every path; 0 without any. Until the gateway has cut a packet, the MTU of the
+    /// underlay device tells.
+    pub(super) fn frame_size(&self, tables: &impl Tables, underlay_mtu: u32) -> u32 {
+        let sizes = self.paths.keys().filter_map(|number| {
+            let path = tables.path(*number)?;
+            let headers = (path.template.len() - ethernet::HEADER_LEN) as u32;
+            Some(match path.full {
+                0 => underlay_mtu.saturating_sub(headers),
+                full => full,
+            })
+        });
+        // Before the first frame, probes tell how long headers are.
+        let guesses = self.sessions.values().map(|session| {
+            let headers = session.headers + udp::HEADER_LEN + sig_frame::HEADER_LEN;
+            underlay_mtu.saturating_sub((headers - ethernet::HEADER_LEN) as u32)
+        });
+        sizes.min().or(guesses.min()).unwrap_or(0)
     }
 
     /// Notes who talks to whom.

@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) underlay: String,
     /// Tunnel device of the gateway.
     pub(crate) tunnel: String,
+    /// Segments of TCP are limited to what fits a frame.
+    pub(crate) clamp_mss: bool,
     /// Where the status can be asked for.
     pub(crate) socket: PathBuf,
 }
@@ -183,9 +185,12 @@ impl Accelerator {
     ) -> Result<(), Error> {
         let _attached: Attached = self.lock().programs.attach(places, segmenter)?;
         let attached_at = Instant::now();
-        let mut enabled = false;
+        let mut enabled = None;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let underlay_mtu = link::by_index(&self.netlink, places.underlay)
+            .await?
+            .map_or(0, |link| link.mtu);
         let (underlay, tunnel) = (&self.options.underlay, &self.options.tunnel);
         tracing::info!(underlay, tunnel, "watching the gateway");
         loop {
@@ -198,13 +203,17 @@ impl Accelerator {
                         tracing::info!(underlay, tunnel, "a device went away or down");
                         return Ok(());
                     }
-                    if !enabled && attached_at.elapsed() > WATCH_FIRST {
-                        self.lock().programs.enable(places, segmenter)?;
-                        enabled = true;
-                    }
                     let mut state = self.lock();
                     let State { programs, learner, .. } = &mut *state;
                     learner.tick(programs, monotonic_ns());
+                    let size = match self.options.clamp_mss {
+                        true => learner.frame_size(programs, underlay_mtu),
+                        false => 0,
+                    };
+                    if attached_at.elapsed() > WATCH_FIRST && enabled != Some(size) {
+                        programs.enable(places, segmenter, size)?;
+                        enabled = Some(size);
+                    }
                 }
             }
         }

@@ -35,6 +35,8 @@ pub(crate) struct Status {
     pub(crate) packets_delivered: u64,
     /// Bytes of them.
     pub(crate) bytes_delivered: u64,
+    /// SYNs of TCP whose maximum segment size was lowered.
+    pub(crate) mss_clamped: u64,
     /// Packets and frames that were left to the gateway or lost, by reason.
     pub(crate) left: BTreeMap<String, u64>,
     /// Sessions of the gateway, as its probes tell.
@@ -145,7 +147,7 @@ pub(super) fn read(
             host,
             session: path.session,
             next_hop: path.headers.next_hop().to_string(),
-            longest_packet: programs.capacity(*number).unwrap_or_default(),
+            longest_packet: programs.path(*number).map_or(0, |path| path.capacity),
             is_used: now.saturating_sub(seen) < WAY_LIFETIME,
             packets_sent: programs.sent(path.place).unwrap_or_default().packets,
         }
@@ -175,6 +177,7 @@ pub(super) fn read(
         bytes_sent: bytes_sent.sum(),
         packets_delivered: stat(Stat::Delivered),
         bytes_delivered: bytes_delivered.sum(),
+        mss_clamped: stat(Stat::MssClamped),
         left: REASONS
             .into_iter()
             .map(|(reason, name)| (name.to_owned(), stat(reason)))

@@ -64,8 +64,8 @@ impl Tables for Maps {
         Ok(())
     }
 
-    fn capacity(&self, number: u32) -> Option<u32> {
-        self.paths.get(&number).map(|path| path.capacity)
+    fn path(&self, number: u32) -> Option<Path> {
+        self.paths.get(&number).copied()
     }
 }
 
@@ -293,4 +293,19 @@ fn what_was_not_seen_for_long_is_forgotten() {
     assert!(maps.paths.contains_key(&2), "numbers are not used twice");
     learner.forget_all(&mut maps).unwrap();
     assert!(maps.paths.is_empty() && maps.frames.is_empty() && maps.remotes.is_empty());
+}
+
+#[test]
+fn segments_fit_the_smallest_frame() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    assert_eq!(learner.frame_size(&maps, 1500), 0);
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    let before = learner.frame_size(&maps, 1500);
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    let headers = maps.paths[&1].template.len() as u32 - 14;
+    assert_eq!(learner.frame_size(&maps, 1500), 1500 - headers);
+    assert_eq!(before, 1500 - headers);
+    learner.take(&mut maps, &frame(2, 0, SECOND));
+    maps.paths.get_mut(&2).unwrap().full = 1200;
+    assert_eq!(learner.frame_size(&maps, 1500), 1200);
 }

@@ -93,7 +93,7 @@ impl AcceleratorPrograms {
     /// A device is gone, or the kernel has no TCX.
     pub fn attach(&mut self, places: Places, segmenter: &TunnelPair) -> Result<Attached, Error> {
         use TcAttachType::{Egress, Ingress};
-        self.set_config(places, segmenter, false)?;
+        self.set_config(places, segmenter, false, 0)?;
         let object = &mut self.object;
         let far = segmenter.peer().ifindex;
         // Where a packet goes comes before where it comes from.
@@ -114,12 +114,18 @@ impl AcceleratorPrograms {
         Ok(Attached { _links: links })
     }
 
-    /// Lets the programs take packets.
+    /// Lets the programs take packets. Segments of TCP are limited so that packets have at most `frame_size` bytes; 0: they are
+    /// not limited.
     ///
     /// # Errors
     /// The kernel does not let us write.
-    pub fn enable(&mut self, places: Places, segmenter: &TunnelPair) -> Result<(), Error> {
-        self.set_config(places, segmenter, true)
+    pub fn enable(
+        &mut self,
+        places: Places,
+        segmenter: &TunnelPair,
+        frame_size: u32,
+    ) -> Result<(), Error> {
+        self.set_config(places, segmenter, true, frame_size)
     }
 
     fn set_config(
@@ -127,6 +133,7 @@ impl AcceleratorPrograms {
         places: Places,
         segmenter: &TunnelPair,
         enabled: bool,
+        frame_size: u32,
     ) -> Result<(), Error> {
         let config = Config {
             underlay: places.underlay,
@@ -134,7 +141,7 @@ impl AcceleratorPrograms {
             segmenter: segmenter.host().ifindex,
             tunnel_mtu: places.tunnel_mtu,
             enabled: enabled.into(),
-            reserved: 0,
+            frame_size,
         };
         self.config
             .set(0, config, 0)
@@ -176,10 +183,10 @@ impl AcceleratorPrograms {
         done.map_err(|e| errors::of_map(format!("set path {number}"), e))
     }
 
-    /// The longest packet that the gateway has sent in one frame over a path.
+    /// A path, with what the programs have learned of it.
     #[must_use]
-    pub fn capacity(&self, number: u32) -> Option<u32> {
-        self.paths.get(&number, 0).ok().map(|path| path.capacity)
+    pub fn path(&self, number: u32) -> Option<Path> {
+        self.paths.get(&number, 0).ok()
     }
 
     /// Says what is done about frames of a form: their path, [`NO_PATH`] for nothing; `None`: they are reported.

@@ -28,6 +28,10 @@ pub(super) struct Args {
     /// The gateway's TUN device. It is waited for if the gateway does not run yet.
     #[arg(long, value_name = "DEVICE", default_value = "sig")]
     tunnel: String,
+    /// Leave the maximum segment size of TCP as it is. By default it is lowered in SYNs, both ways, so that packets fit a frame:
+    /// those that do not are left to the gateway.
+    #[arg(long)]
+    no_clamp_mss: bool,
     /// Where `sig accelerate status` asks [default: /run/sig/accelerate-UNDERLAY.sock].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -53,6 +57,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let options = Options {
         underlay: args.underlay.clone(),
         tunnel: args.tunnel.clone(),
+        clamp_mss: !args.no_clamp_mss,
         socket,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
