@@ -45,7 +45,7 @@ fn lower(skb: *mut __sk_buff, tcp: u32, limit: u32) -> u32 {
         return 0;
     };
     let len = opaque((usize::from(words >> 4) * 4).wrapping_sub(tcp::HEADER_LEN));
-    if flags & SYN == 0 || len == 0 || len > MAX_OPTIONS || limit < 88 || limit > 0xffff {
+    if flags & SYN == 0 || len == 0 || len > MAX_OPTIONS || !(88..=0xffff).contains(&limit) {
         return 0;
     }
     let start = tcp + tcp::HEADER_LEN as u32;
