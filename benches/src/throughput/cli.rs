@@ -21,13 +21,14 @@ use super::{
 };
 
 /// Files of a full run, in this order.
-const FULL: [&str; 9] = [
+const FULL: [&str; 10] = [
     "quick",
     "limits",
     "gateway",
     "router",
     "chain",
     "fast-path",
+    "accelerate",
     "scenarios",
     "latency",
     "pipeline",

@@ -45,6 +45,12 @@ pub enum Subject {
     ChainReference,
     /// The same with the reference pinned to one CPU per site and one Go thread per process.
     ChainReferenceTuned,
+    /// The reference gateway at both ends, as it is by default, over border routers of sig.
+    ChainReferenceOverSigRouters,
+    /// The same with `sig accelerate` beside the gateway of site A.
+    ChainAcceleratedOne,
+    /// The same with `sig accelerate` beside both gateways.
+    ChainAccelerated,
     /// The chain with sig at one end and the reference gateway at the other.
     ChainMixed,
     /// The chain with sig at both ends, whose programs in the kernel send and deliver simple packets.
@@ -87,6 +93,9 @@ impl Subject {
             ChainScion => "SCION hosts",
             ChainReference => "reference, both ends",
             ChainReferenceTuned => "reference tuned, both ends",
+            ChainReferenceOverSigRouters => "reference over routers of sig",
+            ChainAcceleratedOne => "reference over routers of sig, one end accelerated",
+            ChainAccelerated => "reference over routers of sig, both ends accelerated",
             ChainMixed => "sig and reference",
             ChainSig => "sig, both ends",
             ChainSigEngine => "sig without fast path, both ends",
@@ -108,7 +117,15 @@ impl Subject {
         use Subject::*;
         matches!(
             self,
-            Encapsulate | Decapsulate | DecapsulateHelper | ChainMixed | ChainSig | ChainSigEngine
+            Encapsulate
+                | Decapsulate
+                | DecapsulateHelper
+                | ChainReferenceOverSigRouters
+                | ChainAcceleratedOne
+                | ChainAccelerated
+                | ChainMixed
+                | ChainSig
+                | ChainSigEngine
         )
     }
 

@@ -182,6 +182,9 @@ fn the_reference_is_measured_if_it_is_there() {
         for subject in [
             Subject::ChainReference,
             Subject::ChainReferenceTuned,
+            Subject::ChainReferenceOverSigRouters,
+            Subject::ChainAcceleratedOne,
+            Subject::ChainAccelerated,
             Subject::ChainMixed,
             Subject::ChainScion,
         ] {
@@ -198,9 +201,9 @@ fn the_reference_is_measured_if_it_is_there() {
     let restart = measure(&mut bed, "restart", &Case::of(100));
     assert!(value(&restart, Metric::Outage) > 0.001);
     drop(bed);
-    let mut bed = self::bed(Subject::ChainMixed);
-    all_but_restart(&mut bed);
-    drop(bed);
+    for subject in [Subject::ChainReferenceOverSigRouters, Subject::ChainMixed] {
+        all_but_restart(&mut self::bed(subject));
+    }
     let mut bed = self::bed(Subject::ChainScion);
     let idle = measure(&mut bed, "rtt-idle", &Case::of(100));
     assert!(value(&idle, Metric::RttIdle) > 0.0);

@@ -144,7 +144,7 @@ pub trait Chain {
         })
     }
 
-    /// The processes that do the work of gateways, of A and B; none if the kernel does it.
+    /// The processes that do the work of gateways, of A and B, with those that help them; none if the kernel does it.
     fn gateways(&self) -> Vec<u32>;
 
     /// Kills the gateway of a site with SIGKILL and starts it again at once, as a supervisor would.
@@ -191,9 +191,12 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
     let chain: Box<dyn Chain> = match subject {
         Subject::ChainIp => Box::new(ip::Ip::build()?),
         Subject::ChainScion => Box::new(reference::Scion::build()?),
-        Subject::ChainReference | Subject::ChainReferenceTuned | Subject::ChainMixed => {
-            Box::new(reference::Reference::build(subject, case)?)
-        }
+        Subject::ChainReference
+        | Subject::ChainReferenceTuned
+        | Subject::ChainReferenceOverSigRouters
+        | Subject::ChainAcceleratedOne
+        | Subject::ChainAccelerated
+        | Subject::ChainMixed => Box::new(reference::Reference::build(subject, case)?),
         Subject::ChainSig => Box::new(sig::Sig::build(case, clients, FastPath::On)?),
         Subject::ChainSigEngine => Box::new(sig::Sig::build(case, clients, FastPath::Off)?),
         other => {
@@ -241,6 +244,26 @@ fn wait_loss_free(chain: &dyn Chain, limit: Duration) -> Result<()> {
         .with_context(|| format!("{family:?}"))?;
     }
     Ok(())
+}
+
+/// Waits until packets take the fast path both ways. What is received by a worker first changes over in a gap of its
+/// traffic, so there must be some traffic, and pauses in it.
+fn wait_for_fast_path<C: Chain>(
+    chain: &C,
+    limit: Duration,
+    takes_fast_path: impl Fn(&C) -> Result<bool>,
+) -> Result<()> {
+    let pings = Pings {
+        size: 100,
+        family: Family::Ipv4,
+        count: 3,
+        pace: Pace::Every(Duration::from_millis(10)),
+    };
+    wait_until("packets take the fast path both ways", limit, || {
+        chain.ping(&pings)?;
+        takes_fast_path(chain)
+    })
+    .map(drop)
 }
 
 /// The testbed's name of a family.

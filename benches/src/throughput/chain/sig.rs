@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use testbed::{Network, Options, wait_until};
+use testbed::{Network, Options};
 
-use super::{Chain, Clients, End, Pace, Pings, links, wait_loss_free};
-use crate::throughput::{
-    binary::gateway_binary,
-    experiment::{Case, Family},
-    subject::Refusal,
-};
+use super::{Chain, Clients, End, links, wait_for_fast_path, wait_loss_free};
+use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refusal};
 
 /// Time from the gateways' word that they are ready until packets cross.
 const READY: Duration = Duration::from_secs(10);
@@ -51,24 +47,15 @@ impl Sig {
         let chain = Self { network };
         wait_loss_free(&chain, READY)?;
         if fast_path == FastPath::On {
-            wait_until("packets take the fast path both ways", READY, || {
-                chain.takes_fast_path()
-            })?;
+            wait_for_fast_path(&chain, READY, Self::takes_fast_path)?;
         }
         Ok(chain)
     }
 }
 
 impl Sig {
-    /// Whether packets have taken the fast path, both ways. What is received by a worker first changes over in a gap
-    /// of its traffic, so there must be some traffic, and pauses in it.
+    /// Whether packets have taken the fast path, both ways.
     fn takes_fast_path(&self) -> Result<bool> {
-        self.ping(&Pings {
-            size: 100,
-            family: Family::Ipv4,
-            count: 3,
-            pace: Pace::Every(Duration::from_millis(10)),
-        })?;
         for end in End::ALL {
             let fast_path = end.site(&self.network).status()?.fast_path;
             if !fast_path.on || fast_path.packets_sent == 0 || fast_path.packets_delivered == 0 {

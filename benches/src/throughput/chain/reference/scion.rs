@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use testbed::{Network, Ping};
 
-use super::{Base, DAEMON, READY, wait_loss_free};
+use super::{Base, DAEMON, READY, Routers, wait_loss_free};
 use crate::throughput::{
     chain::{Chain, End, Host, Pace, Pings},
     experiment::Family,
@@ -21,7 +21,7 @@ pub(in crate::throughput::chain) struct Scion {
 impl Scion {
     pub(in crate::throughput::chain) fn build() -> Result<Self, Refusal> {
         let chain = Self {
-            base: Base::build(None)?,
+            base: Base::build(Routers::Reference, None)?,
         };
         wait_loss_free(&chain, READY)?;
         Ok(chain)
