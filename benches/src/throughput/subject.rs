@@ -14,6 +14,8 @@ pub enum Subject {
     XdpDrop,
     /// Limit: XDP redirects every packet to the other port through a devmap.
     XdpRedirect,
+    /// The same in the generator's soft interrupt.
+    XdpRedirectSplit,
     /// Limit: AF_XDP receives and frees every packet.
     AfXdpDrop,
     /// Limit: AF_XDP sends every packet, in its chunk, out of the other port.
@@ -30,6 +32,10 @@ pub enum Subject {
     Decapsulate,
     /// The gateway, SCION to IP alone, through the TC helper.
     DecapsulateHelper,
+    /// The gateway's XDP program that sends simple packets, IP to SCION.
+    EncapsulateFast,
+    /// The gateway's XDP program that delivers simple packets, SCION to IP.
+    DecapsulateFast,
     /// The border router's XDP program, from a link to a link.
     Router,
     /// The same without verification of hop fields.
@@ -78,6 +84,7 @@ impl Subject {
         match self {
             XdpDrop => "limit: XDP drop",
             XdpRedirect => "limit: XDP redirect",
+            XdpRedirectSplit => "limit: XDP redirect on the generator's CPU",
             AfXdpDrop => "limit: AF_XDP receive",
             AfXdpForward => "limit: AF_XDP forward in place",
             TcRedirect => "limit: TC redirect",
@@ -86,6 +93,8 @@ impl Subject {
             Encapsulate => "sig, encapsulation",
             Decapsulate => "sig, decapsulation straight to the LAN",
             DecapsulateHelper => "sig, decapsulation through the TC helper",
+            EncapsulateFast => "fast path of sig, encapsulation",
+            DecapsulateFast => "fast path of sig, decapsulation",
             Router => "border router",
             RouterUnverified => "border router without verification",
             RouterReference => "border router of the reference",
@@ -120,6 +129,8 @@ impl Subject {
             Encapsulate
                 | Decapsulate
                 | DecapsulateHelper
+                | EncapsulateFast
+                | DecapsulateFast
                 | ChainReferenceOverSigRouters
                 | ChainAcceleratedOne
                 | ChainAccelerated
@@ -144,13 +155,18 @@ impl Subject {
         matches!(self, Router | RouterUnverified | RouterReference)
     }
 
+    /// Whether it is an XDP program of the gateway.
+    pub fn is_fast_path(self) -> bool {
+        matches!(self, Subject::EncapsulateFast | Subject::DecapsulateFast)
+    }
+
     /// Whether it is a BPF program whose run time the kernel can tell.
     pub fn is_program(self) -> bool {
         use Subject::*;
         matches!(
             self,
-            XdpDrop | XdpRedirect | TcRedirect | Router | RouterUnverified
-        )
+            XdpDrop | XdpRedirect | XdpRedirectSplit | TcRedirect | Router | RouterUnverified
+        ) || self.is_fast_path()
     }
 
     /// Whether it is measured over the chain of two sites.

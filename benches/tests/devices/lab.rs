@@ -32,7 +32,10 @@ fn case() -> Case {
 /// A counter of each subject's own that grows with the packets, and whether there is one for each packet.
 fn own_counter(subject: Subject) -> (&'static str, bool) {
     match subject {
-        Subject::XdpDrop | Subject::XdpRedirect | Subject::TcRedirect => ("program seen", true),
+        Subject::XdpDrop
+        | Subject::XdpRedirect
+        | Subject::XdpRedirectSplit
+        | Subject::TcRedirect => ("program seen", true),
         Subject::AfXdpDrop => ("af_xdp received", true),
         Subject::AfXdpForward => ("af_xdp sent", true),
         Subject::Encapsulate => ("gateway packets_sent", true),
@@ -89,6 +92,32 @@ fn every_subject_carries_packets_in_both_layouts() -> Result<()> {
             DecapsulateHelper,
         ] {
             examine(subject, &Case { layout, ..case() })?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_fast_path_carries_packets_and_tells_its_run_time() -> Result<()> {
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    binary::use_unoptimised()?;
+    let _statistics = enable_stats(Stats::RunTime)?;
+    for (subject, counter) in [
+        (Subject::XdpRedirectSplit, "program seen"),
+        (Subject::EncapsulateFast, "gateway fast_path packets_sent"),
+        (
+            Subject::DecapsulateFast,
+            "gateway fast_path packets_delivered",
+        ),
+    ] {
+        for size in [100, 1300] {
+            let trial = examine(subject, &Case::of(size))?;
+            assert!(trial.counters[counter] > 0, "{trial:?}");
+            assert!(trial.counters["program"] >= trial.received, "{trial:?}");
+            assert!(trial.cpu["program"] > 0.0, "{trial:?}");
         }
     }
     Ok(())

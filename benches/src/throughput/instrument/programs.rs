@@ -1,6 +1,6 @@
 //! The simplest things that can be done with a packet, as programs on a device: the machine's limits.
 
-use std::{os::fd::AsRawFd, time::Duration};
+use std::{collections::BTreeMap, fs, os::fd::AsRawFd, time::Duration};
 
 use anyhow::{Context as _, Result};
 use aya::{
@@ -178,6 +178,41 @@ impl Usage {
             time: program.run_time(),
         }
     }
+
+    /// What the programs that another process holds were used: the runs of the one that runs most, and the time of all.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process.
+    pub fn of_process(process: u32) -> Result<Self> {
+        // By number: a process may hold a program more than once.
+        let mut programs = BTreeMap::new();
+        for entry in fs::read_dir(format!("/proc/{process}/fdinfo"))? {
+            // One that was closed meanwhile is no program that is under load.
+            let text = fs::read_to_string(entry?.path()).unwrap_or_default();
+            programs.extend(Self::of_descriptor(&text));
+        }
+        let mut all = Self::default();
+        for program in programs.into_values() {
+            all.runs = all.runs.max(program.runs);
+            all.time += program.time;
+        }
+        Ok(all)
+    }
+
+    /// Number and usage of a program by what the kernel says of its descriptor; none of other descriptors.
+    fn of_descriptor(text: &str) -> Option<(u64, Self)> {
+        let value = |key: &str| {
+            let of_key =
+                |line: &str| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().parse());
+            text.lines().find_map(of_key)?.ok()
+        };
+        let usage = Self {
+            runs: value("run_cnt")?,
+            time: Duration::from_nanos(value("run_time_ns")?),
+        };
+        Some((value("prog_id")?, usage))
+    }
 }
 
 /// The object, its maps made.
@@ -261,4 +296,25 @@ pub(super) fn xdp_link(
             program.take_link(id)
         })?
         .with_context(|| format!("cannot attach {name} to {device}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_from_other_descriptors() {
+        let program = "pos:\t0\nflags:\t02000002\nprog_type:\t6\nprog_id:\t41\nrun_time_ns:\t1200\nrun_cnt:\t3\n";
+        let usage = Usage {
+            runs: 3,
+            time: Duration::from_nanos(1200),
+        };
+        assert_eq!(Usage::of_descriptor(program), Some((41, usage)));
+        // A link has the number of its program, and no usage.
+        let link = "pos:\t0\nlink_type:\txdp\nlink_id:\t7\nprog_id:\t41\nifindex:\t2\n";
+        assert_eq!(Usage::of_descriptor(link), None);
+        assert!(Usage::of_process(std::process::id()).is_ok());
+        // Beyond the largest process id there is.
+        assert!(Usage::of_process((1 << 22) + 1).is_err());
+    }
 }

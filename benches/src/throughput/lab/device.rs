@@ -23,6 +23,12 @@ pub(super) trait UnderTest {
         None
     }
 
+    /// Whether it does what it is to do only after some packets at a low rate, in order and without loss, as
+    /// [`UnderTest::judge`] can tell.
+    fn starts_slowly(&self) -> bool {
+        false
+    }
+
     /// Looks whether a trial measured what it claims to.
     fn judge(&self, _trial: &mut Trial) {}
 }

@@ -80,7 +80,7 @@ fn arrived_path() -> Result<Vec<u8>> {
 pub(super) fn expect(subject: Subject, network: &Network, case: &Case) -> Result<Expect> {
     Ok(match subject {
         _ if subject.is_router() => router::expect(network, case)?,
-        Subject::Encapsulate => Expect::SigFrames {
+        Subject::Encapsulate | Subject::EncapsulateFast => Expect::SigFrames {
             packet_len: match case.size {
                 Size::Fixed(length) => length,
                 Size::Mix(_) => 0,
@@ -93,7 +93,10 @@ pub(super) fn expect(subject: Subject, network: &Network, case: &Case) -> Result
 
 /// Whether a subject takes SIG frames.
 pub(super) fn is_decapsulation(subject: Subject) -> bool {
-    matches!(subject, Subject::Decapsulate | Subject::DecapsulateHelper)
+    matches!(
+        subject,
+        Subject::Decapsulate | Subject::DecapsulateHelper | Subject::DecapsulateFast
+    )
 }
 
 #[cfg(test)]

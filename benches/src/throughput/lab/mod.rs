@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Where a subject has a forwarding thread of its own (AF_XDP, the gateway), [`Layout`] says where the receive
-//! side of d0 runs: in the generator's soft interrupt, or in a thread on the device's CPU. All others *are*
-//! the receive side, which is always in a thread on the device's CPU.
+//! side of d0 runs: in the generator's soft interrupt, or in a thread on the device's CPU. So it is with the gateway's fast path,
+//! which loses its way where frames are lost. All others *are* the receive side, which is always in a thread on the device's CPU.
 //!
 //! [`Layout`]: super::experiment::Layout
 
@@ -56,6 +56,7 @@ fn start(subject: Subject, network: &Network, case: &Case) -> Result<Box<dyn Und
     Ok(match subject {
         Subject::XdpDrop => Box::new(Program::drop(network, case)?),
         Subject::XdpRedirect => Box::new(Program::redirect(network, case)?),
+        Subject::XdpRedirectSplit => Box::new(Program::redirect_split(network)?),
         Subject::TcRedirect => Box::new(Program::tc_redirect(network, case)?),
         Subject::AfXdpDrop => Box::new(AfXdp::start(network, case, false)?),
         Subject::AfXdpForward => Box::new(AfXdp::start(network, case, true)?),
@@ -64,6 +65,8 @@ fn start(subject: Subject, network: &Network, case: &Case) -> Result<Box<dyn Und
         Subject::Encapsulate => Box::new(Gateway::start(network, Way::Encapsulate, case)?),
         Subject::Decapsulate => Box::new(Gateway::start(network, Way::Straight, case)?),
         Subject::DecapsulateHelper => Box::new(Gateway::start(network, Way::Helper, case)?),
+        Subject::EncapsulateFast => Box::new(Gateway::start(network, Way::FastEncapsulate, case)?),
+        Subject::DecapsulateFast => Box::new(Gateway::start(network, Way::FastDecapsulate, case)?),
         Subject::Router => Box::new(router::Router::start(network, case, true)?),
         Subject::RouterUnverified => Box::new(router::Router::start(network, case, false)?),
         Subject::RouterReference => Box::new(router::Reference::start(network, case)?),
@@ -82,11 +85,11 @@ fn links(subject: Subject, case: &Case) -> Links {
             right_mtu: MTU + 50,
             ..plain
         },
-        Subject::Encapsulate => Links {
+        Subject::Encapsulate | Subject::EncapsulateFast => Links {
             right: Side::Underlay,
             ..plain
         },
-        Subject::Decapsulate | Subject::DecapsulateHelper => Links {
+        Subject::Decapsulate | Subject::DecapsulateHelper | Subject::DecapsulateFast => Links {
             left: Side::Underlay,
             // The generator splits no packets, so the longest need an underlay that takes them whole.
             left_mtu: MTU.max(refuse::longest(case.size) + gateway::OVERHEAD),

@@ -1,6 +1,7 @@
 //! Single BPF programs: the least that can be done with a packet.
 //!
-//! There is no forwarding thread, so in every layout it is the receive side that runs on the device's CPU.
+//! There is no forwarding thread, so in every layout it is the receive side that runs on the device's CPU, unless what it is
+//! compared with has it in the generator's soft interrupt.
 
 use anyhow::Result;
 
@@ -39,6 +40,16 @@ impl Program {
         let (left, right) = (&network.left.device, &network.right.device);
         let program = programs::redirect(&network.device, left, right, None)?;
         Self::start(network, case, program, false)
+    }
+
+    /// The same in the generator's soft interrupt, without threads.
+    pub(super) fn redirect_split(network: &Network) -> Result<Self> {
+        let (left, right) = (&network.left.device, &network.right.device);
+        Ok(Program {
+            program: programs::redirect(&network.device, left, right, None)?,
+            drops: false,
+            napi: Vec::new(),
+        })
     }
 
     /// TC at the ingress sends every packet through the right port.

@@ -32,6 +32,9 @@ pub(super) fn check(subject: Subject, case: &Case) -> Result<(), Refusal> {
             }
         }
     }
+    if subject.is_fast_path() && case.packed {
+        return not_here("the fast path has one packet in each frame".into());
+    }
     let allowed = allowed_cpus();
     for cpu in [case.cpus.tester, case.cpus.device] {
         if !allowed.contains(&cpu) {
@@ -63,6 +66,18 @@ fn allowed_cpus() -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fast_path_packs_nothing() {
+        let case = Case {
+            packed: true,
+            ..Case::of(100)
+        };
+        match check(Subject::DecapsulateFast, &case) {
+            Err(Refusal::NotHere(reason)) => assert!(reason.contains("one packet"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn packets_for_routers_need_room_for_headers_and_marker() {

@@ -15,6 +15,18 @@ use crate::throughput::{
     trial::{Rate, Trial, Validity},
 };
 
+/// Load before a trial where what is under test needs calm first; such loads are repeated while it does not do what it is to do.
+const CALM: Rate = Rate::PacketsPerSecond(2000.0);
+const CALM_TIME: Duration = Duration::from_millis(20);
+const CALM_ATTEMPTS: usize = 10;
+/// Nothing is measured then.
+const ANYTHING: Limits = Limits {
+    rate: f64::INFINITY,
+    surplus: 1.0,
+    steal: f64::INFINITY,
+    other: f64::INFINITY,
+};
+
 /// A subject between generator and sink. The fields are dropped in this order: what uses the namespaces goes
 /// before them.
 ///
@@ -50,8 +62,8 @@ impl Bench {
     }
 }
 
-impl Device for Bench {
-    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+impl Bench {
+    fn run(&mut self, limits: &Limits, rate: Rate, length: Duration) -> Result<Trial> {
         let Bench {
             generator,
             sink,
@@ -63,13 +75,25 @@ impl Device for Bench {
             under_test.read(&mut snapshot)?;
             Ok(snapshot)
         };
-        let limits = Limits::default();
-        let mut trial = run::trial(&limits, generator, sink, rate, length, &mut read)?;
+        let mut trial = run::trial(limits, generator, sink, rate, length, &mut read)?;
         if let Some(counter) = under_test.own_sink() {
             arrived_there(&mut trial, counter);
         }
         under_test.judge(&mut trial);
         Ok(trial)
+    }
+}
+
+impl Device for Bench {
+    fn trial(&mut self, rate: Rate, length: Duration) -> Result<Trial> {
+        if self.under_test.starts_slowly() {
+            for _ in 0..CALM_ATTEMPTS {
+                if self.run(&ANYTHING, CALM, CALM_TIME)?.is_valid() {
+                    break;
+                }
+            }
+        }
+        self.run(&Limits::default(), rate, length)
     }
 }
 

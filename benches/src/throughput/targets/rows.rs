@@ -93,6 +93,8 @@ pub(super) fn rows() -> Vec<Row> {
         [ChainIp, ChainSig, ChainReference, ChainReferenceTuned].map(side);
     let [redirect, router, router_reference] = [XdpRedirect, Router, RouterReference].map(side);
     let [one, receiver] = [PipelineEncapsulate, PipelineDecapsulate].map(side);
+    let [closed, fast_encapsulate, fast_decapsulate] =
+        [XdpRedirectSplit, EncapsulateFast, DecapsulateFast].map(side);
     let two = Side { workers: 2, ..one };
     let per_cpu = |cell, of| Of(&[PerCpuSecond], cell, of, limit);
     let pdr = |cell, over| Of(&[Pdr], cell, sig, over);
@@ -151,6 +153,54 @@ pub(super) fn rows() -> Vec<Row> {
         1.0,
         memory(receiver),
     );
+    for (name, cell, of) in [
+        (
+            "fast path encapsulate 100 B, whole path / XDP redirect",
+            cell(100),
+            fast_encapsulate,
+        ),
+        (
+            "fast path encapsulate 1300 B, whole path / XDP redirect",
+            cell(1300),
+            fast_encapsulate,
+        ),
+        (
+            "fast path decapsulate 100 B, whole path / XDP redirect",
+            cell(100),
+            fast_decapsulate,
+        ),
+        (
+            "fast path decapsulate 1300 B, whole path / XDP redirect",
+            cell(1300),
+            fast_decapsulate,
+        ),
+    ] {
+        row(name, 0.6, Of(&[Mrr], cell, of, closed));
+    }
+    for (name, cell, of) in [
+        (
+            "fast path encapsulate 100 B, 0.5 µs / run time of the program per packet",
+            cell(100),
+            fast_encapsulate,
+        ),
+        (
+            "fast path encapsulate 1300 B, 0.5 µs / run time of the program per packet",
+            cell(1300),
+            fast_encapsulate,
+        ),
+        (
+            "fast path decapsulate 100 B, 0.5 µs / run time of the program per packet",
+            cell(100),
+            fast_decapsulate,
+        ),
+        (
+            "fast path decapsulate 1300 B, 0.5 µs / run time of the program per packet",
+            cell(1300),
+            fast_decapsulate,
+        ),
+    ] {
+        row(name, 1.0, Over(ProgramTime, cell, of, 0.5));
+    }
     let name = "router 138 B, whole path / XDP redirect";
     row(name, 0.6, Of(&[Mrr], cell(ROUTED), router, redirect));
     let name = "router 138 B, 0.5 µs / run time of the program per packet";

@@ -34,10 +34,11 @@ pub(super) fn text(network: &Network, way: Way, case: &Case) -> String {
     // The other site's LAN: where packets go to, or come from.
     let elsewhere = underlay;
     let transmit = match way {
-        Way::Encapsulate => "",
-        Way::Straight => "lan_transmit = \"auto\"\n",
+        Way::Encapsulate | Way::FastEncapsulate => "",
+        Way::Straight | Way::FastDecapsulate => "lan_transmit = \"auto\"\n",
         Way::Helper => "lan_transmit = \"helper\"\n",
     };
+    let fast_path = if way.is_fast() { "on" } else { "off" };
     let [a, b, c, d] = REMOTE;
     // The generator's frames come from the remote's address, without a border router between.
     let sources = match direction {
@@ -49,7 +50,7 @@ pub(super) fn text(network: &Network, way: Way, case: &Case) -> String {
          prefixes = [{own}]\nstatus_socket = \"{socket}\"\n\n\
          [tunnel]\nname = \"sig\"\n\n\
          [dataplane]\nunderlay = \"{underlay}\"\nlan = [\"{lan}\"]\nworkers = 1\npin = [{cpu}]\n\
-         fast_path = \"off\"\n{transmit}{sources}\n\
+         fast_path = \"{fast_path}\"\n{transmit}{sources}\n\
          [[remote]]\nisd_as = \"{REMOTE_AS}\"\ngateway = \"{a}.{b}.{c}.{d}:{DATA_PORT}\"\n\
          prefixes = [{remote}]\n\n\
          [[remote.path]]\nraw = \"00002000 {PATH}\"\nnext_hop = \"{router}\"\nmtu = {PATH_MTU}\n",

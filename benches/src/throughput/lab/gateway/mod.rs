@@ -7,20 +7,20 @@ use std::{
 };
 
 use anyhow::Context as _;
-use testbed::{Process, Status};
+use testbed::{Process, Status, wait_until};
 
 pub(super) use config::{DATA_PORT, OVERHEAD, OWN_AS, PATH, REMOTE, REMOTE_AS};
 
 use super::{
     counters,
-    device::{UnderTest, add_napi},
+    device::{UnderTest, add_napi, add_program},
     napi,
     network::Network,
 };
 use crate::throughput::{
     binary,
     experiment::{Case, Layout},
-    instrument::{run::Snapshot, thread},
+    instrument::{programs::Usage, run::Snapshot, thread},
     subject::Refusal,
     trial::{Trial, Validity},
 };
@@ -46,14 +46,23 @@ pub(super) enum Way {
     Straight,
     /// SIG frames into IP packets, through the TC helper.
     Helper,
+    /// IP packets into SIG frames, by the XDP program alone.
+    FastEncapsulate,
+    /// SIG frames into IP packets, by the XDP program alone.
+    FastDecapsulate,
 }
 
 impl Way {
     fn direction(self) -> Direction {
         match self {
-            Way::Encapsulate => Direction::Encapsulate,
-            Way::Straight | Way::Helper => Direction::Decapsulate,
+            Way::Encapsulate | Way::FastEncapsulate => Direction::Encapsulate,
+            Way::Straight | Way::Helper | Way::FastDecapsulate => Direction::Decapsulate,
         }
+    }
+
+    /// Whether no worker takes part.
+    fn is_fast(self) -> bool {
+        matches!(self, Way::FastEncapsulate | Way::FastDecapsulate)
     }
 }
 
@@ -72,6 +81,16 @@ impl Gateway {
         let file = network.folder.path().join("gateway.toml");
         fs::write(&file, config::text(network, way, case))
             .with_context(|| format!("cannot write {}", file.display()))?;
+        if way.is_fast() {
+            // A veth device takes what XDP redirects to its peer only where NAPI runs. The gateway looks before there is a
+            // sink, and then once in a while.
+            for (tester, link) in [
+                (&network.generator, &network.left),
+                (&network.sink, &network.right),
+            ] {
+                tester.exec(&format!("ethtool -K {} gro on", link.tester))?;
+            }
+        }
         let mut command = network.device.command(binary);
         command.args(["run", "--config"]).arg(&file);
         let mut process = Process::spawn(command, &network.folder.path().join("gateway.log"))?;
@@ -81,18 +100,23 @@ impl Gateway {
                 thread::go_first(id)?;
             }
         }
+        let (device, left, cpu) = (&network.device, &network.left.device, case.cpus.device);
         let napi = match case.layout {
             Layout::Split => Vec::new(),
-            Layout::SingleCore => {
-                napi::run_in_threads(&network.device, &network.left.device, case.cpus.device)?
-            }
+            Layout::SingleCore => napi::run_in_threads(device, left, cpu)?,
         };
-        Ok(Gateway {
+        let gateway = Gateway {
             process,
             socket: socket(network),
             way,
             napi,
-        })
+        };
+        if way.is_fast() {
+            wait_until("the gateway has a fast path", READY, || {
+                Ok(gateway.status()?.fast_path.on)
+            })?;
+        }
+        Ok(gateway)
     }
 }
 
@@ -116,6 +140,10 @@ const RECEIVED: &str = "gateway packets_received";
 const STRAIGHT: &str = "gateway packets_straight";
 const HELPED: &str = "gateway packets_via_helper";
 
+/// … of all, those that no worker saw.
+const FAST_SENT: &str = "gateway fast_path packets_sent";
+const FAST_DELIVERED: &str = "gateway fast_path packets_delivered";
+
 /// Where names of worker threads start.
 const WORKER: &str = "sig-worker-";
 
@@ -130,16 +158,24 @@ impl UnderTest for Gateway {
             anyhow::bail!("the gateway has ended ({status}):\n{}", self.process.log());
         }
         let asked = self.status();
-        let of = asked
-            .with_context(|| format!("status of the gateway at {}", self.socket.display()))?
-            .counters;
+        let status =
+            asked.with_context(|| format!("status of the gateway at {}", self.socket.display()))?;
+        let (of, fast) = (status.counters, status.fast_path);
         for (name, count) in [
             (SENT, of.packets_sent),
             (RECEIVED, of.packets_received),
             (STRAIGHT, of.packets_straight),
             (HELPED, of.packets_via_helper),
+            (FAST_SENT, fast.packets_sent),
+            (FAST_DELIVERED, fast.packets_delivered),
         ] {
             snapshot.counters.insert(name.into(), count);
+        }
+        add_napi(snapshot, &self.napi);
+        if self.way.is_fast() {
+            // Its programs run in soft interrupts: the time of its threads says nothing.
+            add_program(snapshot, Usage::of_process(self.process.id())?);
+            return Ok(());
         }
         let (mut process, mut workers) = (0.0, 0.0);
         for (_, name, seconds) in counters::threads(self.process.id())? {
@@ -150,8 +186,11 @@ impl UnderTest for Gateway {
         }
         snapshot.cpu.insert("process".into(), process);
         snapshot.cpu.insert("workers".into(), workers);
-        add_napi(snapshot, &self.napi);
         Ok(())
+    }
+
+    fn starts_slowly(&self) -> bool {
+        self.way.is_fast()
     }
 
     fn judge(&self, trial: &mut Trial) {
@@ -161,12 +200,44 @@ impl UnderTest for Gateway {
             Way::Encapsulate => return,
             Way::Straight => helped,
             Way::Helper => straight,
+            Way::FastEncapsulate => return judge_fast(trial, count(FAST_SENT), count(SENT)),
+            Way::FastDecapsulate => {
+                return judge_fast(trial, count(FAST_DELIVERED), count(RECEIVED));
+            }
         };
         // A few of the first may go the other way, before the neighbour is known to the gateway.
         if wrong * 100 > straight + helped {
             trial.validity = Validity::Invalid(format!(
                 "{straight} packets went straight to the LAN port and {helped} through the helper"
             ));
+        }
+    }
+}
+
+/// A trial is of the fast path if workers saw next to nothing of it: a few of the first, which teach it flows.
+fn judge_fast(trial: &mut Trial, fast: u64, all: u64) {
+    if fast * 100 < all * 99 {
+        trial.validity = Validity::Invalid(format!(
+            "of {all} packets {fast} took the fast path, the others a worker"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_of_the_fast_path_counts_without_workers() {
+        let validity = |fast, all| {
+            let mut trial = Trial::default();
+            judge_fast(&mut trial, fast, all);
+            trial.validity
+        };
+        assert_eq!(validity(990, 1000), Validity::Valid);
+        match validity(989, 1000) {
+            Validity::Invalid(reason) => assert!(reason.contains("989 took the fast path")),
+            Validity::Valid => panic!("eleven took a worker"),
         }
     }
 }

@@ -44,7 +44,7 @@ fn colour(subject: Subject) -> &'static str {
     use Subject::*;
     match subject {
         XdpDrop => "#b6bdc5",
-        XdpRedirect => "#d4a5a5",
+        XdpRedirect | XdpRedirectSplit => "#d4a5a5",
         AfXdpDrop => "#a68bc9",
         AfXdpForward | ChainIp => "#6b7480",
         TcRedirect => "#b08968",
@@ -57,6 +57,8 @@ fn colour(subject: Subject) -> &'static str {
         ChainAcceleratedOne => "#d6409f",
         ChainAccelerated => "#8b1e5b",
         ChainMixed => "#1b998b",
+        EncapsulateFast => "#0a4a94",
+        DecapsulateFast => "#0c7489",
         Encapsulate | ChainSig | Router | PipelineEncapsulate => "#0969da",
         Decapsulate | RouterUnverified | PipelineDecapsulate => "#12a5c4",
         DecapsulateHelper | ChainSigEngine => "#7d8ff0",
