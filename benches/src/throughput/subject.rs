@@ -59,9 +59,10 @@ pub enum Subject {
     ChainAccelerated,
     /// The chain with sig at one end and the reference gateway at the other.
     ChainMixed,
-    /// The chain with sig at both ends, whose programs in the kernel send and deliver simple packets.
+    /// The chain with sig at both ends, as it is by default: programs in the kernel send and deliver simple packets, except where
+    /// packing by workers carries more.
     ChainSig,
-    /// The same without: workers do everything.
+    /// The same without these programs: workers do everything.
     ChainSigEngine,
     /// `Worker::process` in memory, IP to SCION, without kernel and rings.
     PipelineEncapsulate,

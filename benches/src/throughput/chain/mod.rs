@@ -197,7 +197,7 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
         | Subject::ChainAcceleratedOne
         | Subject::ChainAccelerated
         | Subject::ChainMixed => Box::new(reference::Reference::build(subject, case)?),
-        Subject::ChainSig => Box::new(sig::Sig::build(case, clients, FastPath::On)?),
+        Subject::ChainSig => Box::new(sig::Sig::build(case, clients, FastPath::Default)?),
         Subject::ChainSigEngine => Box::new(sig::Sig::build(case, clients, FastPath::Off)?),
         other => {
             return Err(Refusal::NotHere(format!(

@@ -14,7 +14,9 @@ const READY: Duration = Duration::from_secs(10);
 /// Whether programs in the kernel send and deliver simple packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FastPath {
-    On,
+    /// As sig decides when nothing is said.
+    Default,
+    /// Workers do everything.
     Off,
 }
 
@@ -25,12 +27,12 @@ pub(super) struct Sig {
 
 impl Sig {
     pub(super) fn build(case: &Case, clients: Clients, fast_path: FastPath) -> Result<Self> {
-        let fast_path_value = match fast_path {
-            FastPath::On => "on",
-            FastPath::Off => "off",
+        let dataplane = match fast_path {
+            FastPath::Default => "workers = 1",
+            FastPath::Off => "workers = 1\nfast_path = \"off\"",
         };
         let options = Options {
-            dataplane: format!("workers = 1\nfast_path = \"{fast_path_value}\""),
+            dataplane: dataplane.into(),
             ..Options::default()
         };
         let mut network = Network::build(gateway_binary()?, &options)?;
@@ -46,7 +48,7 @@ impl Sig {
         network.start_gateways()?;
         let chain = Self { network };
         wait_loss_free(&chain, READY)?;
-        if fast_path == FastPath::On {
+        if fast_path == FastPath::Default {
             wait_for_fast_path(&chain, READY, Self::takes_fast_path)?;
         }
         Ok(chain)
