@@ -233,11 +233,20 @@ pub mod slot {
     /// 200 µs: what was seen leaving on another CPU has left by then.
     const GUARD: u32 = 12;
 
-    /// A packet with this signature is left to the gateway.
+    /// Bit of a signature that several packets have which were left to the gateway in a row. Which of them was seen behind it,
+    /// nobody can tell, so none of them releases the slot.
+    const SEVERAL: u32 = 1 << 31;
+
+    const fn word(now: u64, signature: u32) -> u64 {
+        ((now >> UNIT) as u32 as u64) << 32 | signature as u64
+    }
+
+    /// A packet with this signature is left to the gateway; `before` is what was there.
     #[inline(always)]
     #[must_use]
-    pub const fn mark(now: u64, signature: u32) -> u64 {
-        ((now >> UNIT) as u32 as u64) << 32 | signature as u64
+    pub const fn mark(before: u64, now: u64, signature: u32) -> u64 {
+        let same = before as u32 & !SEVERAL == signature && signature > super::NO_SIGNATURE;
+        word(now, if same { signature | SEVERAL } else { signature })
     }
 
     /// Whether `word` waits for the packet with this signature.
@@ -251,7 +260,7 @@ pub mod slot {
     #[inline(always)]
     #[must_use]
     pub const fn release(now: u64) -> u64 {
-        mark(now, 0)
+        word(now, 0)
     }
 
     /// Whether the gateway has no packet of the flow.
@@ -291,16 +300,16 @@ pub const fn pair_place(addresses: [u64; 4]) -> u32 {
 }
 
 /// What tells a packet from others of its flow, before and behind a gateway: length, identification and what follows the
-/// ports, without checksums, which may have been left to a card. Above [`NO_SIGNATURE`], or that.
+/// ports, checksums included, which have been completed wherever this is called. Below 2^31, above [`NO_SIGNATURE`] or that.
 #[inline(always)]
 pub fn signature<const V6: bool, L: Load + ?Sized>(packet: &L, simple: &Simple<V6>) -> u32 {
     let at = Simple::<V6>::HEADER_LEN;
     let words = match simple.protocol {
-        // Sequence and acknowledgement number, flags, window.
-        PROTO_TCP => [packet.bytes::<8>(at + 4), packet.bytes::<8>(at + 8)],
-        // Ports and length; payload.
+        // Sequence and acknowledgement number; flags, window, checksum, urgent pointer.
+        PROTO_TCP => [packet.bytes::<8>(at + 4), packet.bytes::<8>(at + 12)],
+        // Ports, length, checksum; payload. Tunnels begin theirs with what all their packets have in common.
         PROTO_UDP if usize::from(simple.total_len) >= at + 16 => {
-            [packet.bytes::<8>(at + 8), Some([0; 8])]
+            [packet.bytes::<8>(at), packet.bytes::<8>(at + 8)]
         }
         _ if usize::from(simple.total_len) >= at + 8 => [packet.bytes::<8>(at), Some([0; 8])],
         _ => [None, None],
@@ -319,7 +328,7 @@ pub fn signature<const V6: bool, L: Load + ?Sized>(packet: &L, simple: &Simple<V
         mix(mix(0, first), u64::from_be_bytes(a)),
         u64::from_be_bytes(b),
     );
-    match (hash >> 32) as u32 {
+    match (hash >> 33) as u32 {
         0 | NO_SIGNATURE => 2,
         signature => signature,
     }
@@ -367,7 +376,7 @@ mod tests {
     fn a_slot_is_free_when_its_packet_was_seen_or_must_be_lost() {
         let now = 77_000 * MS;
         assert!(slot::is_free(0, now));
-        let marked = slot::mark(now, 9);
+        let marked = slot::mark(0, now, 9);
         assert!(slot::waits_for(marked, 9) && !slot::waits_for(marked, 10));
         assert!(!slot::is_free(marked, now + 90 * MS));
         assert!(slot::is_free(marked, now + 100 * MS));
@@ -375,8 +384,45 @@ mod tests {
         assert!(!slot::is_free(released, now));
         assert!(slot::is_free(released, now + MS));
         assert!(!slot::waits_for(
-            slot::mark(now, NO_SIGNATURE),
+            slot::mark(0, now, NO_SIGNATURE),
             NO_SIGNATURE
         ));
+    }
+
+    #[test]
+    fn packets_that_are_the_same_are_not_taken_for_each_other() {
+        let now = 77_000 * MS;
+        let mut word = slot::mark(0, now, 9);
+        for _ in 0..4 {
+            word = slot::mark(word, now, 9);
+            assert!(!slot::waits_for(word, 9), "one of several may be seen");
+            assert!(!slot::is_free(word, now + 90 * MS));
+        }
+        // Another one behind them tells that they have passed.
+        word = slot::mark(word, now, 10);
+        assert!(slot::waits_for(word, 10) && !slot::waits_for(word, 9));
+    }
+
+    #[test]
+    fn datagrams_that_begin_alike_have_signatures_of_their_own() {
+        let mut packet = [0; 60];
+        packet[..10].copy_from_slice(&[0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, PROTO_UDP]);
+        packet[20..28].copy_from_slice(&[0, 1, 0, 2, 0, 40, 0x12, 0x34]);
+        let signature_of = |packet: &[u8]| {
+            let simple = Simple::<false>::parse(packet).expect("simple");
+            signature(packet, &simple)
+        };
+        let first = signature_of(&packet);
+        assert_eq!(signature_of(&packet), first);
+        assert!(first > NO_SIGNATURE && first >> 31 == 0);
+        // A counter that comes later, and so another checksum.
+        (packet[27], packet[50]) = (0x33, 1);
+        assert_ne!(signature_of(&packet), first);
+        packet[9] = PROTO_TCP;
+        packet[32] = 0x50;
+        let first = signature_of(&packet);
+        // The same segment with another checksum, as by a time stamp option.
+        packet[37] = 1;
+        assert_ne!(signature_of(&packet), first);
     }
 }

@@ -146,14 +146,10 @@ pub fn is_free(way: Way, inner: &Inner, now: u64) -> bool {
 #[inline(always)]
 pub fn mark(way: Way, inner: &Inner, now: u64, note: u64) {
     if let Some(slot) = slot_of(way, inner) {
-        // Two packets that cannot be told apart: the first one's arrival says nothing of the second.
         // SAFETY: as above; both words are within the element.
         unsafe {
-            let signature = match slot::waits_for(slot.read_volatile(), inner.signature) {
-                true => NO_SIGNATURE,
-                false => inner.signature,
-            };
-            slot.write_volatile(slot::mark(now, signature));
+            let before = slot.read_volatile();
+            slot.write_volatile(slot::mark(before, now, inner.signature));
             if inner.odd == 0 {
                 slot.add(1).write_volatile(note);
             }

@@ -21,7 +21,10 @@ pub fn take(ctx: &TcContext) -> i32 {
     };
     let mut inner = Inner::NONE;
     inner::read(skb, IP as u32, &mut inner);
-    segments::clamp(skb, IP, &inner, config.frame_size);
+    if segments::clamp(skb, IP, &inner, config.frame_size) {
+        // As the gateway will send it.
+        inner::read(skb, IP as u32, &mut inner);
+    }
     let now = now();
     let action = match path_of(skb, &inner, now, config.enabled) {
         Ok(path) => {

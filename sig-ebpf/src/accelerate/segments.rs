@@ -18,12 +18,12 @@ const MD5: u8 = 19;
 const AUTHENTICATION: u8 = 29;
 
 /// Lowers the maximum segment size in a SYN behind the first `offset` bytes, so that segments fit a frame of
-/// `frame_size` bytes.
+/// `frame_size` bytes; whether it did.
 #[inline(always)]
-pub fn clamp(skb: *mut __sk_buff, offset: usize, inner: &Inner, frame_size: u32) {
+pub fn clamp(skb: *mut __sk_buff, offset: usize, inner: &Inner, frame_size: u32) -> bool {
     let protocol = (inner.key[4] >> 32) as u8;
     if inner.odd != 0 || protocol != PROTO_TCP || frame_size == 0 {
-        return;
+        return false;
     }
     let header = match inner.version {
         4 => ipv4::HEADER_LEN,
@@ -31,9 +31,11 @@ pub fn clamp(skb: *mut __sk_buff, offset: usize, inner: &Inner, frame_size: u32)
     };
     let tcp = offset + header;
     let headers = (header + tcp::HEADER_LEN) as u32;
-    if lower(skb, tcp as u32, frame_size.saturating_sub(headers)) != 0 {
+    let lowered = lower(skb, tcp as u32, frame_size.saturating_sub(headers)) != 0;
+    if lowered {
         count(Stat::MssClamped);
     }
+    lowered
 }
 
 /// 1 if it did. A function of its own: the stack is small.

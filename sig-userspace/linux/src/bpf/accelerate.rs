@@ -111,6 +111,8 @@ impl AcceleratorPrograms {
         ] {
             links.push(object.attach_tcx(program, ifindex, hook)?);
         }
+        // They leave in this order: no packet is sent where nobody takes it any more.
+        links.reverse();
         Ok(Attached { _links: links })
     }
 
