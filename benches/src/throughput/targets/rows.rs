@@ -102,6 +102,16 @@ pub(super) fn rows() -> Vec<Row> {
     let cpu = |cell| OfAdded(CpuAll, cell, reference, sig, ip);
     let over_reference = |metric, cell| Of(metric, cell, sig, reference);
     let memory = |of| Over(Mrr, cell(100), of, 10e6);
+    let whole_path = |cell, of| Of(&[Mrr], cell, of, closed);
+    let run_time = |cell, of| Over(ProgramTime, cell, of, 0.2);
+    let [alone, accelerated_one, accelerated] = [
+        ChainReferenceOverSigRouters,
+        ChainAcceleratedOne,
+        ChainAccelerated,
+    ]
+    .map(side);
+    let accelerated_pdr = |cell| Of(&[Pdr], cell, accelerated, alone);
+    let accelerated_tcp = |of| Of(&[TcpForward, TcpReverse], ANY, of, alone);
 
     let mut rows = Vec::new();
     let mut row = |name, target, ratio| {
@@ -153,54 +163,33 @@ pub(super) fn rows() -> Vec<Row> {
         1.0,
         memory(receiver),
     );
-    for (name, cell, of) in [
-        (
-            "fast path encapsulate 100 B, whole path / XDP redirect",
-            cell(100),
-            fast_encapsulate,
-        ),
-        (
-            "fast path encapsulate 1300 B, whole path / XDP redirect",
-            cell(1300),
-            fast_encapsulate,
-        ),
-        (
-            "fast path decapsulate 100 B, whole path / XDP redirect",
-            cell(100),
-            fast_decapsulate,
-        ),
-        (
-            "fast path decapsulate 1300 B, whole path / XDP redirect",
-            cell(1300),
-            fast_decapsulate,
-        ),
-    ] {
-        row(name, 0.6, Of(&[Mrr], cell, of, closed));
-    }
-    for (name, cell, of) in [
-        (
-            "fast path encapsulate 100 B, 0.5 µs / run time of the program per packet",
-            cell(100),
-            fast_encapsulate,
-        ),
-        (
-            "fast path encapsulate 1300 B, 0.5 µs / run time of the program per packet",
-            cell(1300),
-            fast_encapsulate,
-        ),
-        (
-            "fast path decapsulate 100 B, 0.5 µs / run time of the program per packet",
-            cell(100),
-            fast_decapsulate,
-        ),
-        (
-            "fast path decapsulate 1300 B, 0.5 µs / run time of the program per packet",
-            cell(1300),
-            fast_decapsulate,
-        ),
-    ] {
-        row(name, 1.0, Over(ProgramTime, cell, of, 0.5));
-    }
+    let name = "fast path encapsulate 100 B, whole path / XDP redirect";
+    row(name, 0.7, whole_path(cell(100), fast_encapsulate));
+    let name = "fast path encapsulate 1300 B, whole path / XDP redirect";
+    row(name, 0.7, whole_path(cell(1300), fast_encapsulate));
+    let name = "fast path decapsulate 100 B, whole path / XDP redirect";
+    row(name, 0.7, whole_path(cell(100), fast_decapsulate));
+    let name = "fast path decapsulate 1300 B, whole path / XDP redirect";
+    row(name, 0.7, whole_path(cell(1300), fast_decapsulate));
+    let name = "fast path encapsulate 100 B, 0.2 µs / run time of the program per packet";
+    row(name, 1.0, run_time(cell(100), fast_encapsulate));
+    let name = "fast path encapsulate 1300 B, 0.2 µs / run time of the program per packet";
+    row(name, 1.0, run_time(cell(1300), fast_encapsulate));
+    let name = "fast path decapsulate 100 B, 0.2 µs / run time of the program per packet";
+    row(name, 1.0, run_time(cell(100), fast_decapsulate));
+    let name = "fast path decapsulate 1300 B, 0.2 µs / run time of the program per packet";
+    row(name, 1.0, run_time(cell(1300), fast_decapsulate));
+    let name = "accelerated gateways PDR 100 B / not accelerated";
+    row(name, 5.0, accelerated_pdr(packed(100)));
+    let name = "accelerated gateways PDR 1300 B / not accelerated";
+    row(name, 5.0, accelerated_pdr(packed(1300)));
+    let name = "accelerated gateways TCP / not accelerated";
+    row(name, 5.0, accelerated_tcp(accelerated));
+    let name = "one accelerated gateway TCP / not accelerated";
+    row(name, 1.0, accelerated_tcp(accelerated_one));
+    let name = "CPU time of the gateways, not accelerated / accelerated";
+    let ratio = Of(&[CpuProcess], cell(100), accelerated, alone);
+    row(name, 5.0, ratio);
     let name = "router 138 B, whole path / XDP redirect";
     row(name, 0.6, Of(&[Mrr], cell(ROUTED), router, redirect));
     let name = "router 138 B, 0.5 µs / run time of the program per packet";
