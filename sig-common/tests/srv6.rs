@@ -196,6 +196,11 @@ fn an_srh_beyond_the_payload_length_is_malformed_even_if_bytes_follow() {
             offset: 40
         }
     );
+    // Not even the fixed fields.
+    packet[5] = 7;
+    let found = parse(&packet[..]).unwrap_err();
+    assert_eq!(found, Reject::Packet(Error::Truncated));
+    check(&packet);
 }
 
 #[test]
