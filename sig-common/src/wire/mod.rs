@@ -22,6 +22,7 @@ pub mod ipv6;
 pub mod scion;
 pub mod sig_frame;
 pub mod simple;
+pub mod srv6;
 pub mod stun;
 pub mod tcp;
 pub mod template;

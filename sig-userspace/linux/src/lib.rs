@@ -17,6 +17,7 @@
 
 pub mod af_xdp;
 pub mod bpf;
+pub mod capture;
 pub mod cpus;
 pub mod ethtool;
 pub mod facts;

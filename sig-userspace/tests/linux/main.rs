@@ -4,6 +4,7 @@
 mod support;
 mod xsk;
 
+mod capture;
 mod doctor;
 mod lan;
 mod networks;

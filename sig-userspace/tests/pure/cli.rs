@@ -236,6 +236,8 @@ fn a_configuration_that_is_not_there_exits_with_2() {
 fn wrong_usage_exits_with_2_and_help_with_0() {
     assert_eq!(sig(&["bogus"]).status.code(), Some(2));
     assert_eq!(sig(&["dissect"]).status.code(), Some(2));
+    let both = sig(&["dissect", "--interface", "lo", "file.pcap"]);
+    assert_eq!(both.status.code(), Some(2));
     assert_eq!(sig(&["--help"]).status.code(), Some(0));
     for arguments in [["version"], ["--version"]] {
         let version = sig(&arguments);
@@ -265,6 +267,16 @@ fn what_fails_while_running_exits_with_1() {
             "sig: {}: neither pcap nor pcapng; capture with \"tcpdump -w FILE\"\n",
             file.0
         )
+    );
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let dissect = sig(&["dissect", "--interface", "none/here"]);
+    assert_eq!(dissect.status.code(), Some(1));
+    assert_eq!(
+        text(&dissect.stderr),
+        "sig: there is no interface none/here here; `ip -br link` lists the existing ones\n"
     );
 }
 

@@ -21,6 +21,8 @@ mod routing_policy;
 mod scion_header;
 #[path = "../../fuzz/bodies/scion_packet.rs"]
 mod scion_packet;
+#[path = "../../fuzz/bodies/srh.rs"]
+mod srh;
 #[path = "../../fuzz/bodies/traffic_policy.rs"]
 mod traffic_policy;
 #[path = "../../fuzz/bodies/worker.rs"]
@@ -81,6 +83,11 @@ fn the_corpus_of_scion_header_replays() {
 #[test]
 fn the_corpus_of_scion_packet_replays() {
     replay("scion_packet", scion_packet::run);
+}
+
+#[test]
+fn the_corpus_of_srh_replays() {
+    replay("srh", srh::run);
 }
 
 #[test]

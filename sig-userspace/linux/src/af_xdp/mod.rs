@@ -34,6 +34,8 @@ pub use error::Error;
 pub use plan::{Opened, PacketBuffers, Plan, PortSpec, Steering, WorkerPort};
 pub use xdp_port::XdpPort;
 
+pub(crate) use sys::{interface_index, set_option};
+
 /// Whether a port uses zero copy, where the driver reads and writes the UMEM itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroCopy {

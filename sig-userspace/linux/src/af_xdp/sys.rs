@@ -25,7 +25,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// Sets a socket option whose value is a plain C value.
-fn set_option<T: Copy>(
+pub(crate) fn set_option<T: Copy>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -211,7 +211,7 @@ pub(super) fn wake_receive(socket: BorrowedFd<'_>) {
 }
 
 /// Number of an interface in the network namespace of the calling thread.
-pub(super) fn interface_index(name: &str) -> io::Result<u32> {
+pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name)?;
     // SAFETY: a valid C string.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {

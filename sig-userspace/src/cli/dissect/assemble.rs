@@ -141,7 +141,9 @@ impl Assembler {
         let sink = &mut self.sink;
         self.reassembler
             .poll(now, |key, piece, _| sink.piece(key, piece, &[]));
-        sink.last.insert(key, time);
+        if sink.file.is_some() {
+            sink.last.insert(key, time);
+        }
         let Outcome {
             delivered,
             reason,

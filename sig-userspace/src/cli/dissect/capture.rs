@@ -23,11 +23,19 @@ pub(super) struct Packet {
     pub(super) original_len: u32,
 }
 
+impl Packet {
+    /// The time as a JSON number: seconds since 1970.
+    pub(super) fn seconds(&self) -> f64 {
+        // Microseconds of today fit a double, nanoseconds do not.
+        (self.time / 1000) as f64 / 1e6
+    }
+}
+
 /// Why there are no more packets.
 pub(super) enum Ended {
-    /// The end of the file.
+    /// The end of the file, or the user's wish.
     Complete,
-    /// The file is damaged or cut off: where and how.
+    /// The file is damaged or cut off, or the interface went away: where and how.
     Broken(String),
 }
 

@@ -7,6 +7,8 @@ use sig_common::wire::ipv6::UpperLayer;
 use sig_common::wire::scion::{self, NEXT_BFD, NEXT_SCMP};
 use sig_common::wire::{PROTO_TCP, PROTO_UDP, ethernet, ipv4, ipv6, sig_frame, udp};
 
+use super::srv6::{self, Srv6};
+
 /// What a captured packet is.
 pub(super) enum Decoded<'a> {
     /// A SIG frame.
@@ -17,6 +19,8 @@ pub(super) enum Decoded<'a> {
     Scion(Ends, String, Option<u16>),
     /// In the underlay to the port of SIG frames, but not SCION: what is wrong.
     BadScion(String),
+    /// No SCION packet, but an IPv6 packet with a segment routing header, or around another packet.
+    Srv6(Srv6<'a>),
     /// A fragment of an underlay packet, which SCION does not use.
     Fragment,
     /// Anything else.
@@ -48,6 +52,15 @@ pub(super) fn packet<'a>(link: DataLink, data: &'a [u8], ports: &[u16]) -> Decod
     let Some(ip) = ip_packet(link, data) else {
         return Decoded::Other;
     };
+    match scion_in(ip, ports) {
+        Decoded::Other => srv6::packet(ip).map_or(Decoded::Other, Decoded::Srv6),
+        Decoded::Fragment => srv6::packet(ip).map_or(Decoded::Fragment, Decoded::Srv6),
+        decoded => decoded,
+    }
+}
+
+/// What SCION makes of an IP packet.
+fn scion_in<'a>(ip: &'a [u8], ports: &[u16]) -> Decoded<'a> {
     let datagram = match underlay(ip) {
         Underlay::Udp(datagram) => datagram,
         Underlay::Fragment => return Decoded::Fragment,

@@ -18,14 +18,15 @@ pub(super) struct InnerFile {
 }
 
 impl InnerFile {
-    /// Creates the file, or empties it; refuses the capture that is being read.
+    /// Creates the file, or empties it; refuses the capture that is being read, if that is a file.
     pub(super) fn create(
         path: &Path,
-        capture: &Path,
+        capture: Option<&Path>,
         resolution: TsResolution,
     ) -> Result<Self, String> {
         let shown = path.display();
-        if let (Ok(out), Ok(input)) = (fs::canonicalize(path), fs::canonicalize(capture))
+        if let Some(capture) = capture
+            && let (Ok(out), Ok(input)) = (fs::canonicalize(path), fs::canonicalize(capture))
             && out == input
         {
             return Err(format!(

@@ -12,6 +12,7 @@ use super::Format;
 use super::assemble::{Became, Totals};
 use super::capture::Packet;
 use super::decode::{Decoded, Ends, Frame};
+use super::srv6::{self, Srv6};
 use crate::cli::table::Table;
 
 /// Prints packets as they come and counts what it does not print.
@@ -21,6 +22,7 @@ pub(super) struct Report<'a> {
     ports: &'a [u16],
     out: &'a mut dyn Write,
     start: Option<u64>,
+    lines: u64,
     counts: Counts,
 }
 
@@ -34,6 +36,11 @@ struct Counts {
     /// Packets of which the capture holds only the start, and which could not be decoded.
     cut: u64,
     bad_scion: u64,
+    /// With a segment routing header.
+    srv6: u64,
+    bad_srv6: u64,
+    /// Packets that an interface had, but that came faster than they were read.
+    lost: u64,
     discards: BTreeMap<DropReason, u64>,
     /// UDP/SCION destination ports of other packets.
     other_ports: BTreeMap<u16, u64>,
@@ -70,6 +77,7 @@ impl<'a> Report<'a> {
             ports,
             out,
             start: None,
+            lines: 0,
             counts: Counts::default(),
         }
     }
@@ -92,6 +100,7 @@ impl<'a> Report<'a> {
                 if !frame.checksum_ok && became.discarded == Some(DropReason::BadChecksum) {
                     self.discard(DropReason::BadChecksum);
                 }
+                self.lines += 1;
                 match self.format {
                     Format::Human => self.human(packet, frame, became),
                     Format::Json => self.json(packet, frame, became),
@@ -121,6 +130,15 @@ impl<'a> Report<'a> {
                 self.counts.bad_scion += 1;
                 self.other(packet, None, what)
             }
+            Decoded::Srv6(srv6) => {
+                if srv6.has_srh() {
+                    self.counts.srv6 += 1;
+                    self.counts.bad_srv6 += u64::from(srv6.is_malformed());
+                } else if !self.all {
+                    return Ok(());
+                }
+                self.srv6(packet, srv6)
+            }
             Decoded::Fragment => {
                 self.counts.fragments += 1;
                 Ok(())
@@ -133,6 +151,21 @@ impl<'a> Report<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Lines printed so far, without the sums.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Shows all that was printed.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// So many packets were lost before they were read.
+    pub(super) fn lost(&mut self, count: u64) {
+        self.counts.lost += count;
     }
 
     fn discard(&mut self, reason: DropReason) {
@@ -152,6 +185,20 @@ impl<'a> Report<'a> {
             elapsed % 1_000_000_000 / 1000
         );
         format!("{:>6} {elapsed:>12}", packet.number)
+    }
+
+    fn srv6(&mut self, packet: &Packet, srv6: &Srv6<'_>) -> io::Result<()> {
+        self.lines += 1;
+        match self.format {
+            Format::Human => {
+                let prefix = self.prefix(packet);
+                writeln!(self.out, "{prefix}  {}", srv6::text(srv6))
+            }
+            Format::Json => {
+                serde_json::to_writer(&mut *self.out, &srv6::json(packet, srv6))?;
+                writeln!(self.out)
+            }
+        }
     }
 
     fn human(&mut self, packet: &Packet, frame: &Frame<'_>, became: &Became) -> io::Result<()> {
@@ -192,8 +239,7 @@ impl<'a> Report<'a> {
     fn json(&mut self, packet: &Packet, frame: &Frame<'_>, became: &Became) -> io::Result<()> {
         let ends = &frame.ends;
         let object = JsonFrame {
-            // Microseconds of today fit a double, nanoseconds do not.
-            time: (packet.time / 1000) as f64 / 1e6,
+            time: packet.seconds(),
             packet: packet.number,
             src_isd_as: ends.source_isd_as.to_string(),
             dst_isd_as: ends.destination_isd_as.to_string(),
@@ -219,6 +265,7 @@ impl<'a> Report<'a> {
         if !self.all || self.format == Format::Json {
             return Ok(());
         }
+        self.lines += 1;
         let prefix = self.prefix(packet);
         match ends {
             Some(e) => writeln!(
@@ -231,15 +278,15 @@ impl<'a> Report<'a> {
     }
 
     /// Ends the human form with sums.
-    pub(super) fn summary(&mut self, file: &str, totals: &Totals) -> io::Result<()> {
+    pub(super) fn summary(&mut self, source: &str, totals: &Totals) -> io::Result<()> {
         if self.format == Format::Json {
             return Ok(());
         }
         let c = &self.counts;
-        if c.packets > 0 && (c.frames > 0 || self.all) {
+        if c.packets > 0 && (self.lines > 0 || self.all) {
             writeln!(self.out)?;
         }
-        writeln!(self.out, "{file}")?;
+        writeln!(self.out, "{source}")?;
         let mut table = Table::new(&["", ">count", ""]);
         let mut row = |name: &str, count: u64, note: String| {
             table.row([name.to_owned(), count.to_string(), note]);
@@ -251,6 +298,13 @@ impl<'a> Report<'a> {
             c.frames,
             format!("{} bytes of payload", c.frame_bytes),
         );
+        if c.srv6 > 0 {
+            let note = match c.bad_srv6 {
+                0 => String::new(),
+                malformed => format!("{malformed} of them malformed"),
+            };
+            row("SRv6 packets", c.srv6, note);
+        }
         row("streams", totals.streams, String::new());
         row(
             "inner packets",
@@ -285,6 +339,13 @@ impl<'a> Report<'a> {
                 "truncated by the capture, not decoded: capture with \"tcpdump -s 0\"".to_owned(),
             );
         }
+        if c.lost > 0 {
+            row(
+                "lost packets",
+                c.lost,
+                "came faster than they were read".to_owned(),
+            );
+        }
         if c.bad_scion > 0 {
             row(
                 "malformed packets",
@@ -317,7 +378,7 @@ impl<'a> Report<'a> {
             writeln!(self.out)?;
             discards.write(self.out)?;
         }
-        if c.frames == 0 {
+        if c.frames == 0 && c.srv6 == 0 {
             self.no_frames()?;
         }
         Ok(())

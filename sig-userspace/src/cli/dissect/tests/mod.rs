@@ -18,6 +18,7 @@ use super::*;
 
 mod made_here;
 mod refuses;
+mod srv6;
 mod the_references_captures;
 
 #[derive(Parser)]
