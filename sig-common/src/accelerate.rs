@@ -13,7 +13,7 @@
 //!
 //! Numbers are in host byte order unless a header says otherwise.
 
-use crate::maps::Ip;
+use crate::maps::{Ip, RemoteKey};
 use crate::wire::{Load, PROTO_TCP, PROTO_UDP, simple::Simple, template::HeaderTemplate};
 
 /// [`Config`], one element.
@@ -26,6 +26,8 @@ pub const PATHS: &str = "A_PATHS";
 pub const FRAMES: &str = "A_FRAMES";
 /// Ways through the network: `u64` [`Sighting::way`] to `u64` time at which the gateway sent something over it last.
 pub const WAYS: &str = "A_WAYS";
+/// Who probes whom, as far as ports tell of a probe: [`ProbeKey`] to `u64`, see [`probes`].
+pub const PROBES: &str = "A_PROBES";
 /// Sequence numbers of the frames of each path, per CPU: `u32` [`Path::place`] to `u64`.
 pub const SEQUENCES: &str = "A_SEQUENCES";
 /// What was sent over each path, per CPU: `u32` [`Path::place`] to [`crate::fast_path::Traffic`].
@@ -61,8 +63,13 @@ pub const MAX_PATHS: u32 = 1024;
 pub const MAX_REMOTES: u32 = 1024;
 /// Entries of [`FRAMES`].
 pub const MAX_FRAMES: u32 = 4096;
+/// Entries of [`PROBES`].
+pub const MAX_PROBES: u32 = 4096;
 /// Bytes of the ring buffer.
 pub const SIGHTINGS_LEN: u32 = 1 << 18;
+
+/// The port on which gateways answer session probes.
+pub const PROBE_PORT: u16 = 30856;
 
 /// Longest headers of a path, from Ethernet to the SIG frame header.
 pub const MAX_HEADERS: usize = 320;
@@ -142,9 +149,10 @@ pub struct Path {
 pub struct Sighting {
     /// When, ns since boot.
     pub time: u64,
-    /// Hash of what the headers have in common that go the same way to the same host: all but ports and what is behind.
+    /// Hash of what frames and probes of a session have in common that go the same way to the same host: all headers but ports
+    /// and what is behind, and the session.
     pub way: u64,
-    /// [`Sighting::way`] with ports and SIG session.
+    /// [`Sighting::way`] with ports.
     pub frame: u64,
     /// One of [`kind`].
     pub kind: u32,
@@ -164,10 +172,45 @@ pub mod kind {
     /// The gateway sent a frame with a packet that had come through the tunnel device, in a form that is not in
     /// [`super::FRAMES`].
     pub const FRAME: u32 = 1;
-    /// What looks like a session probe or an answer to one left.
+    /// A session probe of the gateway left.
     pub const PROBE: u32 = 2;
-    /// What looks like a session probe or an answer to one came in.
+    /// An answer to one came in.
     pub const ANSWER: u32 = 3;
+}
+
+/// Between which ports a probe and its answer travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ProbeKey {
+    /// The remote gateway.
+    pub remote: RemoteKey,
+    /// UDP/SCION port here.
+    pub local_port: u32,
+    /// UDP/SCION port there.
+    pub remote_port: u32,
+}
+
+/// Probes and answers look alike. Whichever side was first between two ports probes, and the other answers. Else a probe of a
+/// stranger, over a path of its own, would draw an answer that passes for a probe of our gateway over that path.
+pub mod probes {
+    /// Value of [`super::PROBES`]: our gateway probes. Any other value is when something came in last.
+    pub const OWN: u64 = u64::MAX;
+    /// A gateway has answered within this time, in ns.
+    const ANSWERED: u64 = 100_000_000;
+
+    /// Whether what leaves now is a probe of our gateway.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_own(known: u64, now: u64) -> bool {
+        known == OWN || now.saturating_sub(known) > ANSWERED
+    }
+
+    /// Whether a datagram between these ports, from the prober's to the other, can be a probe.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_ports(prober: u16, other: u16) -> bool {
+        other == super::PROBE_PORT && prober != super::PROBE_PORT
+    }
 }
 
 /// Counters of the programs, in packets.
@@ -363,6 +406,7 @@ const _: () = {
     assert!(size_of::<Flow>() == 4 + 4 + 8);
     assert!(size_of::<Path>() == 8 + 6 * 4 + 16 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
     assert!(size_of::<Sighting>() == 3 * 8 + 4 * 4 + MAX_HEADERS);
+    assert!(size_of::<ProbeKey>() == 24 + 2 * 4);
     assert!(size_of::<Ip>() == 16);
 };
 
@@ -387,6 +431,18 @@ mod tests {
             slot::mark(0, now, NO_SIGNATURE),
             NO_SIGNATURE
         ));
+    }
+
+    #[test]
+    fn what_answers_a_stranger_is_no_probe_of_ours() {
+        let now = 77_000 * MS;
+        assert!(probes::is_own(0, now), "nothing came in before");
+        assert!(!probes::is_own(now - MS, now));
+        assert!(probes::is_own(now - 200 * MS, now));
+        assert!(probes::is_own(probes::OWN, now));
+        assert!(probes::has_ports(40_000, PROBE_PORT));
+        assert!(!probes::has_ports(PROBE_PORT, PROBE_PORT));
+        assert!(!probes::has_ports(PROBE_PORT, 40_000));
     }
 
     #[test]

@@ -45,9 +45,7 @@ pub fn take(ctx: &TcContext) -> i32 {
         return GO_ON;
     }
     if look::is_probe(skb, &datagram) {
-        if remote != NOBODY {
-            look::sight(skb, &datagram, kind::ANSWER, now());
-        }
+        look::sight_own(skb, &datagram, kind::ANSWER);
         return GO_ON;
     }
     if datagram.payload_len <= sig_frame::HEADER_LEN as u32 {

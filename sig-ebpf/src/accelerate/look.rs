@@ -1,7 +1,10 @@
 //! What the gateway sends: its frames teach flows and paths, its probes tell which way it takes now.
 
 use aya_ebpf::{bindings::__sk_buff, helpers, programs::TcContext};
-use sig_common::accelerate::{Flow, MAX_HEADERS, NO_PATH, Path, STREAM_BIT, Sighting, kind, mix};
+use sig_common::accelerate::{
+    Flow, MAX_HEADERS, NO_PATH, Path, ProbeKey, STREAM_BIT, Sighting, kind, mix, probes,
+};
+use sig_common::maps::RemoteKey;
 use sig_common::wire::{
     Load as _,
     datagram::{self, Datagram},
@@ -9,7 +12,7 @@ use sig_common::wire::{
 };
 
 use super::{
-    A_FLOWS, A_FRAMES, A_PATHS, A_SCRATCH, A_SIGHTINGS, A_WAYS, GO_ON,
+    A_FLOWS, A_FRAMES, A_PATHS, A_PROBES, A_SCRATCH, A_SIGHTINGS, A_WAYS, GO_ON,
     inner::{self, Inner, Walk},
     now, pull,
 };
@@ -34,7 +37,7 @@ pub fn frames(ctx: &TcContext) -> i32 {
     }
     let payload = datagram.payload_len;
     if is_probe(skb, &datagram) {
-        sight(skb, &datagram, kind::PROBE, now());
+        sight_own(skb, &datagram, kind::PROBE);
     } else if payload > sig_frame::HEADER_LEN as u32 {
         frame(skb, &datagram);
     }
@@ -153,9 +156,53 @@ fn seen(way: u64, now: u64) {
     }
 }
 
-/// Tells user space of a probe or an answer.
+/// Tells user space of a probe of our gateway, or of an answer to one.
+#[inline(always)]
+pub fn sight_own(skb: *mut __sk_buff, datagram: &Datagram, kind: u32) {
+    let now = now();
+    if is_own(datagram, kind, now) != 0 {
+        sight(skb, datagram, kind, now);
+    }
+}
+
+/// Whether our gateway is the one that probes between these ports. A function of its own: the stack is small.
 #[inline(never)]
-pub fn sight(skb: *mut __sk_buff, datagram: &Datagram, kind: u32, now: u64) -> u32 {
+fn is_own(datagram: &Datagram, kind: u32, now: u64) -> u32 {
+    let (source, destination) = (datagram.source_port, datagram.destination_port);
+    let (isd_as, host, local, remote) = match kind {
+        kind::PROBE => {
+            let host = datagram.destination;
+            (datagram.destination_isd_as, host, source, destination)
+        }
+        _ => {
+            let host = datagram.source;
+            (datagram.source_isd_as, host, destination, source)
+        }
+    };
+    if !probes::has_ports(local, remote) {
+        return 0;
+    }
+    let key = ProbeKey {
+        remote: RemoteKey { isd_as, host },
+        local_port: local.into(),
+        remote_port: remote.into(),
+    };
+    // SAFETY: a word that is copied at once.
+    let known = unsafe { A_PROBES.get(key) }.copied().unwrap_or_default();
+    if known == probes::OWN {
+        return 1;
+    }
+    let is_own = kind == kind::PROBE && probes::is_own(known, now);
+    let value = if is_own { probes::OWN } else { now };
+    if kind != kind::PROBE || is_own {
+        // Without room, it is told apart the next time.
+        let _ = A_PROBES.insert(key, value, 0);
+    }
+    is_own.into()
+}
+
+#[inline(never)]
+fn sight(skb: *mut __sk_buff, datagram: &Datagram, kind: u32, now: u64) -> u32 {
     let session = match datagram.payload_len {
         2 => Some([0]),
         _ => payload(skb, datagram).bytes(3),
@@ -164,6 +211,7 @@ pub fn sight(skb: *mut __sk_buff, datagram: &Datagram, kind: u32, now: u64) -> u
         return 0;
     };
     if let Some(sighting) = hash(skb, datagram, session) {
+        // An answer says nothing of the way that our gateway takes.
         if kind == kind::PROBE {
             // SAFETY: this CPU's element of a map.
             unsafe { seen((*sighting).way, now) };
@@ -219,10 +267,11 @@ fn hash(skb: *mut __sk_buff, datagram: &Datagram, session: u8) -> Option<*mut Si
             }
             way = mix(way, words.add(word).read_volatile());
         }
-        let ports = (datagram.outer_source_port as u64) << 48
-            | (datagram.source_port as u64) << 32
-            | (datagram.destination_port as u64) << 16
-            | session as u64;
+        // Sessions take ways of their own: one's probes say nothing of another's.
+        way = mix(way, session as u64);
+        let ports = (datagram.outer_source_port as u64) << 32
+            | (datagram.source_port as u64) << 16
+            | datagram.destination_port as u64;
         (*sighting).way = way;
         (*sighting).frame = mix(mix(way, ports), 1);
         (*sighting).session = session.into();

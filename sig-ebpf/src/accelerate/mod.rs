@@ -25,8 +25,8 @@ use aya_ebpf::{
     programs::TcContext,
 };
 use sig_common::accelerate::{
-    Config, Flow, FlowKey, MAX_FLOWS, MAX_FRAMES, MAX_PATHS, MAX_REMOTES, PAIR_SLOTS, Path,
-    SIGHTINGS_LEN, SLOTS, Sighting, Stat,
+    Config, Flow, FlowKey, MAX_FLOWS, MAX_FRAMES, MAX_PATHS, MAX_PROBES, MAX_REMOTES, PAIR_SLOTS,
+    Path, ProbeKey, SIGHTINGS_LEN, SLOTS, Sighting, Stat,
 };
 use sig_common::{fast_path::Traffic, maps::RemoteKey, wire::ethernet};
 
@@ -44,6 +44,9 @@ static A_FRAMES: LruHashMap<u64, u32> = LruHashMap::with_max_entries(MAX_FRAMES,
 
 #[map]
 static A_WAYS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(MAX_FRAMES, 0);
+
+#[map]
+static A_PROBES: LruHashMap<ProbeKey, u64> = LruHashMap::with_max_entries(MAX_PROBES, 0);
 
 #[map]
 static A_SEQUENCES: PerCpuArray<u64> = PerCpuArray::with_max_entries(MAX_PATHS, 0);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use sig_common::accelerate::{
     CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, Path, STREAM_BIT, Sighting, WAY_LIFETIME, kind,
+    probes,
 };
 use sig_common::{
     maps::RemoteKey,
@@ -17,9 +18,6 @@ use sig_common::{
 use sig_linux::{Error, bpf::AcceleratorPrograms};
 
 use super::headers::{Headers, Unsuited};
-
-/// The port on which gateways answer session probes.
-const PROBE_PORT: u16 = 30856;
 
 const SECOND: u64 = 1_000_000_000;
 /// A session without an answer for this long is down, as for the gateway itself.
@@ -247,7 +245,7 @@ impl Learner {
         Ok(())
     }
 
-    /// A session probe of our gateway, or its answer to one.
+    /// A session probe of our gateway.
     fn probe(
         &mut self,
         tables: &mut impl Tables,
@@ -255,11 +253,11 @@ impl Learner {
         headers: &Headers,
     ) -> Result<(), Error> {
         let (way, now) = (sighting.way, sighting.time);
-        self.talks_to(tables, headers, now)?;
         let [port, destination_port] = headers.ports();
-        if destination_port != PROBE_PORT {
+        if !probes::has_ports(port, destination_port) {
             return Ok(());
         }
+        self.talks_to(tables, headers, now)?;
         if tables.way(way).is_none() {
             tables.set_way(way, now)?;
         }
@@ -331,7 +329,7 @@ impl Learner {
         Ok(())
     }
 
-    /// An answer to a session probe of our gateway, or a probe of another.
+    /// An answer to a session probe of our gateway.
     fn answer(
         &mut self,
         tables: &mut impl Tables,
@@ -346,7 +344,7 @@ impl Learner {
         let Some(session) = self.sessions.get_mut(&key) else {
             return Ok(());
         };
-        if source != PROBE_PORT || destination != session.port {
+        if !probes::has_ports(destination, source) || destination != session.port {
             return Ok(());
         }
         session.answered = sighting.time;

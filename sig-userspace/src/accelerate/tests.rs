@@ -114,7 +114,7 @@ fn sighting(
     bytes[..headers].copy_from_slice(&frame[..headers]);
     Sighting {
         time,
-        way: way.into(),
+        way: u64::from(session) << 8 | u64::from(way),
         frame: u64::from(way) << 8 | u64::from(session),
         kind,
         headers: headers as u32,
@@ -136,9 +136,13 @@ fn frame(way: u8, session: u8, time: u64) -> Sighting {
 }
 
 fn probe(way: u8, session: u8, time: u64) -> Sighting {
+    probe_between(PROBE, way, session, time)
+}
+
+fn probe_between(ports: [u16; 2], way: u8, session: u8, time: u64) -> Sighting {
     sighting(
         kind::PROBE,
-        &template(PROBE, way, session),
+        &template(ports, way, session),
         way,
         session,
         0,
@@ -236,10 +240,32 @@ fn when_probes_go_another_way_the_flows_follow() {
     assert!(!maps.frames.contains_key(&0x100), "learned anew");
     assert!(maps.ways[&1] < SECOND, "not used any more");
     // Of another session nothing is known.
-    assert_eq!(maps.paths[&2].way, 1);
+    assert_eq!(maps.paths[&2].way, 0x501);
     // The gateway's frames there are those of this path.
     learner.take(&mut maps, &frame(2, 0, 2 * SECOND));
     assert_eq!(maps.frames[&0x200], 1);
+}
+
+#[test]
+fn an_answer_to_a_stranger_is_no_probe() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    let before = maps.paths[&1];
+    // Over the way that the stranger's probe came.
+    for ports in [[30856, 30856], [30856, 40000]] {
+        learner.take(&mut maps, &probe_between(ports, 2, 0, 2 * SECOND));
+    }
+    assert_eq!(maps.paths[&1], before);
+    assert_eq!(maps.ways.get(&2), None);
+    assert_eq!(learner.sessions[&key(0)].probed, SECOND);
+}
+
+#[test]
+fn a_stranger_that_is_answered_is_no_remote() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe_between([30856, 30856], 1, 0, SECOND));
+    assert!(maps.remotes.is_empty() && maps.locals.is_empty());
 }
 
 #[test]

@@ -54,11 +54,12 @@ const FAST_PATH_MAPS: [&str; 10] = [
 ];
 
 /// Maps of the accelerator that hold much.
-const ACCELERATOR_MAPS: [&str; 14] = [
+const ACCELERATOR_MAPS: [&str; 15] = [
     accelerate::FLOWS,
     accelerate::PATHS,
     accelerate::FRAMES,
     accelerate::WAYS,
+    accelerate::PROBES,
     accelerate::SEQUENCES,
     accelerate::SENT,
     accelerate::REMOTES,
