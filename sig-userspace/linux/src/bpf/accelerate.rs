@@ -231,14 +231,16 @@ impl AcceleratorPrograms {
         done.map_err(|e| errors::of_map("set a remote".into(), e))
     }
 
-    /// Adds an address of our gateway.
+    /// Adds an address of our gateway, or removes it.
     ///
     /// # Errors
     /// The kernel does not let us write.
-    pub fn add_local(&mut self, local: RemoteKey) -> Result<(), Error> {
-        self.locals
-            .insert(local, 0, 0)
-            .map_err(|e| errors::of_map("add an address of the gateway".into(), e))
+    pub fn set_local(&mut self, local: RemoteKey, is_ours: bool) -> Result<(), Error> {
+        let done = match is_ours {
+            true => self.locals.insert(local, 0, 0),
+            false => unless_missing(self.locals.remove(&local)),
+        };
+        done.map_err(|e| errors::of_map("set an address of the gateway".into(), e))
     }
 
     /// What was sent from this place of paths.
