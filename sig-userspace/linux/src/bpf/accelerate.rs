@@ -302,6 +302,9 @@ pub fn monotonic_ns() -> u64 {
 
 const _: () = assert!(NO_PATH == 0, "numbers of paths begin at 1");
 
+/// Sightings that are read in a row.
+const MAX_AT_ONCE: u32 = 256;
+
 /// What the programs report.
 pub struct Sightings {
     ring: AsyncFd<RingBuf<MapData>>,
@@ -318,19 +321,24 @@ impl Sightings {
         })
     }
 
-    /// Waits for the next ones, and hands each to `take`.
+    /// Waits for the next ones, and hands each to `take`, at most [`MAX_AT_ONCE`]: the caller has other things to do.
     ///
     /// # Errors
     /// An error of the ring's file descriptor.
     pub async fn next(&mut self, mut take: impl FnMut(&Sighting)) -> io::Result<()> {
         let mut ready = self.ring.readable_mut().await?;
-        while let Some(item) = ready.get_inner_mut().next() {
+        for _ in 0..MAX_AT_ONCE {
+            let Some(item) = ready.get_inner_mut().next() else {
+                ready.clear_ready();
+                return Ok(());
+            };
             if item.len() >= size_of::<Sighting>() {
                 // SAFETY: as many bytes as that are there, and any bytes are a value of the type, which is made of integers.
                 take(&unsafe { item.as_ptr().cast::<Sighting>().read_unaligned() });
             }
         }
-        ready.clear_ready();
+        drop(ready);
+        tokio::task::yield_now().await;
         Ok(())
     }
 }
