@@ -13,7 +13,7 @@ use std::{
 
 use sig_common::accelerate::{
     CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, PROBE_PORT, Path, STREAM_BIT, Sighting,
-    WAY_LIFETIME, kind, probes,
+    WAY_LIFETIME, kind, mix, probes,
 };
 use sig_common::{
     addr::IsdAs,
@@ -46,6 +46,8 @@ pub(super) trait Tables {
     fn set_remote(&mut self, remote: RemoteKey, place: Option<u32>) -> Result<(), Error>;
     fn set_local(&mut self, local: RemoteKey, is_ours: bool) -> Result<(), Error>;
     fn path(&self, number: u32) -> Option<Path>;
+    /// Leaves all frames to the gateway until what it has is through.
+    fn hold_inbound(&mut self, now: u64) -> Result<(), Error>;
     /// Packets sent from a place of paths.
     fn sent(&self, place: u32) -> u64;
     /// Packets delivered from the remote at this place.
@@ -81,6 +83,10 @@ impl Tables for AcceleratorPrograms {
         self.path(number)
     }
 
+    fn hold_inbound(&mut self, now: u64) -> Result<(), Error> {
+        self.hold_inbound(now)
+    }
+
     fn sent(&self, place: u32) -> u64 {
         self.sent(place).unwrap_or_default().packets
     }
@@ -102,6 +108,8 @@ pub(super) struct Learner {
     /// Addresses of our gateway, and when it sent something from there last.
     locals: HashMap<RemoteKey, u64>,
     last_number: u32,
+    /// Of the paths that were written.
+    last_serial: u32,
     /// Places of paths that were in use.
     pub(super) places: u32,
     /// Places of remotes that were in use.
@@ -257,13 +265,15 @@ impl Learner {
         let (number, stream) = (self.last_number, self.free_stream());
         let path = Path {
             way,
+            number,
+            serial: self.next_serial(),
+            peer: peer(key),
             place,
             stream,
             // Nothing that the gateway cuts is behind a header of this session yet.
             capacity: sighting.payload,
             traffic_class: headers.traffic_class().into(),
             full: 0,
-            reserved: 0,
             template,
         };
         tables.set_path(number, Some(&path))?;
@@ -361,7 +371,7 @@ impl Learner {
             .map(|(number, _)| *number)
             .collect();
         for number in moved {
-            let stream = self.free_stream();
+            let (stream, serial) = (self.free_stream(), self.next_serial());
             let Some(path) = self.paths.get_mut(&number) else {
                 continue;
             };
@@ -378,12 +388,14 @@ impl Learner {
             let capacity = |path: Path| path.capacity.min(passes);
             let mut moved = Path {
                 way,
+                number,
+                serial,
+                peer: peer(key),
                 place: path.place,
                 stream,
                 capacity: tables.path(number).map_or(0, capacity),
                 traffic_class: headers.traffic_class().into(),
                 full: 0,
-                reserved: 0,
                 template,
             };
             path.way = way;
@@ -567,6 +579,8 @@ impl Learner {
             return Ok(());
         };
         tables.set_remote(key, Some(place))?;
+        // The programs have not looked at what it sent before.
+        tables.hold_inbound(now)?;
         let remote = Remote {
             place,
             talked: now,
@@ -585,6 +599,11 @@ impl Learner {
         let mut ids =
             (0..MAX_PATHS).map(|path| (first.wrapping_add(path) << CPU_BITS) & (STREAM_BIT - 1));
         ids.find(|id| !used.contains(id)).unwrap_or(0)
+    }
+
+    fn next_serial(&mut self) -> u32 {
+        self.last_serial = self.last_serial.wrapping_add(1);
+        self.last_serial
     }
 
     fn free_place(&self) -> Option<u32> {
@@ -654,6 +673,19 @@ fn last_seen(
     let ways = paths.values().filter(|path| is_one(path));
     let seen = ways.filter_map(|path| tables.way(path.way));
     seen.max().unwrap_or(0)
+}
+
+/// What stands for remote and session in the tables: a hash, for two of four billion that are the same would only mean that a
+/// flow is not asked about again.
+fn peer(key: SessionKey) -> u32 {
+    let host = u128::from_be_bytes(key.remote.host.0);
+    let words = [
+        key.remote.isd_as,
+        (host >> 64) as u64,
+        host as u64,
+        key.session.into(),
+    ];
+    ((words.into_iter().fold(0, mix) >> 32) as u32).max(1)
 }
 
 fn log(result: Result<(), Error>) {

@@ -44,7 +44,7 @@ pub(crate) struct Options {
 const TICK: Duration = Duration::from_millis(100);
 
 /// What the gateway had before the programs came is through by then.
-const WATCH_FIRST: Duration = Duration::from_millis(150);
+const WATCH_FIRST: Duration = Duration::from_millis(500);
 
 /// An accelerator.
 pub(crate) struct Accelerator {
@@ -127,7 +127,7 @@ impl Accelerator {
                 programs, learner, ..
             } = &mut *state;
             learner.forget_all(programs)?;
-            programs.forget_ports()?;
+            programs.forget_entrances()?;
         }
     }
 

@@ -25,6 +25,8 @@ struct Maps {
     ways: HashMap<u64, u64>,
     remotes: HashMap<RemoteKey, u32>,
     locals: Vec<RemoteKey>,
+    /// Until when frames were left to the gateway.
+    held: u64,
     /// Packets by place.
     sent: HashMap<u32, u64>,
 }
@@ -71,6 +73,11 @@ impl Tables for Maps {
 
     fn path(&self, number: u32) -> Option<Path> {
         self.paths.get(&number).copied()
+    }
+
+    fn hold_inbound(&mut self, now: u64) -> Result<(), Error> {
+        self.held = now;
+        Ok(())
     }
 
     fn sent(&self, place: u32) -> u64 {
@@ -228,7 +235,9 @@ fn a_frame_teaches_a_path_and_whom_the_gateway_talks_to() {
     assert!(path.stream < STREAM_BIT);
     assert_eq!(path.template.headers(), template(DATA, 1, 0).headers());
     assert_eq!(maps.ways[&1], SECOND);
+    assert_eq!((path.number, path.serial), (1, 1));
     assert_eq!(maps.remotes.len(), 1);
+    assert_eq!(maps.held, SECOND, "frames of it may be in the gateway");
     assert_eq!(maps.locals.len(), 1);
     // Told twice, as before the map was written.
     learner.take(&mut maps, &frame(1, 0, SECOND));
@@ -250,6 +259,8 @@ fn when_probes_go_another_way_the_flows_follow() {
         1280 - path.template.len() as u32,
         "what passes there is not known"
     );
+    assert_ne!(path.serial, 1, "who reads it meanwhile can tell");
+    assert_ne!(path.peer, maps.paths[&2].peer);
     assert!(!maps.frames.contains_key(&0x100), "learned anew");
     assert!(maps.ways[&1] < SECOND, "not used any more");
     // Of another session nothing is known.

@@ -185,6 +185,34 @@ fn a_second_gateway_with_the_same_name_is_refused() {
 }
 
 #[test]
+fn the_pair_of_an_accelerator_says_so_and_gives_each_flow_a_cpu() {
+    if !root_or_skip() {
+        return;
+    }
+    let host = Netns::new("accelerator");
+    host.block_on(async || {
+        let config = TunnelPairConfig {
+            owner: Owner::Accelerator,
+            ..config()
+        };
+        let pair = TunnelPair::create(&config).await.unwrap();
+        let link = link::by_name(&Netlink::open().unwrap(), "sig")
+            .await
+            .unwrap();
+        let alias = link.alias.unwrap();
+        assert!(alias.starts_with("SCION-IP accelerator"), "{alias}");
+        let error = TunnelPair::create(&config).await.unwrap_err().to_string();
+        assert!(error.contains("stop the accelerator"), "{error}");
+        // New devices take it over; what they have is only seen through a mount of the namespace.
+        let path = "/proc/sys/net/core/rps_default_mask";
+        let mask = run_in(pair.netns(), || std::fs::read_to_string(path));
+        if let Ok(mask) = mask.unwrap() {
+            assert!(mask.trim().chars().any(|c| c != '0' && c != ','), "{mask}");
+        }
+    });
+}
+
+#[test]
 fn unusable_settings_are_refused_with_a_remedy() {
     if !root_or_skip() {
         return;

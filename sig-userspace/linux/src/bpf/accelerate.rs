@@ -7,8 +7,8 @@ use aya::{
     programs::TcAttachType,
 };
 use sig_common::accelerate::{
-    CONFIG, Config, DELIVERED, FRAMES, LOCALS, NO_PATH, PATHS, PORTS, Path, REMOTES, SENT,
-    SIGHTINGS, STATS, Sighting, Stat, WAYS,
+    CONFIG, Config, DELIVERED, Direction, ENTRANCES, FRAMES, HELD, LOCALS, NO_PATH, NO_SIGNATURE,
+    PATHS, Path, REMOTES, SENT, SIGHTINGS, STATS, Sighting, Stat, WAYS, slot,
 };
 use sig_common::{fast_path::Traffic, maps::RemoteKey};
 use tokio::io::{Interest, unix::AsyncFd};
@@ -29,7 +29,8 @@ pub struct AcceleratorPrograms {
     ways: HashMap<MapData, u64, u64>,
     remotes: HashMap<MapData, RemoteKey, u32>,
     locals: HashMap<MapData, RemoteKey, u32>,
-    ports: Array<MapData, u8>,
+    entrances: HashMap<MapData, u64, u32>,
+    held: Array<MapData, u64>,
     sent: PerCpuArray<MapData, Traffic>,
     delivered: PerCpuArray<MapData, Traffic>,
     stats: PerCpuArray<MapData, u64>,
@@ -78,7 +79,8 @@ impl AcceleratorPrograms {
             ways: object.map(WAYS)?,
             remotes: object.map(REMOTES)?,
             locals: object.map(LOCALS)?,
-            ports: object.map(PORTS)?,
+            entrances: object.map(ENTRANCES)?,
+            held: object.map(HELD)?,
             sent: object.map(SENT)?,
             delivered: object.map(DELIVERED)?,
             stats: object.map(STATS)?,
@@ -158,19 +160,27 @@ impl AcceleratorPrograms {
         self.object.figures(program)
     }
 
-    /// Forgets which ports the gateway listens on.
+    /// Forgets how frames come in.
     ///
     /// # Errors
     /// The kernel does not let us write.
-    pub fn forget_ports(&mut self) -> Result<(), Error> {
-        for port in 0..=u16::MAX {
-            let port = u32::from(port);
-            let failed = |e| errors::of_map("forget the ports of the gateway".into(), e);
-            if self.ports.get(&port, 0).map_err(failed)? != 0 {
-                self.ports.set(port, 0, 0).map_err(failed)?;
-            }
+    pub fn forget_entrances(&mut self) -> Result<(), Error> {
+        let failed = |e| errors::of_map("forget how frames come in".into(), e);
+        let known: Result<Vec<u64>, _> = self.entrances.keys().collect();
+        for entrance in known.map_err(failed)? {
+            unless_missing(self.entrances.remove(&entrance)).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Leaves all frames to the gateway until what it has at this time, in ns since boot, is through.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn hold_inbound(&mut self, now: u64) -> Result<(), Error> {
+        self.held
+            .set(Direction::In as u32, slot::mark(0, now, NO_SIGNATURE), 0)
+            .map_err(|e| errors::of_map("hold frames".into(), e))
     }
 
     /// Sets a path, or removes it.
