@@ -13,8 +13,10 @@
 //!
 //! Numbers are in host byte order unless a header says otherwise.
 
-use crate::maps::Ip;
-use crate::wire::{Load, PROTO_TCP, PROTO_UDP, simple::Simple, template::HeaderTemplate};
+use crate::maps::{Ip, RemoteKey};
+use crate::wire::{
+    Load, PROTO_TCP, PROTO_UDP, flow::hash_of_key, simple::Simple, template::HeaderTemplate,
+};
 
 /// [`Config`], one element.
 pub const CONFIG: &str = "A_CONFIG";
@@ -26,6 +28,8 @@ pub const PATHS: &str = "A_PATHS";
 pub const FRAMES: &str = "A_FRAMES";
 /// Ways through the network: `u64` [`Sighting::way`] to `u64` time at which the gateway sent something over it last.
 pub const WAYS: &str = "A_WAYS";
+/// Who probes whom, as far as ports tell of a probe: [`ProbeKey`] to `u64`, see [`probes`].
+pub const PROBES: &str = "A_PROBES";
 /// Sequence numbers of the frames of each path, per CPU: `u32` [`Path::place`] to `u64`.
 pub const SEQUENCES: &str = "A_SEQUENCES";
 /// What was sent over each path, per CPU: `u32` [`Path::place`] to [`crate::fast_path::Traffic`].
@@ -34,16 +38,21 @@ pub const SENT: &str = "A_SENT";
 pub const REMOTES: &str = "A_REMOTES";
 /// SCION addresses of our gateway: [`crate::maps::RemoteKey`] to nothing.
 pub const LOCALS: &str = "A_LOCALS";
-/// UDP/SCION ports, a byte each: 1 if packets of frames to it came out of the gateway.
-pub const PORTS: &str = "A_PORTS";
+/// By which hosts of the underlay and to which ports frames come in whose packets come out of the gateway: `u64` hash to nothing.
+/// LRU.
+pub const ENTRANCES: &str = "A_ENTRANCES";
+/// Which peer the gateway has chosen last for packets to a destination: `u32` [`Path::peer`] by [`target_place`].
+pub const TARGETS: &str = "A_TARGETS";
 /// What was delivered of each remote, per CPU: `u32` to [`crate::fast_path::Traffic`].
 pub const DELIVERED: &str = "A_DELIVERED";
 /// [`slot`]s of flows into the tunnel.
 pub const OUTBOUND: &str = "A_OUTBOUND";
 /// [`slot`]s of flows out of the tunnel.
 pub const INBOUND: &str = "A_INBOUND";
-/// [`slot`]s of pairs of hosts, for packets that are in no flow, such as fragments.
+/// [`slot`]s of pairs of hosts, for packets that are in no flow, such as fragments; first those into the tunnel.
 pub const PAIRS: &str = "A_PAIRS";
+/// [`slot`]s of all packets of a [`Direction`], for what was left to the gateway without being looked at.
+pub const HELD: &str = "A_HELD";
 /// [`Stat`]s, per CPU.
 pub const STATS: &str = "A_STATS";
 /// [`Sighting`]s, a ring buffer.
@@ -51,8 +60,12 @@ pub const SIGHTINGS: &str = "A_SIGHTINGS";
 
 /// Slots of [`OUTBOUND`] and [`INBOUND`]; a power of two.
 pub const SLOTS: u32 = 1 << 16;
-/// Slots of [`PAIRS`]; a power of two.
+/// Slots of [`PAIRS`] in each direction; a power of two.
 pub const PAIR_SLOTS: u32 = 1 << 12;
+/// Entries of [`TARGETS`]; a power of two.
+pub const MAX_TARGETS: u32 = 1 << 16;
+/// Entries of [`ENTRANCES`].
+pub const MAX_ENTRANCES: u32 = 1024;
 /// Entries of [`FLOWS`].
 pub const MAX_FLOWS: u32 = 1 << 17;
 /// Places of paths.
@@ -61,8 +74,13 @@ pub const MAX_PATHS: u32 = 1024;
 pub const MAX_REMOTES: u32 = 1024;
 /// Entries of [`FRAMES`].
 pub const MAX_FRAMES: u32 = 4096;
+/// Entries of [`PROBES`].
+pub const MAX_PROBES: u32 = 4096;
 /// Bytes of the ring buffer.
 pub const SIGHTINGS_LEN: u32 = 1 << 18;
+
+/// The port on which gateways answer session probes.
+pub const PROBE_PORT: u16 = 30856;
 
 /// Longest headers of a path, from Ethernet to the SIG frame header.
 pub const MAX_HEADERS: usize = 320;
@@ -106,8 +124,15 @@ pub type FlowKey = [u64; 5];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Flow {
+    /// [`flow_tag`]: what is kept of a flow may become another's while a program reads it. In front, so that it is written first;
+    /// it is read last.
+    pub tag: u64,
     /// Number of its path.
     pub path: u32,
+    /// [`Path::peer`] of that.
+    pub peer: u32,
+    /// What was in [`TARGETS`] when the gateway sent a packet of it last. Something else since: it is asked again.
+    pub target: u32,
     /// Zero.
     pub reserved: u32,
     /// When a packet of it was sent last, ns.
@@ -120,6 +145,12 @@ pub struct Flow {
 pub struct Path {
     /// Key in [`WAYS`].
     pub way: u64,
+    /// Its number, and what differs each time that it is written: it may be replaced while a program reads what follows.
+    pub number: u32,
+    /// See there.
+    pub serial: u32,
+    /// What stands for remote and session, never 0.
+    pub peer: u32,
     /// Place in [`SEQUENCES`] and [`SENT`].
     pub place: u32,
     /// Stream id of the first CPU's frames; the other CPUs' follow.
@@ -130,10 +161,23 @@ pub struct Path {
     pub traffic_class: u32,
     /// Bytes of packets in a frame that had no room for the last one; 0: none was seen yet.
     pub full: u32,
-    /// Zero.
-    pub reserved: u32,
     /// Headers.
     pub template: HeaderTemplate<MAX_HEADERS>,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Direction {
+    /// Into the tunnel.
+    Out,
+    /// Out of it.
+    In,
+}
+
+impl Direction {
+    /// How many there are.
+    pub const COUNT: u32 = 2;
 }
 
 /// Something that user space must see: sent by the gateway, or for it.
@@ -142,9 +186,10 @@ pub struct Path {
 pub struct Sighting {
     /// When, ns since boot.
     pub time: u64,
-    /// Hash of what the headers have in common that go the same way to the same host: all but ports and what is behind.
+    /// Hash of what frames and probes of a session have in common that go the same way to the same host: all headers but ports
+    /// and what is behind, and the session.
     pub way: u64,
-    /// [`Sighting::way`] with ports and SIG session.
+    /// [`Sighting::way`] with ports.
     pub frame: u64,
     /// One of [`kind`].
     pub kind: u32,
@@ -164,10 +209,45 @@ pub mod kind {
     /// The gateway sent a frame with a packet that had come through the tunnel device, in a form that is not in
     /// [`super::FRAMES`].
     pub const FRAME: u32 = 1;
-    /// What looks like a session probe or an answer to one left.
+    /// A session probe of the gateway left.
     pub const PROBE: u32 = 2;
-    /// What looks like a session probe or an answer to one came in.
+    /// An answer to one came in.
     pub const ANSWER: u32 = 3;
+}
+
+/// Between which ports a probe and its answer travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ProbeKey {
+    /// The remote gateway.
+    pub remote: RemoteKey,
+    /// UDP/SCION port here.
+    pub local_port: u32,
+    /// UDP/SCION port there.
+    pub remote_port: u32,
+}
+
+/// Probes and answers look alike. Whichever side was first between two ports probes, and the other answers. Else a probe of a
+/// stranger, over a path of its own, would draw an answer that passes for a probe of our gateway over that path.
+pub mod probes {
+    /// Value of [`super::PROBES`]: our gateway probes. Any other value is when something came in last.
+    pub const OWN: u64 = u64::MAX;
+    /// A gateway has answered within this time, in ns.
+    const ANSWERED: u64 = 100_000_000;
+
+    /// Whether what leaves now is a probe of our gateway.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_own(known: u64, now: u64) -> bool {
+        known == OWN || now.saturating_sub(known) > ANSWERED
+    }
+
+    /// Whether a datagram between these ports, from the prober's to the other, can be a probe.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_ports(prober: u16, other: u16) -> bool {
+        other == super::PROBE_PORT && prober != super::PROBE_PORT
+    }
 }
 
 /// Counters of the programs, in packets.
@@ -228,8 +308,9 @@ impl Stat {
 pub mod slot {
     /// Bits of ns below the unit.
     const UNIT: u32 = 14;
-    /// 98 ms: a packet that was not seen behind the gateway for this long was lost.
-    const LOST: u32 = 6000;
+    /// 500 ms: a packet that was not seen behind the gateway for this long was lost. A full queue of a TUN device, 1000 packets,
+    /// takes 120 ms at 100 Mbit/s.
+    const LOST: u32 = 30_518;
     /// 200 µs: what was seen leaving on another CPU has left by then.
     const GUARD: u32 = 12;
 
@@ -284,19 +365,40 @@ pub const fn flow_key<const V6: bool>(packet: &Simple<V6>) -> FlowKey {
     [a, b, c, d, rest & !(3 << 40)]
 }
 
-/// Place of a flow among the [`slot`]s.
+/// Place of a flow among the [`slot`]s. With a secret `seed`, nobody can choose flows that share one.
 #[inline(always)]
 #[must_use]
-pub const fn flow_place(key: &FlowKey) -> u32 {
-    crate::wire::flow::hash_of_key(key) & (SLOTS - 1)
+pub const fn flow_place(key: &FlowKey, seed: u64) -> u32 {
+    let [a, b, c, d, rest] = *key;
+    hash_of_key(&[a ^ seed, b, c, d, rest]) & (SLOTS - 1)
 }
 
-/// Place of a pair of hosts among the [`slot`]s of [`PAIRS`].
+/// Place of a pair of hosts among the [`slot`]s of [`PAIRS`], likewise.
 #[inline(always)]
 #[must_use]
-pub const fn pair_place(addresses: [u64; 4]) -> u32 {
-    let [a, b, c, d] = addresses;
-    crate::wire::flow::hash_of_key(&[a, b, c, d, 6 << 56]) & (PAIR_SLOTS - 1)
+pub const fn pair_place([a, b, c, d]: [u64; 4], seed: u64, direction: Direction) -> u32 {
+    let place = hash_of_key(&[a ^ seed, b, c, d, 6 << 56]) & (PAIR_SLOTS - 1);
+    place + direction as u32 * PAIR_SLOTS
+}
+
+/// Place of a destination with a DSCP in [`TARGETS`], likewise.
+#[inline(always)]
+#[must_use]
+pub const fn target_place(key: &FlowKey, seed: u64) -> u32 {
+    let [a, _, c, d, rest] = *key;
+    let v4 = match rest >> 56 {
+        6 => 0,
+        _ => a as u32 as u64,
+    };
+    let class = rest & 0xff << 40 | 6 << 56;
+    hash_of_key(&[v4 ^ seed, 0, c, d, class | class >> 40 & 0xff]) & (MAX_TARGETS - 1)
+}
+
+/// What tells a flow from others.
+#[inline(always)]
+#[must_use]
+pub const fn flow_tag([a, b, c, d, rest]: &FlowKey) -> u64 {
+    mix(mix(mix(mix(mix(0, *a), *b), *c), *d), *rest)
 }
 
 /// What tells a packet from others of its flow, before and behind a gateway: length, identification and what follows the
@@ -360,9 +462,10 @@ mod pod {
 
 const _: () = {
     assert!(size_of::<Config>() == 6 * 4);
-    assert!(size_of::<Flow>() == 4 + 4 + 8);
-    assert!(size_of::<Path>() == 8 + 6 * 4 + 16 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
+    assert!(size_of::<Flow>() == 4 * 4 + 2 * 8);
+    assert!(size_of::<Path>() == 8 + 8 * 4 + 16 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
     assert!(size_of::<Sighting>() == 3 * 8 + 4 * 4 + MAX_HEADERS);
+    assert!(size_of::<ProbeKey>() == 24 + 2 * 4);
     assert!(size_of::<Ip>() == 16);
 };
 
@@ -378,8 +481,8 @@ mod tests {
         assert!(slot::is_free(0, now));
         let marked = slot::mark(0, now, 9);
         assert!(slot::waits_for(marked, 9) && !slot::waits_for(marked, 10));
-        assert!(!slot::is_free(marked, now + 90 * MS));
-        assert!(slot::is_free(marked, now + 100 * MS));
+        assert!(!slot::is_free(marked, now + 490 * MS));
+        assert!(slot::is_free(marked, now + 510 * MS));
         let released = slot::release(now);
         assert!(!slot::is_free(released, now));
         assert!(slot::is_free(released, now + MS));
@@ -390,13 +493,53 @@ mod tests {
     }
 
     #[test]
+    fn destinations_are_told_apart_by_address_and_dscp() {
+        let v4 = |source: u64, destination: u64, dscp: u64| {
+            [
+                source << 32 | destination,
+                0,
+                0,
+                0,
+                dscp << 42 | 4 << 56 | source,
+            ]
+        };
+        let place = |key| target_place(&key, 77);
+        assert_eq!(place(v4(1, 5, 0)), place(v4(2, 5, 0)));
+        assert_ne!(place(v4(1, 5, 0)), place(v4(1, 6, 0)));
+        assert_ne!(place(v4(1, 5, 0)), place(v4(1, 5, 46)));
+        let v6 = |source: u64, destination: u64| [source, source, 7, destination, 6 << 56 | source];
+        assert_eq!(place(v6(1, 5)), place(v6(2, 5)));
+        assert_ne!(place(v6(1, 5)), place(v6(1, 6)));
+        assert_ne!(target_place(&v6(1, 5), 77), target_place(&v6(1, 5), 78));
+    }
+
+    #[test]
+    fn directions_have_pairs_of_their_own() {
+        let place = |direction| pair_place([1, 0, 0, 0], 77, direction);
+        assert!(place(Direction::Out) < PAIR_SLOTS);
+        assert_eq!(place(Direction::In), place(Direction::Out) + PAIR_SLOTS);
+    }
+
+    #[test]
+    fn what_answers_a_stranger_is_no_probe_of_ours() {
+        let now = 77_000 * MS;
+        assert!(probes::is_own(0, now), "nothing came in before");
+        assert!(!probes::is_own(now - MS, now));
+        assert!(probes::is_own(now - 200 * MS, now));
+        assert!(probes::is_own(probes::OWN, now));
+        assert!(probes::has_ports(40_000, PROBE_PORT));
+        assert!(!probes::has_ports(PROBE_PORT, PROBE_PORT));
+        assert!(!probes::has_ports(PROBE_PORT, 40_000));
+    }
+
+    #[test]
     fn packets_that_are_the_same_are_not_taken_for_each_other() {
         let now = 77_000 * MS;
         let mut word = slot::mark(0, now, 9);
         for _ in 0..4 {
             word = slot::mark(word, now, 9);
             assert!(!slot::waits_for(word, 9), "one of several may be seen");
-            assert!(!slot::is_free(word, now + 90 * MS));
+            assert!(!slot::is_free(word, now + 490 * MS));
         }
         // Another one behind them tells that they have passed.
         word = slot::mark(word, now, 10);

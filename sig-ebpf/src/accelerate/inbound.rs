@@ -5,22 +5,22 @@ use aya_ebpf::{
     helpers,
     programs::TcContext,
 };
-use sig_common::accelerate::{Stat, kind};
+use sig_common::accelerate::{Direction, Stat, kind, mix};
 use sig_common::maps::RemoteKey;
-use sig_common::wire::{PROTO_UDP, checksum::Sum, datagram::Datagram, sig_frame, simple::Simple};
+use sig_common::wire::{
+    PROTO_UDP, checksum::Sum, datagram::Datagram, ipv4, ipv6, sig_frame, simple::Simple,
+};
 
 use super::{
-    A_DELIVERED, A_LOCALS, A_PORTS, A_REMOTES, DROP, GO_ON, config, count, count_traffic,
-    inner::{self, Inner, Walk, Way},
-    look, now, pull, redirect, segments,
+    A_DELIVERED, A_ENTRANCES, A_LOCALS, A_REMOTES, DROP, GO_ON, LINEAR, config, count,
+    count_traffic,
+    inner::{self, Inner, Walk},
+    look, now, pull, redirect, seed, segments,
 };
 use crate::{
     fast,
     packet::{IP, Packet},
 };
-
-/// Headers in front of what is behind the inner IP header's transport header.
-const LINEAR: u32 = 448;
 
 /// Packets that come in by the underlay device.
 pub fn take(ctx: &TcContext) -> i32 {
@@ -31,13 +31,14 @@ pub fn take(ctx: &TcContext) -> i32 {
     // SAFETY: the context is of the running program.
     let (to_others, tagged, segments) =
         unsafe { ((*skb).pkt_type, (*skb).vlan_present, (*skb).gso_segs) };
+    if to_others != 0 || tagged != 0 || !look::may_be_udp(skb) {
+        return GO_ON;
+    }
     let mut datagram = Datagram::default();
-    if to_others != 0
-        || tagged != 0
-        || segments > 1
-        || !pull(skb, LINEAR)
-        || !look::parse(skb, &mut datagram)
-    {
+    // Without memory, what is there is read.
+    let _ = pull(skb, LINEAR);
+    if !look::parse(skb, &mut datagram) || segments > 1 {
+        unread(&datagram);
         return GO_ON;
     }
     let remote = sender(&datagram);
@@ -45,19 +46,33 @@ pub fn take(ctx: &TcContext) -> i32 {
         return GO_ON;
     }
     if look::is_probe(skb, &datagram) {
-        if remote != NOBODY {
-            look::sight(skb, &datagram, kind::ANSWER, now());
-        }
+        look::sight_own(skb, &datagram, kind::ANSWER);
         return GO_ON;
     }
     if datagram.payload_len <= sig_frame::HEADER_LEN as u32 {
         return GO_ON;
     }
-    let Some(header) = look::header(skb, &datagram) else {
+    let header = look::header(skb, &datagram);
+    if remote == NOBODY {
+        // Without a mark: strangers shall hold no flow.
+        if header.is_some() {
+            count(Stat::InUnknown);
+        }
+        return GO_ON;
+    }
+    let entrance = entrance(skb, &datagram);
+    // SAFETY: the value is not looked at.
+    let is_known = unsafe { A_ENTRANCES.get(entrance) }.is_some();
+    let Some(header) = header else {
+        if is_known {
+            inner::hold(Direction::In, now());
+        }
         return GO_ON;
     };
     let mut arrival = Arrival {
         now: now(),
+        entrance,
+        is_known: is_known.into(),
         start: datagram.payload() as u32 + sig_frame::HEADER_LEN as u32,
         end: datagram.payload() as u32 + datagram.payload_len,
         remote,
@@ -77,7 +92,7 @@ pub fn take(ctx: &TcContext) -> i32 {
         }
         ODD => {
             count(Stat::InOdd);
-            leave_all(skb, &datagram, &arrival);
+            leave_all(skb, &arrival);
             GO_ON
         }
         _ => GO_ON,
@@ -88,9 +103,12 @@ pub fn take(ctx: &TcContext) -> i32 {
 const NOBODY: u32 = u32::MAX;
 const NOT_OURS: u32 = NOBODY - 1;
 
-/// The place of the gateway that sent a datagram to ours. A function of its own: the stack is small.
+/// The place of the gateway that sent a datagram to ours, as far as that was read. A function of its own: the stack is small.
 #[inline(never)]
 fn sender(datagram: &Datagram) -> u32 {
+    if datagram.destination_isd_as == 0 {
+        return NOT_OURS;
+    }
     let key = |isd_as, host| RemoteKey { isd_as, host };
     let local = key(datagram.destination_isd_as, datagram.destination);
     // SAFETY: the value is not looked at.
@@ -102,9 +120,50 @@ fn sender(datagram: &Datagram) -> u32 {
     unsafe { A_REMOTES.get(remote) }.copied().unwrap_or(NOBODY)
 }
 
+/// How a frame came in: from which host of the underlay, to which address and to which ports. What is taken here is not seen by
+/// the underlay's firewall, so it must come as what passed that before. A function of its own: the stack is small.
+#[inline(never)]
+fn entrance(skb: *mut __sk_buff, datagram: &Datagram) -> u64 {
+    let step = |hash: u64, word: u64| mix(mix(hash, word), 1);
+    let (hash, udp) = match datagram.over_ipv6 {
+        0 => {
+            let Some([addresses]) = Packet::of_skb(skb, IP + 12).words() else {
+                return 0;
+            };
+            (step(seed(), addresses), IP + ipv4::HEADER_LEN)
+        }
+        _ => {
+            let Some([a, b, c, d]) = Packet::of_skb(skb, IP + 8).words() else {
+                return 0;
+            };
+            let hash = step(step(step(step(seed(), a), b), c), d);
+            (hash, IP + ipv6::HEADER_LEN)
+        }
+    };
+    let Some(outer_port) = Packet::of_skb(skb, udp).be16(2) else {
+        return 0;
+    };
+    let ports = u64::from(outer_port) << 16 | u64::from(datagram.destination_port);
+    step(hash, ports)
+}
+
+/// What cannot be read to the end, such as several datagrams in one or too long headers, is perhaps a frame if gateways are its
+/// ends, which come early in it.
+#[inline(never)]
+fn unread(datagram: &Datagram) -> u32 {
+    let remote = sender(datagram);
+    if remote != NOBODY && remote != NOT_OURS {
+        inner::hold(Direction::In, now());
+    }
+    0
+}
+
 /// A frame.
 struct Arrival {
     now: u64,
+    /// See [`entrance`], and whether it is among the known ones.
+    entrance: u64,
+    is_known: u32,
     /// Where its packets begin and end.
     start: u32,
     end: u32,
@@ -135,10 +194,9 @@ fn deliver(skb: *mut __sk_buff, datagram: &Datagram, arrival: &mut Arrival) -> u
         return ODD;
     }
     arrival.version = inner.version;
-    let port = A_PORTS.get(datagram.destination_port.into());
-    let why = if arrival.remote == NOBODY || port != Some(&1) || arrival.enabled == 0 {
+    let why = if arrival.is_known == 0 || arrival.enabled == 0 {
         Stat::InUnknown
-    } else if !inner::is_free(Way::In, &inner, arrival.now) {
+    } else if !inner::is_free(Direction::In, &inner, arrival.now) {
         Stat::InBusy
     } else if !has_right_checksum(skb, datagram, arrival) {
         Stat::InChecksum
@@ -153,16 +211,14 @@ fn deliver(skb: *mut __sk_buff, datagram: &Datagram, arrival: &mut Arrival) -> u
         if shrunk != 0 {
             return LOST;
         }
+        // Else what spreads packets by their hash would take all for one flow.
+        // SAFETY: as above.
+        unsafe { helpers::bpf_set_hash_invalid(skb) };
         count_traffic(&A_DELIVERED, arrival.remote, inner.len.into());
         return TAKEN;
     };
     count(why);
-    inner::mark(
-        Way::In,
-        &inner,
-        arrival.now,
-        datagram.destination_port.into(),
-    );
+    inner::mark(Direction::In, &inner, arrival.now, arrival.entrance);
     LEFT
 }
 
@@ -172,18 +228,20 @@ const DECAP_L3_IPV6: u64 = 1 << 8;
 
 /// Marks all packets that begin in a frame.
 #[inline(always)]
-fn leave_all(skb: *mut __sk_buff, datagram: &Datagram, arrival: &Arrival) {
+fn leave_all(skb: *mut __sk_buff, arrival: &Arrival) {
     // SAFETY: the context is of the running program.
     let len = unsafe { (*skb).len };
-    if pull(skb, len) {
-        let walk = Walk {
-            now: arrival.now,
-            note: datagram.destination_port.into(),
-            start: arrival.start + arrival.index,
-            end: arrival.end,
-            marks: 1,
-        };
-        let _ = inner::walk(skb, &walk);
+    let walk = Walk {
+        now: arrival.now,
+        note: arrival.entrance,
+        start: arrival.start + arrival.index,
+        end: arrival.end,
+        marks: 1,
+    };
+    let is_seen = pull(skb, len) && inner::walk(skb, &walk) & inner::UNKNOWN == 0;
+    // What comes in another way is perhaps no frame at all.
+    if !is_seen && arrival.is_known != 0 {
+        inner::hold(Direction::In, arrival.now);
     }
 }
 
@@ -235,12 +293,13 @@ pub fn behind_gateway(ctx: &TcContext) -> i32 {
     if let Some(config) = config() {
         segments::clamp(skb, 0, &inner, config.frame_size);
     }
-    if let Some(port) = inner::release(Way::In, &inner, now())
-        && let Some(confirmed) = A_PORTS.get_ptr_mut(port as u32 & 0xffff)
-    {
-        // What came in to this port came out of the gateway: it is the gateway's data port.
-        // SAFETY: an element of a map; a byte is written as a whole.
-        unsafe { *confirmed = 1 };
+    if let Some(entrance) = inner::release(Direction::In, &inner, now()) {
+        // What came in that way came out of the gateway: no firewall is against it, and the port is that of its data.
+        // SAFETY: the value is not looked at.
+        if unsafe { A_ENTRANCES.get(entrance) }.is_none() {
+            // Without room, it is learned with the next packet.
+            let _ = A_ENTRANCES.insert(entrance, 1, 0);
+        }
     }
     GO_ON
 }

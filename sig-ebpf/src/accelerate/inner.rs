@@ -2,11 +2,11 @@
 
 use aya_ebpf::{bindings::__sk_buff, maps::Array};
 use sig_common::accelerate::{
-    FlowKey, NO_SIGNATURE, SLOTS, flow_key, flow_place, pair_place, signature, slot,
+    Direction, FlowKey, NO_SIGNATURE, SLOTS, flow_key, flow_place, pair_place, signature, slot,
 };
 use sig_common::wire::{Load as _, ipv6, simple::Simple};
 
-use super::{A_INBOUND, A_OUTBOUND, A_PAIRS};
+use super::{A_HELD, A_INBOUND, A_OUTBOUND, A_PAIRS, seed};
 use crate::packet::Packet;
 
 /// An inner packet. Numbers only: see [`crate::Verdict`].
@@ -92,60 +92,64 @@ fn of_simple<const V6: bool>(packet: &Packet, simple: &Simple<V6>, out: &mut Inn
     out.odd = 0;
 }
 
-/// Which way packets go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    Out,
-    In,
-}
-
 #[inline(always)]
-fn slots(way: Way) -> &'static Array<[u64; 2]> {
-    match way {
-        Way::Out => &A_OUTBOUND,
-        Way::In => &A_INBOUND,
+fn slots(direction: Direction) -> &'static Array<[u64; 2]> {
+    match direction {
+        Direction::Out => &A_OUTBOUND,
+        Direction::In => &A_INBOUND,
     }
 }
 
 #[inline(always)]
-fn pair(inner: &Inner) -> u32 {
+fn pair(direction: Direction, inner: &Inner) -> u32 {
     let [a, b, c, d, _] = inner.key;
-    pair_place([a, b, c, d])
+    pair_place([a, b, c, d], seed(), direction)
 }
 
 /// The slot of a packet: of its flow, or of an odd one's pair of hosts.
 #[inline(always)]
-fn slot_of(way: Way, inner: &Inner) -> Option<*mut u64> {
+fn slot_of(direction: Direction, inner: &Inner) -> Option<*mut u64> {
     let slot = match inner.odd {
-        0 => slots(way).get_ptr_mut(flow_place(&inner.key)),
-        _ => A_PAIRS.get_ptr_mut(pair(inner)),
+        0 => slots(direction).get_ptr_mut(flow_place(&inner.key, seed())),
+        _ => A_PAIRS.get_ptr_mut(pair(direction, inner)),
     };
     slot.map(<*mut [u64; 2]>::cast)
 }
 
 /// Whether the gateway has no packet that this one must stay behind.
 #[inline(always)]
-pub fn is_free(way: Way, inner: &Inner, now: u64) -> bool {
-    let (Some(flow), Some(pair)) = (
-        slots(way).get_ptr_mut(flow_place(&inner.key)),
-        A_PAIRS.get_ptr_mut(pair(inner)),
+pub fn is_free(direction: Direction, inner: &Inner, now: u64) -> bool {
+    let (Some(flow), Some(pair), Some(all)) = (
+        slots(direction).get_ptr_mut(flow_place(&inner.key, seed())),
+        A_PAIRS.get_ptr_mut(pair(direction, inner)),
+        A_HELD.get_ptr_mut(direction as u32),
     ) else {
         return false;
     };
     // SAFETY: the pointers are to elements of maps; a word is read as a whole.
-    let (flow, pair) = unsafe {
+    let (flow, pair, all) = unsafe {
         (
             flow.cast::<u64>().read_volatile(),
             pair.cast::<u64>().read_volatile(),
+            all.read_volatile(),
         )
     };
-    slot::is_free(flow, now) && slot::is_free(pair, now)
+    slot::is_free(flow, now) && slot::is_free(pair, now) && slot::is_free(all, now)
+}
+
+/// Something is left to the gateway of which is not known what: everything waits until it must be through.
+#[inline(always)]
+pub fn hold(direction: Direction, now: u64) {
+    if let Some(all) = A_HELD.get_ptr_mut(direction as u32) {
+        // SAFETY: as above.
+        unsafe { all.write_volatile(slot::mark(0, now, NO_SIGNATURE)) };
+    }
 }
 
 /// The packet is left to the gateway. `note` is kept with it.
 #[inline(always)]
-pub fn mark(way: Way, inner: &Inner, now: u64, note: u64) {
-    if let Some(slot) = slot_of(way, inner) {
+pub fn mark(direction: Direction, inner: &Inner, now: u64, note: u64) {
+    if let Some(slot) = slot_of(direction, inner) {
         // SAFETY: as above; both words are within the element.
         unsafe {
             let before = slot.read_volatile();
@@ -160,11 +164,11 @@ pub fn mark(way: Way, inner: &Inner, now: u64, note: u64) {
 /// The packet was seen behind the gateway: what was kept with it, if it is the last one of its flow that was left to the
 /// gateway.
 #[inline(always)]
-pub fn release(way: Way, inner: &Inner, now: u64) -> Option<u64> {
+pub fn release(direction: Direction, inner: &Inner, now: u64) -> Option<u64> {
     if inner.odd != 0 {
         return None;
     }
-    let slot = slot_of(way, inner)?;
+    let slot = slot_of(direction, inner)?;
     // SAFETY: as above. Another packet may be marked meanwhile, so the word is only replaced if it is this one's.
     unsafe {
         let word = slot.read_volatile();
@@ -192,11 +196,12 @@ pub struct Walk {
     pub marks: u32,
 }
 
-/// What was found in a frame, as bits: a packet was released; the last packet does not end in it.
+/// What was found in a frame, as bits: a packet was released; the last packet does not end in it; not all of it was looked at.
 pub const RELEASED: u32 = 1;
 pub const CUT: u32 = 2;
+pub const UNKNOWN: u32 = 4;
 
-/// Goes through the packets that begin in a frame: [`RELEASED`], [`CUT`].
+/// Goes through the packets that begin in a frame: [`RELEASED`], [`CUT`], [`UNKNOWN`].
 #[inline(never)]
 pub fn walk(skb: *mut __sk_buff, walk: &Walk) -> u32 {
     let (mut at, end) = (walk.start, walk.end);
@@ -211,8 +216,8 @@ pub fn walk(skb: *mut __sk_buff, walk: &Walk) -> u32 {
         }
         let next = at + (inner.len & 0xffff);
         if walk.marks != 0 {
-            mark(Way::In, &inner, walk.now, walk.note);
-        } else if next <= end && release(Way::Out, &inner, walk.now).is_some() {
+            mark(Direction::In, &inner, walk.now, walk.note);
+        } else if next <= end && release(Direction::Out, &inner, walk.now).is_some() {
             found |= RELEASED;
         }
         at = next;
@@ -220,6 +225,9 @@ pub fn walk(skb: *mut __sk_buff, walk: &Walk) -> u32 {
     // Once behind the loop: in it, the verifier would follow each way of getting there.
     if walk.start < end && at > end {
         found |= CUT;
+    }
+    if at < end {
+        found |= UNKNOWN;
     }
     found
 }

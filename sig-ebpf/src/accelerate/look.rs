@@ -1,17 +1,21 @@
 //! What the gateway sends: its frames teach flows and paths, its probes tell which way it takes now.
 
 use aya_ebpf::{bindings::__sk_buff, helpers, programs::TcContext};
-use sig_common::accelerate::{Flow, MAX_HEADERS, NO_PATH, Path, STREAM_BIT, Sighting, kind, mix};
+use sig_common::accelerate::{
+    Flow, MAX_HEADERS, NO_PATH, Path, ProbeKey, STREAM_BIT, Sighting, flow_tag, kind, mix, probes,
+    target_place,
+};
+use sig_common::maps::RemoteKey;
 use sig_common::wire::{
-    Load as _,
+    Load as _, PROTO_UDP,
     datagram::{self, Datagram},
     ethernet, sig_frame, udp,
 };
 
 use super::{
-    A_FLOWS, A_FRAMES, A_PATHS, A_SCRATCH, A_SIGHTINGS, A_WAYS, GO_ON,
+    A_FLOWS, A_FRAMES, A_PATHS, A_PROBES, A_SCRATCH, A_SIGHTINGS, A_TARGETS, A_WAYS, GO_ON, LINEAR,
     inner::{self, Inner, Walk},
-    now, pull,
+    now, pull, seed,
 };
 use crate::packet::{IP, Packet, opaque};
 
@@ -19,26 +23,38 @@ use crate::packet::{IP, Packet, opaque};
 pub fn frames(ctx: &TcContext) -> i32 {
     let skb = ctx.skb.skb;
     // SAFETY: the context is of the running program.
-    let (from, protocol, len) =
-        unsafe { ((*skb).ingress_ifindex, (*skb).protocol as u16, (*skb).len) };
-    // What came in by another device is forwarded, or was encapsulated here.
-    if from != 0
-        || protocol != ethernet::ETHERTYPE_IPV4.to_be()
-            && protocol != ethernet::ETHERTYPE_IPV6.to_be()
-    {
+    let (from, tagged, len) = unsafe { ((*skb).ingress_ifindex, (*skb).vlan_present, (*skb).len) };
+    // What came in by another device is forwarded, or was encapsulated here. A VLAN's frames are of that device.
+    if from != 0 || tagged != 0 || !may_be_udp(skb) {
         return GO_ON;
     }
     let mut datagram = Datagram::default();
-    if !pull(skb, len) || !parse(skb, &mut datagram) {
+    if !pull(skb, LINEAR) || !parse(skb, &mut datagram) {
         return GO_ON;
     }
-    let payload = datagram.payload_len;
     if is_probe(skb, &datagram) {
-        sight(skb, &datagram, kind::PROBE, now());
-    } else if payload > sig_frame::HEADER_LEN as u32 {
+        sight_own(skb, &datagram, kind::PROBE);
+    } else if datagram.payload_len > sig_frame::HEADER_LEN as u32 && pull(skb, len) {
         frame(skb, &datagram);
     }
     GO_ON
+}
+
+/// Whether the packet may be of UDP, as most of what passes is not: nothing of that is touched.
+#[inline(always)]
+pub fn may_be_udp(skb: *mut __sk_buff) -> bool {
+    // SAFETY: the context is of the running program.
+    let protocol = unsafe { (*skb).protocol as u16 };
+    let packet = Packet::of_skb(skb, IP);
+    // Two bytes each: of a comparison for one, the verifier does not learn that it is there.
+    let upper = if protocol == ethernet::ETHERTYPE_IPV4.to_be() {
+        packet.bytes(8).map(|[_, upper]| upper)
+    } else if protocol == ethernet::ETHERTYPE_IPV6.to_be() {
+        packet.bytes(6).map(|[upper, _]| upper)
+    } else {
+        return false;
+    };
+    upper.is_none_or(|upper| upper == PROTO_UDP)
 }
 
 /// A function of its own: the stack is small.
@@ -106,42 +122,70 @@ fn frame(skb: *mut __sk_buff, datagram: &Datagram) -> u32 {
         }
         None | Some(NO_PATH) => {}
         Some(number) => {
-            // SAFETY: as above.
-            unsafe { seen((*sighting).way, now) };
-            if let Some(path) = A_PATHS.get_ptr_mut(number) {
-                let path: *mut Path = path;
-                // SAFETY: an element of a map; of two CPUs that raise it, one does so with the next frame.
-                unsafe {
-                    if (*path).capacity < end - start {
-                        (*path).capacity = end - start;
-                    }
-                    if found & inner::CUT != 0 {
-                        (*path).full = end - start;
-                    }
+            let Some(path) = A_PATHS.get_ptr_mut(number) else {
+                return 0;
+            };
+            let path: *mut Path = path;
+            // SAFETY: an element of a map; of two CPUs that raise a word, one does so with the next frame. The number may
+            // have become that of another form of frames while it was read; the way tells.
+            let peer = unsafe {
+                if (*path).way != (*sighting).way {
+                    return 0;
                 }
-            }
+                seen((*path).way, now);
+                if (*path).capacity < end - start {
+                    (*path).capacity = end - start;
+                }
+                if found & inner::CUT != 0 {
+                    (*path).full = end - start;
+                }
+                (*path).peer
+            };
             if header.index == 0 {
-                teach(skb, start, end, number, now);
+                let path = u64::from(peer) << 32 | u64::from(number);
+                teach(skb, start, end, path, now);
             }
         }
     }
     0
 }
 
-/// Keeps the path of a flow whose packet fills the frame alone.
-#[inline(always)]
-fn teach(skb: *mut __sk_buff, start: u32, end: u32, path: u32, now: u64) {
+/// Keeps the path of a flow whose packet fills the frame alone: its number, and the peer in the upper half. A function of its
+/// own: the stack is small.
+#[inline(never)]
+fn teach(skb: *mut __sk_buff, start: u32, end: u32, path: u64, now: u64) -> u32 {
     let mut inner = Inner::NONE;
     if !inner::read(skb, start, &mut inner) || inner.odd != 0 || inner.len != end - start {
-        return;
+        return 0;
     }
+    let Some(target) = A_TARGETS.get_ptr_mut(target_place(&inner.key, seed())) else {
+        return 0;
+    };
+    let (number, peer) = (path as u32, (path >> 32) as u32);
+    let tag = flow_tag(&inner.key);
+    // SAFETY: the value is copied at once; the tag tells whose it is.
+    let known = unsafe { A_FLOWS.get(inner.key) };
+    let is_same = known.is_some_and(|flow| flow.tag == tag && flow.peer == peer);
+    // SAFETY: an element of a map; a word is read and written as a whole.
+    let target = unsafe {
+        // What the gateway decides anew counts for all flows to the destination; what it repeats, for this one: with several
+        // peers for a destination, flows would unsettle each other for ever.
+        if !is_same {
+            target.write_volatile(peer);
+        }
+        target.read_volatile()
+    };
     let flow = Flow {
-        path,
+        tag,
+        path: number,
+        peer,
+        target,
         reserved: 0,
         used: now,
     };
     // If there is no room, the flow stays with the gateway.
     let _ = A_FLOWS.insert(inner.key, flow, 0);
+    0
 }
 
 /// The gateway sent something this way.
@@ -153,9 +197,53 @@ fn seen(way: u64, now: u64) {
     }
 }
 
-/// Tells user space of a probe or an answer.
+/// Tells user space of a probe of our gateway, or of an answer to one.
+#[inline(always)]
+pub fn sight_own(skb: *mut __sk_buff, datagram: &Datagram, kind: u32) {
+    let now = now();
+    if is_own(datagram, kind, now) != 0 {
+        sight(skb, datagram, kind, now);
+    }
+}
+
+/// Whether our gateway is the one that probes between these ports. A function of its own: the stack is small.
 #[inline(never)]
-pub fn sight(skb: *mut __sk_buff, datagram: &Datagram, kind: u32, now: u64) -> u32 {
+fn is_own(datagram: &Datagram, kind: u32, now: u64) -> u32 {
+    let (source, destination) = (datagram.source_port, datagram.destination_port);
+    let (isd_as, host, local, remote) = match kind {
+        kind::PROBE => {
+            let host = datagram.destination;
+            (datagram.destination_isd_as, host, source, destination)
+        }
+        _ => {
+            let host = datagram.source;
+            (datagram.source_isd_as, host, destination, source)
+        }
+    };
+    if !probes::has_ports(local, remote) {
+        return 0;
+    }
+    let key = ProbeKey {
+        remote: RemoteKey { isd_as, host },
+        local_port: local.into(),
+        remote_port: remote.into(),
+    };
+    // SAFETY: a word that is copied at once.
+    let known = unsafe { A_PROBES.get(key) }.copied().unwrap_or_default();
+    if known == probes::OWN {
+        return 1;
+    }
+    let is_own = kind == kind::PROBE && probes::is_own(known, now);
+    let value = if is_own { probes::OWN } else { now };
+    if kind != kind::PROBE || is_own {
+        // Without room, it is told apart the next time.
+        let _ = A_PROBES.insert(key, value, 0);
+    }
+    is_own.into()
+}
+
+#[inline(never)]
+fn sight(skb: *mut __sk_buff, datagram: &Datagram, kind: u32, now: u64) -> u32 {
     let session = match datagram.payload_len {
         2 => Some([0]),
         _ => payload(skb, datagram).bytes(3),
@@ -164,6 +252,7 @@ pub fn sight(skb: *mut __sk_buff, datagram: &Datagram, kind: u32, now: u64) -> u
         return 0;
     };
     if let Some(sighting) = hash(skb, datagram, session) {
+        // An answer says nothing of the way that our gateway takes.
         if kind == kind::PROBE {
             // SAFETY: this CPU's element of a map.
             unsafe { seen((*sighting).way, now) };
@@ -181,8 +270,8 @@ fn hash(skb: *mut __sk_buff, datagram: &Datagram, session: u8) -> Option<*mut Si
     if l4 == 0 || l4 > MAX_HEADERS - 24 {
         return None;
     }
-    // SAFETY: this CPU's element of a map, which no other program of this CPU uses meanwhile: none interrupts this one
-    // at a hook of the same kind. Offsets are within it.
+    // SAFETY: this CPU's element of a map, which no other program of this CPU uses meanwhile: both hooks run with bottom
+    // halves off, so neither interrupts the other. Offsets are within it.
     unsafe {
         let bytes = (&raw mut (*sighting).bytes).cast::<u8>();
         (*sighting).bytes = [0; MAX_HEADERS];
@@ -219,10 +308,11 @@ fn hash(skb: *mut __sk_buff, datagram: &Datagram, session: u8) -> Option<*mut Si
             }
             way = mix(way, words.add(word).read_volatile());
         }
-        let ports = (datagram.outer_source_port as u64) << 48
-            | (datagram.source_port as u64) << 32
-            | (datagram.destination_port as u64) << 16
-            | session as u64;
+        // Sessions take ways of their own: one's probes say nothing of another's.
+        way = mix(way, session as u64);
+        let ports = (datagram.outer_source_port as u64) << 32
+            | (datagram.source_port as u64) << 16
+            | datagram.destination_port as u64;
         (*sighting).way = way;
         (*sighting).frame = mix(mix(way, ports), 1);
         (*sighting).session = session.into();

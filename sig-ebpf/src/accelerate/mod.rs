@@ -25,8 +25,8 @@ use aya_ebpf::{
     programs::TcContext,
 };
 use sig_common::accelerate::{
-    Config, Flow, FlowKey, MAX_FLOWS, MAX_FRAMES, MAX_PATHS, MAX_REMOTES, PAIR_SLOTS, Path,
-    SIGHTINGS_LEN, SLOTS, Sighting, Stat,
+    Config, Direction, Flow, FlowKey, MAX_ENTRANCES, MAX_FLOWS, MAX_FRAMES, MAX_PATHS, MAX_PROBES,
+    MAX_REMOTES, MAX_TARGETS, PAIR_SLOTS, Path, ProbeKey, SIGHTINGS_LEN, SLOTS, Sighting, Stat,
 };
 use sig_common::{fast_path::Traffic, maps::RemoteKey, wire::ethernet};
 
@@ -46,6 +46,9 @@ static A_FRAMES: LruHashMap<u64, u32> = LruHashMap::with_max_entries(MAX_FRAMES,
 static A_WAYS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(MAX_FRAMES, 0);
 
 #[map]
+static A_PROBES: LruHashMap<ProbeKey, u64> = LruHashMap::with_max_entries(MAX_PROBES, 0);
+
+#[map]
 static A_SEQUENCES: PerCpuArray<u64> = PerCpuArray::with_max_entries(MAX_PATHS, 0);
 
 #[map]
@@ -60,7 +63,10 @@ static A_LOCALS: HashMap<RemoteKey, u32> =
     HashMap::with_max_entries(MAX_REMOTES, BPF_F_NO_PREALLOC);
 
 #[map]
-static A_PORTS: Array<u8> = Array::with_max_entries(1 << 16, 0);
+static A_ENTRANCES: LruHashMap<u64, u32> = LruHashMap::with_max_entries(MAX_ENTRANCES, 0);
+
+#[map]
+static A_TARGETS: Array<u32> = Array::with_max_entries(MAX_TARGETS, 0);
 
 #[map]
 static A_DELIVERED: PerCpuArray<Traffic> = PerCpuArray::with_max_entries(MAX_REMOTES, 0);
@@ -72,7 +78,10 @@ static A_OUTBOUND: Array<[u64; 2]> = Array::with_max_entries(SLOTS, 0);
 static A_INBOUND: Array<[u64; 2]> = Array::with_max_entries(SLOTS, 0);
 
 #[map]
-static A_PAIRS: Array<[u64; 2]> = Array::with_max_entries(PAIR_SLOTS, 0);
+static A_PAIRS: Array<[u64; 2]> = Array::with_max_entries(PAIR_SLOTS * Direction::COUNT, 0);
+
+#[map]
+static A_HELD: Array<u64> = Array::with_max_entries(Direction::COUNT, 0);
 
 #[map]
 static A_STATS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Stat::COUNT as u32, 0);
@@ -83,9 +92,22 @@ static A_SIGHTINGS: RingBuf = RingBuf::with_byte_size(SIGHTINGS_LEN, 0);
 #[map]
 static A_SCRATCH: PerCpuArray<Sighting> = PerCpuArray::with_max_entries(1, 0);
 
+/// A secret, set when the programs are loaded, for hashes over what strangers choose.
+#[unsafe(no_mangle)]
+static A_SEED: u64 = 0;
+
+#[inline(always)]
+fn seed() -> u64 {
+    // SAFETY: the pointer is to a static. Volatile, or else the value of the source is taken.
+    unsafe { (&raw const A_SEED).read_volatile() }
+}
+
 /// The hook goes on with what comes after this program.
 const GO_ON: i32 = TC_ACT_UNSPEC;
 const DROP: i32 = TC_ACT_SHOT;
+
+/// Bytes up to what is behind the inner IP header's transport header.
+const LINEAR: u32 = 448;
 
 /// Packets on their way to the gateway.
 pub fn into_tunnel(ctx: &TcContext) -> i32 {
@@ -102,7 +124,9 @@ pub fn into_tunnel(ctx: &TcContext) -> i32 {
     }
     // SAFETY: the context is of the running program. The device has no header in front of IP, the segmenter does.
     if unsafe { helpers::bpf_skb_change_head(skb, ethernet::HEADER_LEN as u32, 0) } != 0 {
-        return GO_ON;
+        // Without memory. The gateway would get it ahead of packets that are in the segmenter.
+        count(Stat::OutLost);
+        return DROP;
     }
     if ctx.store(ethernet::HEADER_LEN - 2, &protocol, 0).is_err() {
         return DROP;

@@ -2,14 +2,15 @@
 
 use aya_ebpf::{bindings::__sk_buff, helpers, programs::TcContext};
 use sig_common::accelerate::{
-    CPU_BITS, FLOW_LIFETIME, Flow, MAX_HEADERS, Path, STREAM_BIT, Stat, WAY_LIFETIME,
+    CPU_BITS, Direction, FLOW_LIFETIME, Flow, MAX_HEADERS, Path, STREAM_BIT, Stat, WAY_LIFETIME,
+    flow_tag, target_place,
 };
 use sig_common::wire::{checksum::Sum, simple::Simple, template::FrameFields};
 
 use super::{
-    A_FLOWS, A_PATHS, A_SENT, A_SEQUENCES, A_WAYS, DROP, config, count, count_traffic,
-    inner::{self, Inner, Way},
-    now, redirect, segments,
+    A_FLOWS, A_PATHS, A_SENT, A_SEQUENCES, A_TARGETS, A_WAYS, DROP, config, count, count_traffic,
+    inner::{self, Inner},
+    now, redirect, seed, segments,
 };
 use crate::packet::{IP, Packet, opaque};
 
@@ -27,10 +28,10 @@ pub fn take(ctx: &TcContext) -> i32 {
     }
     let now = now();
     let action = match path_of(skb, &inner, now, config.enabled) {
-        Ok(path) => {
+        Ok((number, path)) => {
             let action = match inner.version {
-                4 => send::<false>(skb, path, config.underlay),
-                _ => send::<true>(skb, path, config.underlay),
+                4 => send::<false>(skb, path, number, config.underlay),
+                _ => send::<true>(skb, path, number, config.underlay),
             };
             match action {
                 NOT_SIMPLE => Err(Stat::OutOdd),
@@ -49,32 +50,49 @@ pub fn take(ctx: &TcContext) -> i32 {
         }
         Err(why) => {
             count(why);
-            inner::mark(Way::Out, &inner, now, 0);
+            inner::mark(Direction::Out, &inner, now, 0);
             redirect(config.tunnel, 0)
         }
     }
 }
 
-/// The path of a packet, if it need not go through the gateway.
+/// Number and path of a packet, if it need not go through the gateway.
 #[inline(always)]
 fn path_of(
     skb: *mut __sk_buff,
     inner: &Inner,
     now: u64,
     enabled: u32,
-) -> Result<*const Path, Stat> {
+) -> Result<(u32, *const Path), Stat> {
     // SAFETY: the context is of the running program.
     let len = unsafe { (*skb).len };
     if inner.odd != 0 || inner.len.wrapping_add(IP as u32) != len {
         return Err(Stat::OutOdd);
     }
     let flow: *mut Flow = A_FLOWS.get_ptr_mut(inner.key).ok_or(Stat::OutUnknown)?;
-    // SAFETY: the pointer is to an element, which keeps its bytes while the program runs; they may become those of another.
-    let (number, used) = unsafe { ((*flow).path, (*flow).used) };
+    // SAFETY: the pointer is to an element of a map, whose memory stays readable while the program runs. It may become
+    // another flow's meanwhile: the tag, read last, tells. Volatile, so that it is.
+    let (number, target, used, tag) = unsafe {
+        (
+            (&raw const (*flow).path).read_volatile(),
+            (&raw const (*flow).target).read_volatile(),
+            (&raw const (*flow).used).read_volatile(),
+            (&raw const (*flow).tag).read_volatile(),
+        )
+    };
+    if tag != flow_tag(&inner.key) {
+        return Err(Stat::OutUnknown);
+    }
+    // The gateway may have chosen another peer for this destination since.
+    let chosen = A_TARGETS.get(target_place(&inner.key, seed()));
+    if chosen != Some(&target) {
+        return Err(Stat::OutUnknown);
+    }
     let path: *const Path = A_PATHS.get_ptr(number).ok_or(Stat::OutUnknown)?;
-    // SAFETY: as above.
+    // SAFETY: as above; `send` looks whether it is still the same.
     let (way, capacity) = unsafe { ((*path).way, (*path).capacity) };
-    // SAFETY: a word that is copied at once.
+    // SAFETY: a word that is copied at once. Should it be another way's by then, one packet is sent that the gateway would not
+    // have sent this way any more.
     let seen = *unsafe { A_WAYS.get(way) }.ok_or(Stat::OutUnknown)?;
     if enabled == 0
         || now.wrapping_sub(seen) > WAY_LIFETIME
@@ -82,15 +100,15 @@ fn path_of(
     {
         return Err(Stat::OutUnknown);
     }
-    if !inner::is_free(Way::Out, inner, now) {
+    if !inner::is_free(Direction::Out, inner, now) {
         return Err(Stat::OutBusy);
     }
     if inner.len > capacity {
         return Err(Stat::OutLong);
     }
-    // SAFETY: as above.
+    // SAFETY: as above. If it is another flow's by now, that lives a little longer.
     unsafe { (*flow).used = now };
-    Ok(path)
+    Ok((number, path))
 }
 
 /// No action of TC.
@@ -98,7 +116,7 @@ const NOT_SIMPLE: i32 = 64;
 
 /// Encapsulates the packet. A function of its own: the stack is small.
 #[inline(never)]
-fn send<const V6: bool>(skb: *mut __sk_buff, path: *const Path, underlay: u32) -> i32 {
+fn send<const V6: bool>(skb: *mut __sk_buff, path: *const Path, number: u32, underlay: u32) -> i32 {
     let packet = Packet::of_skb(skb, IP);
     let Some(simple) = Simple::<V6>::parse(&packet) else {
         return NOT_SIMPLE;
@@ -107,7 +125,19 @@ fn send<const V6: bool>(skb: *mut __sk_buff, path: *const Path, underlay: u32) -
     let Some(sum) = simple.known_sum(&packet) else {
         return NOT_SIMPLE;
     };
-    // SAFETY: an element of a map, which lives as long as the program.
+    // SAFETY: the pointer is to an element of a map, whose memory stays readable while the program runs.
+    let written = || unsafe {
+        (
+            (&raw const (*path).number).read_volatile(),
+            (&raw const (*path).serial).read_volatile(),
+        )
+    };
+    let before = written();
+    if before.0 != number {
+        return NOT_SIMPLE;
+    }
+    // SAFETY: as above. It is made of integers, and any are valid. User space may replace it, and the memory become that of
+    // another: what was made of it then is dropped below.
     let path = unsafe { &*path };
     let headers = opaque(path.template.len());
     if headers <= IP || headers > MAX_HEADERS {
@@ -117,7 +147,13 @@ fn send<const V6: bool>(skb: *mut __sk_buff, path: *const Path, underlay: u32) -
     if unsafe { helpers::bpf_skb_change_head(skb, (headers - IP) as u32, 0) } != 0 {
         return NOT_SIMPLE;
     }
-    encapsulate(skb, path, headers, &simple, sum).map_or(DROP, |()| redirect(underlay, 0))
+    let done = encapsulate(skb, path, headers, &simple, sum);
+    if done.is_none() || written() != before {
+        return DROP;
+    }
+    // SAFETY: the context is of the running program. Queues that sort packets by flow see that of the gateway's frames.
+    unsafe { helpers::bpf_set_hash_invalid(skb) };
+    redirect(underlay, 0)
 }
 
 #[inline(always)]

@@ -20,6 +20,7 @@ use rtnetlink::packet_route::link::{
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::Error;
+use super::cpus;
 use super::ethtool::{Ethtool, Offload};
 use super::link::{self, Link, MAX_XDP_MTU};
 use super::netlink::Netlink;
@@ -48,7 +49,46 @@ pub struct TunnelPairConfig {
     pub queues: u32,
     /// MTU of both ends in bytes
     pub mtu: u32,
+    /// Who makes it.
+    pub owner: Owner,
 }
+
+/// Who makes a pair: what its alias says, and what an operator can do about a name that is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// A gateway, with its tunnel device.
+    #[default]
+    Gateway,
+    /// An accelerator, which cuts segments with it. Packets of a flow must not overtake each other on the way, so its far end
+    /// sorts them by flow: each has one CPU there.
+    Accelerator,
+}
+
+impl Owner {
+    const fn alias(self) -> &'static str {
+        match self {
+            Self::Gateway => ALIAS,
+            Self::Accelerator => "SCION-IP accelerator",
+        }
+    }
+
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Gateway => "a gateway",
+            Self::Accelerator => "an accelerator",
+        }
+    }
+
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::Gateway => "choose another `name` in [tunnel]",
+            Self::Accelerator => "stop the accelerator that runs for this gateway",
+        }
+    }
+}
+
+/// MTUs of a pair.
+pub const MTUS: std::ops::RangeInclusive<u32> = 1280..=MAX_XDP_MTU;
 
 /// One end of the pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +119,9 @@ impl TunnelPair {
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
         let netns =
             PrivateNetns::create().map_err(Error::doing("create a private network namespace"))?;
+        if config.owner == Owner::Accelerator {
+            spread_by_flow(&netns);
+        }
         add_when_free(&netlink, &netns, config).await?;
         // From here on an error drops `netns`, which deletes the pair.
         let inside = netns.netlink().map_err(Error::doing(
@@ -86,7 +129,7 @@ impl TunnelPair {
         ))?;
         let host = end(&link::by_name(&netlink, &config.name).await?)?;
         let peer = end(&link::by_name(&inside, PEER_NAME).await?)?;
-        prepare_host(&netlink, &host).await?;
+        prepare_host(&netlink, &host, config.owner).await?;
         let ethtool = netns::run_in(&netns, Ethtool::open)
             .and_then(|opened| opened)
             .map_err(Error::doing(
@@ -161,7 +204,7 @@ fn check(config: &TunnelPairConfig) -> Result<(), Error> {
             "{name:?} cannot be the name of an interface; choose 1 to 15 letters, digits or -"
         )));
     }
-    if !(1280..=MAX_XDP_MTU).contains(&config.mtu) {
+    if !MTUS.contains(&config.mtu) {
         return Err(Error::Refused(format!(
             "MTU {} of {name} is out of range; choose 1280 (the least IPv6 needs) to {MAX_XDP_MTU}",
             config.mtu
@@ -209,7 +252,7 @@ async fn add_when_free(
     netns: &PrivateNetns,
     config: &TunnelPairConfig,
 ) -> Result<(), Error> {
-    let name = &config.name;
+    let (name, owner, hint) = (&config.name, config.owner.noun(), config.owner.hint());
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         let request = RouteNetlinkMessage::NewLink(add_request(netns, config));
@@ -228,18 +271,18 @@ async fn add_when_free(
             let ours = link.kind.as_deref() == Some("veth") && link.peer_elsewhere;
             if !ours {
                 return Err(Error::Refused(format!(
-                    "interface {name} exists and does not belong to a gateway ({}); delete it with `ip link del {name}` or choose \
-                     another `name` in [tunnel]",
+                    "interface {name} exists and does not belong to {owner} ({}); delete it with `ip link del {name}` or {hint}",
                     link.kind
                         .or(link.driver)
                         .unwrap_or_else(|| "a physical device".into()),
                 )));
             }
             if Instant::now() > deadline {
-                let by = link.alias.filter(|alias| alias.starts_with(ALIAS));
+                let by = link
+                    .alias
+                    .filter(|alias| alias.starts_with(config.owner.alias()));
                 return Err(Error::Refused(format!(
-                    "interface {name} belongs to another running gateway ({}); stop it or choose another `name` in \
-                     [tunnel]",
+                    "interface {name} belongs to {owner} that runs ({}); stop it or {hint}",
                     by.unwrap_or_else(|| {
                         "it has no alias, so it may be another program's veth pair".into()
                     }),
@@ -262,11 +305,12 @@ fn end(link: &Link) -> Result<End, Error> {
 }
 
 /// Settings of the `sig` device, made while it is down so that nothing is ever sent with others.
-async fn prepare_host(netlink: &Netlink, host: &End) -> Result<(), Error> {
+async fn prepare_host(netlink: &Netlink, host: &End, owner: Owner) -> Result<(), Error> {
     let mut alias = LinkMessage::default();
     alias.header.index = host.ifindex;
     alias.attributes.push(LinkAttribute::IfAlias(format!(
-        "{ALIAS}, process {}",
+        "{}, process {}",
+        owner.alias(),
         std::process::id()
     )));
     netlink
@@ -346,6 +390,30 @@ async fn add_queue(netlink: &Netlink, host: &End) -> io::Result<()> {
         .await
 }
 
+/// Devices made in the namespace from now on hand received packets to the CPU of their flow (receive packet steering). Each CPU
+/// that sends would else have a queue of its own at the far end.
+fn spread_by_flow(netns: &PrivateNetns) {
+    let set = || std::fs::write(RPS_DEFAULT_MASK, mask(cpus::possible()));
+    // An older kernel has no such setting (before 6.3), and some containers may not write it.
+    if let Err(error) = netns::run_in(netns, set).and_then(|set| set) {
+        tracing::warn!(
+            "cannot write {RPS_DEFAULT_MASK}: {error}; packets of a flow that several CPUs send may be reordered"
+        );
+    }
+}
+
+/// Which CPUs take received packets of new devices of the namespace.
+const RPS_DEFAULT_MASK: &str = "/proc/sys/net/core/rps_default_mask";
+
+/// All CPUs below `cpus`, as the kernel writes masks: words of 32 bits, the last first.
+fn mask(cpus: u32) -> String {
+    let words: Vec<String> = (0..cpus.div_ceil(32))
+        .rev()
+        .map(|word| format!("{:x}", u32::MAX >> 32u32.saturating_sub(cpus - word * 32)))
+        .collect();
+    words.join(",")
+}
+
 async fn set_up(netlink: &Netlink, end: &End) -> Result<(), Error> {
     let mut message = LinkMessage::default();
     message.header.index = end.ifindex;
@@ -355,4 +423,20 @@ async fn set_up(netlink: &Netlink, end: &End) -> Result<(), Error> {
         .execute(RouteNetlinkMessage::SetLink(message), 0)
         .await
         .map_err(Error::doing(format!("bring {} up", end.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn masks_have_a_bit_for_each_cpu() {
+        for (cpus, expected) in [
+            (1, "1"),
+            (2, "3"),
+            (32, "ffffffff"),
+            (34, "3,ffffffff"),
+            (64, "ffffffff,ffffffff"),
+        ] {
+            assert_eq!(super::mask(cpus), expected);
+        }
+    }
 }

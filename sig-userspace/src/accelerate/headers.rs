@@ -6,7 +6,7 @@ use std::{
 };
 
 use sig_common::{
-    accelerate::{MAX_HEADERS, Sighting},
+    accelerate::{MAX_HEADERS, MAX_PATHS, Sighting},
     addr::IsdAs,
     maps::RemoteKey,
     wire::{
@@ -47,6 +47,8 @@ pub(super) enum Unsuited {
     Length(usize),
     /// They differ from the template in something else.
     Form,
+    /// There is no place for another path.
+    Full,
 }
 
 impl fmt::Display for Unsuited {
@@ -60,6 +62,7 @@ impl fmt::Display for Unsuited {
                 f,
                 "its headers have {len} bytes, more than the {MAX_HEADERS} that fit"
             ),
+            Self::Full => write!(f, "{MAX_PATHS} other paths were used in the last minute"),
             Self::Form => f.write_str("its headers have options that are not understood"),
         }
     }
@@ -129,6 +132,11 @@ impl Headers {
     /// UDP/SCION ports: source and destination.
     pub(super) const fn ports(&self) -> [u16; 2] {
         [self.datagram.source_port, self.datagram.destination_port]
+    }
+
+    /// Whether the SCION source is also that of the underlay: then this host sent it for itself.
+    pub(super) fn are_of_one_source(&self) -> bool {
+        self.outer_source.ip() == self.ends.local.ip()
     }
 
     /// DSCP and ECN.

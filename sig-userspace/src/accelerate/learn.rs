@@ -3,23 +3,26 @@
 //! A frame teaches a path: later packets of its flow get headers like its own. Session probes, twice a second, tell which
 //! way the gateway prefers now, and their answers whether the remote is there. Facts about the reference gateway that this relies on: a probe takes
 //! the first path of its session, which is the one that data takes while there is only one; a session that was not
-//! answered for two seconds is down.
+//! answered for two seconds is down. Without probes that can be recognised, only its frames tell of the gateway's choice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    net::IpAddr,
+};
 
 use sig_common::accelerate::{
-    CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, Path, STREAM_BIT, Sighting, WAY_LIFETIME, kind,
+    CPU_BITS, MAX_PATHS, MAX_REMOTES, NO_PATH, PROBE_PORT, Path, STREAM_BIT, Sighting,
+    WAY_LIFETIME, kind, mix, probes,
 };
 use sig_common::{
+    addr::IsdAs,
     maps::RemoteKey,
     wire::{ethernet, sig_frame, udp},
 };
 use sig_linux::{Error, bpf::AcceleratorPrograms};
 
 use super::headers::{Headers, Unsuited};
-
-/// The port on which gateways answer session probes.
-const PROBE_PORT: u16 = 30856;
 
 const SECOND: u64 = 1_000_000_000;
 /// A session without an answer for this long is down, as for the gateway itself.
@@ -41,8 +44,14 @@ pub(super) trait Tables {
     fn set_way(&mut self, way: u64, time: u64) -> Result<(), Error>;
     fn way(&self, way: u64) -> Option<u64>;
     fn set_remote(&mut self, remote: RemoteKey, place: Option<u32>) -> Result<(), Error>;
-    fn add_local(&mut self, local: RemoteKey) -> Result<(), Error>;
+    fn set_local(&mut self, local: RemoteKey, is_ours: bool) -> Result<(), Error>;
     fn path(&self, number: u32) -> Option<Path>;
+    /// Leaves all frames to the gateway until what it has is through.
+    fn hold_inbound(&mut self, now: u64) -> Result<(), Error>;
+    /// Packets sent from a place of paths.
+    fn sent(&self, place: u32) -> u64;
+    /// Packets delivered from the remote at this place.
+    fn delivered(&self, place: u32) -> u64;
 }
 
 impl Tables for AcceleratorPrograms {
@@ -66,12 +75,24 @@ impl Tables for AcceleratorPrograms {
         self.set_remote(remote, place)
     }
 
-    fn add_local(&mut self, local: RemoteKey) -> Result<(), Error> {
-        self.add_local(local)
+    fn set_local(&mut self, local: RemoteKey, is_ours: bool) -> Result<(), Error> {
+        self.set_local(local, is_ours)
     }
 
     fn path(&self, number: u32) -> Option<Path> {
         self.path(number)
+    }
+
+    fn hold_inbound(&mut self, now: u64) -> Result<(), Error> {
+        self.hold_inbound(now)
+    }
+
+    fn sent(&self, place: u32) -> u64 {
+        self.sent(place).unwrap_or_default().packets
+    }
+
+    fn delivered(&self, place: u32) -> u64 {
+        self.delivered(place).unwrap_or_default().packets
     }
 }
 
@@ -84,8 +105,11 @@ pub(super) struct Learner {
     pub(super) remotes: HashMap<RemoteKey, Remote>,
     /// Forms of frames that are left to the gateway.
     pub(super) refused: HashMap<u64, Refused>,
-    locals: Vec<RemoteKey>,
+    /// Addresses of our gateway, and when it sent something from there last.
+    locals: HashMap<RemoteKey, u64>,
     last_number: u32,
+    /// Of the paths that were written.
+    last_serial: u32,
     /// Places of paths that were in use.
     pub(super) places: u32,
     /// Places of remotes that were in use.
@@ -103,6 +127,20 @@ pub(super) struct KnownPath {
     pub(super) session: u8,
     /// Forms of its frames.
     frames: Vec<u64>,
+    /// First of its streams.
+    stream: u32,
+    learned: u64,
+    /// Packets sent from its place before.
+    pub(super) sent_before: u64,
+}
+
+impl KnownPath {
+    const fn key(&self) -> SessionKey {
+        SessionKey {
+            remote: self.remote,
+            session: self.session,
+        }
+    }
 }
 
 /// A session of our gateway with another.
@@ -110,6 +148,13 @@ pub(super) struct KnownPath {
 pub(super) struct SessionKey {
     pub(super) remote: RemoteKey,
     pub(super) session: u8,
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (isd_as, host) = (IsdAs(self.remote.isd_as), IpAddr::from(self.remote.host));
+        write!(f, "session {} with {isd_as},{host}", self.session)
+    }
 }
 
 pub(super) struct Session {
@@ -128,11 +173,14 @@ pub(super) struct Session {
 pub(super) struct Remote {
     pub(super) place: u32,
     talked: u64,
+    /// Packets delivered from its place before.
+    pub(super) delivered_before: u64,
 }
 
 /// Frames that are left to the gateway.
 pub(super) struct Refused {
-    session: SessionKey,
+    /// `None`: it cannot be told.
+    session: Option<SessionKey>,
     since: u64,
     /// `None`: because the session is down.
     pub(super) why: Option<Unsuited>,
@@ -149,7 +197,7 @@ impl Learner {
                     tracing::warn!(
                         "a frame of the gateway is not understood: {why}; frames like it are left to it"
                     );
-                    log(tables.set_frame(sighting.frame, Some(NO_PATH)));
+                    log(self.refuse(tables, sighting, None, Some(why)));
                 }
                 return;
             }
@@ -184,17 +232,11 @@ impl Learner {
             Err(why) => {
                 if let Some(why) = &why {
                     tracing::warn!(
-                        remote = %headers.next_hop(),
-                        "frames over a path are left to the gateway: {why}"
+                        next_hop = %headers.next_hop(),
+                        "frames of {key} are left to the gateway: {why}"
                     );
                 }
-                let refused = Refused {
-                    session: key,
-                    since: now,
-                    why,
-                };
-                self.refused.insert(frame, refused);
-                return tables.set_frame(frame, Some(NO_PATH));
+                return self.refuse(tables, sighting, Some(key), why);
             }
         };
         tables.set_way(way, now)?;
@@ -210,29 +252,33 @@ impl Learner {
             (path.remote, path.session, path.way, path.ports) == (remote, session, way, ports)
         });
         if let Some((number, path)) = same {
-            path.frames.push(frame);
+            if !path.frames.contains(&frame) {
+                path.frames.push(frame);
+            }
             return tables.set_frame(frame, Some(*number));
         }
         let Some(place) = self.free_place() else {
-            // Paths that are not used make room in a minute.
-            return Ok(());
+            // Paths that are not used make room in a minute, when this is forgotten, too.
+            return self.refuse(tables, sighting, Some(key), Some(Unsuited::Full));
         };
         self.last_number = self.last_number.wrapping_add(1).max(1);
-        let number = self.last_number;
+        let (number, stream) = (self.last_number, self.free_stream());
         let path = Path {
             way,
+            number,
+            serial: self.next_serial(),
+            peer: peer(key),
             place,
-            stream: stream(),
+            stream,
             // Nothing that the gateway cuts is behind a header of this session yet.
             capacity: sighting.payload,
             traffic_class: headers.traffic_class().into(),
             full: 0,
-            reserved: 0,
             template,
         };
         tables.set_path(number, Some(&path))?;
         tables.set_frame(frame, Some(number))?;
-        tracing::debug!(number, next_hop = %headers.next_hop(), session, "learned a path");
+        tracing::debug!(number, next_hop = %headers.next_hop(), "learned a path of {key}");
         let known = KnownPath {
             place,
             way,
@@ -241,13 +287,33 @@ impl Learner {
             remote,
             session,
             frames: vec![frame],
+            stream,
+            learned: now,
+            sent_before: tables.sent(place),
         };
         self.paths.insert(number, known);
         self.places = self.places.max(place + 1);
         Ok(())
     }
 
-    /// A session probe of our gateway, or its answer to one.
+    /// Leaves frames of a form to the gateway.
+    fn refuse(
+        &mut self,
+        tables: &mut impl Tables,
+        sighting: &Sighting,
+        session: Option<SessionKey>,
+        why: Option<Unsuited>,
+    ) -> Result<(), Error> {
+        let refused = Refused {
+            session,
+            since: sighting.time,
+            why,
+        };
+        self.refused.insert(sighting.frame, refused);
+        tables.set_frame(sighting.frame, Some(NO_PATH))
+    }
+
+    /// A session probe of our gateway.
     fn probe(
         &mut self,
         tables: &mut impl Tables,
@@ -255,11 +321,11 @@ impl Learner {
         headers: &Headers,
     ) -> Result<(), Error> {
         let (way, now) = (sighting.way, sighting.time);
-        self.talks_to(tables, headers, now)?;
         let [port, destination_port] = headers.ports();
-        if destination_port != PROBE_PORT {
+        if !probes::has_ports(port, destination_port) {
             return Ok(());
         }
+        self.talks_to(tables, headers, now)?;
         if tables.way(way).is_none() {
             tables.set_way(way, now)?;
         }
@@ -297,41 +363,77 @@ impl Learner {
     ) -> Result<(), Error> {
         tables.set_way(before, lapsed(now))?;
         tables.set_way(way, now)?;
-        for (number, path) in &mut self.paths {
-            if (path.remote, path.session, path.way) != (key.remote, key.session, before) {
+        let moved = |path: &&KnownPath| path.key() == key && path.way == before;
+        let moved: Vec<u32> = self
+            .paths
+            .iter()
+            .filter(|(_, path)| moved(path))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in moved {
+            let (stream, serial) = (self.free_stream(), self.next_serial());
+            let Some(path) = self.paths.get_mut(&number) else {
                 continue;
-            }
+            };
             for frame in path.frames.drain(..) {
                 tables.set_frame(frame, None)?;
             }
-            let Ok(template) = headers.template_of(path.ports, path.session) else {
+            let ports = path.ports;
+            let Ok(template) = headers.template_of(ports, key.session) else {
                 // Its flows find the way by themselves.
                 continue;
             };
             // What passes there is not known yet.
             let passes = LEAST_MTU.saturating_sub(template.len() as u32);
-            let capacity = tables
-                .path(*number)
-                .map_or(0, |path| path.capacity.min(passes));
-            path.way = way;
-            path.headers = headers.clone();
-            let moved = Path {
+            let capacity = |path: Path| path.capacity.min(passes);
+            let mut moved = Path {
                 way,
+                number,
+                serial,
+                peer: peer(key),
                 place: path.place,
-                stream: stream(),
-                capacity,
+                stream,
+                capacity: tables.path(number).map_or(0, capacity),
                 traffic_class: headers.traffic_class().into(),
                 full: 0,
-                reserved: 0,
                 template,
             };
-            tables.set_path(*number, Some(&moved))?;
-            tracing::info!(number, next_hop = %headers.next_hop(), session = key.session, "the gateway took another path");
+            path.way = way;
+            path.headers = headers.clone();
+            path.stream = stream;
+            // Unless its frames were seen first: two paths become one.
+            let same =
+                |path: &KnownPath| path.key() == key && path.way == way && path.ports == ports;
+            let twin = self
+                .paths
+                .iter()
+                .find(|(other, path)| **other != number && same(path))
+                .map(|(other, _)| *other);
+            if let Some(twin) = twin {
+                if let Some(seen) = tables.path(twin) {
+                    moved.capacity = moved.capacity.max(seen.capacity);
+                    moved.full = seen.full;
+                }
+                let frames = self
+                    .paths
+                    .get_mut(&twin)
+                    .map(|twin| twin.frames.split_off(0));
+                self.forget(tables, twin)?;
+                let frames = frames.unwrap_or_default();
+                for frame in &frames {
+                    tables.set_frame(*frame, Some(number))?;
+                }
+                if let Some(path) = self.paths.get_mut(&number) {
+                    path.frames = frames;
+                }
+            }
+            tables.set_path(number, Some(&moved))?;
+            tracing::info!(number, next_hop = %headers.next_hop(), "the gateway took another path for {key}");
         }
         Ok(())
     }
 
-    /// An answer to a session probe of our gateway, or a probe of another.
+    /// An answer to a session probe of our gateway.
     fn answer(
         &mut self,
         tables: &mut impl Tables,
@@ -346,75 +448,92 @@ impl Learner {
         let Some(session) = self.sessions.get_mut(&key) else {
             return Ok(());
         };
-        if source != PROBE_PORT || destination != session.port {
+        if !probes::has_ports(destination, source) || destination != session.port {
             return Ok(());
         }
         session.answered = sighting.time;
         if !std::mem::replace(&mut session.is_up, true) {
-            tracing::info!(session = key.session, "the remote answers again");
-            self.forget_refused(tables, |refused| refused.session == key)?;
+            tracing::info!("{key} is answered again");
+            self.forget_refused(tables, |refused| refused.session == Some(key))?;
         }
         Ok(())
     }
 
     /// Looks at what has not been seen for too long.
     pub(super) fn tick(&mut self, tables: &mut impl Tables, now: u64) {
-        log(self.expire(tables, now));
-    }
-
-    fn expire(&mut self, tables: &mut impl Tables, now: u64) -> Result<(), Error> {
         let since = |time: u64| now.saturating_sub(time);
-        self.sessions
-            .retain(|_, session| since(session.probed) < UNPROBED);
-        let mut down = Vec::new();
+        let mut over = Vec::new();
+        self.sessions.retain(|key, session| {
+            let is_probed = since(session.probed) < UNPROBED;
+            if !is_probed {
+                tracing::info!("the gateway has ended {key}");
+                over.push(*key);
+            }
+            is_probed
+        });
         for (key, session) in &mut self.sessions {
             if session.is_up && since(session.answered) > UNANSWERED {
                 session.is_up = false;
-                down.push(*key);
-                tracing::info!(
-                    session = key.session,
-                    "the remote does not answer; the gateway works alone for it"
-                );
+                tracing::info!("{key} is not answered; the gateway works alone for it");
+            }
+            if !session.is_up {
+                over.push(*key);
             }
         }
-        let over: Vec<u32> = self
-            .paths
-            .iter()
-            .filter(|(_, path)| {
-                let key = SessionKey {
-                    remote: path.remote,
-                    session: path.session,
-                };
-                let seen = tables.way(path.way).unwrap_or(0);
-                down.contains(&key) || since(seen) > UNUSED
-            })
-            .map(|(number, _)| *number)
-            .collect();
-        for number in over {
-            self.forget(tables, number)?;
+        let is_over = |path: &KnownPath| {
+            let seen = tables.way(path.way).unwrap_or(0);
+            over.contains(&path.key()) || since(seen) > UNUSED
+        };
+        let paths = self.paths.iter().filter(|(_, path)| is_over(path));
+        for number in paths.map(|(number, _)| *number).collect::<Vec<_>>() {
+            log(self.forget(tables, number));
         }
-        let gone: Vec<RemoteKey> = self
-            .remotes
-            .iter()
-            .filter(|(_, remote)| since(remote.talked) > UNTALKED)
-            .map(|(key, _)| *key)
-            .collect();
-        for remote in gone {
-            let seen = self
-                .paths
-                .values()
-                .filter(|path| path.remote == remote)
-                .filter_map(|path| tables.way(path.way))
-                .max();
-            match (seen, self.remotes.get_mut(&remote)) {
-                (Some(seen), Some(known)) if since(seen) <= UNTALKED => known.talked = seen,
-                _ => {
-                    self.remotes.remove(&remote);
-                    tables.set_remote(remote, None)?;
-                }
+        let paths = &self.paths;
+        self.remotes.retain(|key, remote| {
+            if since(remote.talked) > UNTALKED {
+                let is_its = |path: &KnownPath| path.remote == *key;
+                remote.talked = last_seen(&*tables, paths, is_its).max(remote.talked);
             }
-        }
-        self.forget_refused(tables, |refused| since(refused.since) > UNUSED)
+            let is_known = since(remote.talked) <= UNTALKED;
+            if !is_known {
+                log(tables.set_remote(*key, None));
+            }
+            is_known
+        });
+        self.locals.retain(|key, known| {
+            if since(*known) > UNTALKED {
+                let is_its = |path: &KnownPath| path.headers.local() == *key;
+                *known = last_seen(&*tables, paths, is_its).max(*known);
+            }
+            let is_known = since(*known) <= UNTALKED;
+            if !is_known {
+                log(tables.set_local(*key, false));
+            }
+            is_known
+        });
+        log(self.forget_refused(tables, |refused| since(refused.since) > UNUSED));
+    }
+
+    /// What an operator should know, in words.
+    pub(super) fn problems(&self, now: u64) -> Vec<String> {
+        let refused = self
+            .refused
+            .values()
+            .filter_map(|refused| refused.why.as_ref());
+        let refused = refused.map(|why| format!("frames are left to the gateway: {why}"));
+        let unprobed = self.paths.values().filter(|path| {
+            !self.sessions.contains_key(&path.key()) && now.saturating_sub(path.learned) > UNPROBED
+        });
+        let unprobed = unprobed.map(|path| {
+            format!(
+                "no probes of {} to port {PROBE_PORT} are seen; the gateway is asked about its paths every {} s",
+                path.key(),
+                WAY_LIFETIME as f32 / SECOND as f32
+            )
+        });
+        let full = (self.remotes.len() >= MAX_REMOTES as usize)
+            .then(|| format!("frames of all remotes beyond {MAX_REMOTES} are left to the gateway"));
+        refused.chain(unprobed).chain(full).collect()
     }
 
     /// The longest packet that fits a frame on every path; 0 without any. Until the gateway has cut a packet, the MTU of the
@@ -443,10 +562,12 @@ impl Learner {
         headers: &Headers,
         now: u64,
     ) -> Result<(), Error> {
+        if !headers.are_of_one_source() {
+            return Ok(());
+        }
         let local = headers.local();
-        if !self.locals.contains(&local) {
-            tables.add_local(local)?;
-            self.locals.push(local);
+        if self.locals.insert(local, now).is_none() {
+            tables.set_local(local, true)?;
         }
         let key = headers.remote();
         if let Some(remote) = self.remotes.get_mut(&key) {
@@ -458,9 +579,31 @@ impl Learner {
             return Ok(());
         };
         tables.set_remote(key, Some(place))?;
-        self.remotes.insert(key, Remote { place, talked: now });
+        // The programs have not looked at what it sent before.
+        tables.hold_inbound(now)?;
+        let remote = Remote {
+            place,
+            talked: now,
+            delivered_before: tables.delivered(place),
+        };
+        self.remotes.insert(key, remote);
         self.remote_places = self.remote_places.max(place + 1);
         Ok(())
+    }
+
+    /// The first id of as many streams as a path has, which no path has now. At random: remotes keep what they know of earlier
+    /// ones for a while.
+    fn free_stream(&self) -> u32 {
+        let used: Vec<u32> = self.paths.values().map(|path| path.stream).collect();
+        let first = rand::random::<u32>();
+        let mut ids =
+            (0..MAX_PATHS).map(|path| (first.wrapping_add(path) << CPU_BITS) & (STREAM_BIT - 1));
+        ids.find(|id| !used.contains(id)).unwrap_or(0)
+    }
+
+    fn next_serial(&mut self) -> u32 {
+        self.last_serial = self.last_serial.wrapping_add(1);
+        self.last_serial
     }
 
     fn free_place(&self) -> Option<u32> {
@@ -508,6 +651,9 @@ impl Learner {
         for remote in std::mem::take(&mut self.remotes).into_keys() {
             tables.set_remote(remote, None)?;
         }
+        for local in std::mem::take(&mut self.locals).into_keys() {
+            tables.set_local(local, false)?;
+        }
         self.sessions.clear();
         self.forget_refused(tables, |_| true)
     }
@@ -518,9 +664,28 @@ const fn lapsed(now: u64) -> u64 {
     now.saturating_sub(WAY_LIFETIME + 1)
 }
 
-/// The first id of as many streams as a path has, at random: remotes keep what they know of earlier ones for a while.
-fn stream() -> u32 {
-    (rand::random::<u32>() << CPU_BITS) & (STREAM_BIT - 1)
+/// When the gateway used one of these paths last: of frames over a known path, nobody is told.
+fn last_seen(
+    tables: &impl Tables,
+    paths: &BTreeMap<u32, KnownPath>,
+    is_one: impl Fn(&KnownPath) -> bool,
+) -> u64 {
+    let ways = paths.values().filter(|path| is_one(path));
+    let seen = ways.filter_map(|path| tables.way(path.way));
+    seen.max().unwrap_or(0)
+}
+
+/// What stands for remote and session in the tables: a hash, for two of four billion that are the same would only mean that a
+/// flow is not asked about again.
+fn peer(key: SessionKey) -> u32 {
+    let host = u128::from_be_bytes(key.remote.host.0);
+    let words = [
+        key.remote.isd_as,
+        (host >> 64) as u64,
+        host as u64,
+        key.session.into(),
+    ];
+    ((words.into_iter().fold(0, mix) >> 32) as u32).max(1)
 }
 
 fn log(result: Result<(), Error>) {

@@ -20,7 +20,7 @@ use sig_linux::{
     bpf::{AcceleratorPrograms, Attached, Places, Sightings, monotonic_ns},
     link::{self, Link},
     netlink::Netlink,
-    tunnel_pair::{TunnelPair, TunnelPairConfig},
+    tunnel_pair::{MTUS, Owner, TunnelPair, TunnelPairConfig},
 };
 use sig_observe::socket::ControlSocket;
 
@@ -44,7 +44,7 @@ pub(crate) struct Options {
 const TICK: Duration = Duration::from_millis(100);
 
 /// What the gateway had before the programs came is through by then.
-const WATCH_FIRST: Duration = Duration::from_millis(150);
+const WATCH_FIRST: Duration = Duration::from_millis(500);
 
 /// An accelerator.
 pub(crate) struct Accelerator {
@@ -106,12 +106,17 @@ impl Accelerator {
     ) -> Result<std::convert::Infallible, Error> {
         loop {
             let places = self.devices().await?;
-            let segmenter = self.segmenter(places).await?;
-            match self.accelerate(places, &segmenter, sightings).await {
-                Ok(()) => {}
-                // A device that went while the programs were attached is waited for again.
+            // An error is none if it came of a device that went meanwhile: that is waited for again.
+            let segmenter = match self.segmenter(places).await {
+                Ok(segmenter) => segmenter,
                 Err(error) if self.find(places).await? => return Err(error),
-                Err(_) => {}
+                Err(_) => continue,
+            };
+            if let Err(error) = self.accelerate(places, &segmenter, sightings).await
+                && self.find(places).await?
+                && self.has(&segmenter).await?
+            {
+                return Err(error);
             }
             // It may have gone together with a device.
             if let Err(error) = segmenter.delete().await {
@@ -122,7 +127,7 @@ impl Accelerator {
                 programs, learner, ..
             } = &mut *state;
             learner.forget_all(programs)?;
-            programs.forget_ports()?;
+            programs.forget_entrances()?;
         }
     }
 
@@ -134,8 +139,16 @@ impl Accelerator {
             let names = [&self.options.underlay, &self.options.tunnel];
             for (name, found) in names.into_iter().zip(&mut found) {
                 match link::find(&self.netlink, name).await? {
-                    Some(link) if link.up => *found = Some(link),
-                    Some(_) => missing = Some(format!("device {name} to come up")),
+                    Some(link) if !link.up => missing = Some(format!("device {name} to come up")),
+                    Some(link) if *name == self.options.tunnel && !MTUS.contains(&link.mtu) => {
+                        missing = Some(format!(
+                            "device {name} to have an MTU from {} to {}, not {}",
+                            MTUS.start(),
+                            MTUS.end(),
+                            link.mtu
+                        ));
+                    }
+                    Some(link) => *found = Some(link),
                     None => missing = Some(format!("device {name}")),
                 }
             }
@@ -161,22 +174,26 @@ impl Accelerator {
             name: format!("sig-acc{}", places.tunnel),
             queues: 1,
             mtu: places.tunnel_mtu,
+            owner: Owner::Accelerator,
         })
         .await
     }
 
-    /// Whether both devices are still the same.
+    /// Whether both devices are still as they were.
     async fn find(&self, places: Places) -> Result<bool, Error> {
-        for ifindex in [places.underlay, places.tunnel] {
-            let link = link::by_index(&self.netlink, ifindex).await?;
-            if !link.is_some_and(|link| link.up) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let underlay = link::by_index(&self.netlink, places.underlay).await?;
+        let tunnel = link::by_index(&self.netlink, places.tunnel).await?;
+        Ok(underlay.is_some_and(|link| link.up)
+            && tunnel.is_some_and(|link| link.up && link.mtu == places.tunnel_mtu))
     }
 
-    /// Accelerates until a device goes.
+    /// Whether the segmenter still works: all packets into the tunnel pass it.
+    async fn has(&self, segmenter: &TunnelPair) -> Result<bool, Error> {
+        let link = link::by_index(&self.netlink, segmenter.host().ifindex).await?;
+        Ok(link.is_some_and(|link| link.up))
+    }
+
+    /// Accelerates until a device goes or changes.
     async fn accelerate(
         &self,
         places: Places,
@@ -200,7 +217,12 @@ impl Accelerator {
                 }
                 _ = tick.tick() => {
                     if !self.find(places).await? {
-                        tracing::info!(underlay, tunnel, "a device went away or down");
+                        tracing::info!(underlay, tunnel, "a device went away or down, or changed");
+                        return Ok(());
+                    }
+                    if !self.has(segmenter).await? {
+                        let name = &segmenter.host().name;
+                        tracing::warn!("{name}, which belongs to this accelerator, was deleted or set down; it is made anew");
                         return Ok(());
                     }
                     let mut state = self.lock();

@@ -45,7 +45,7 @@ pub(crate) struct Status {
     pub(crate) paths: Vec<Path>,
     /// Gateways whose frames are decapsulated.
     pub(crate) remotes: Vec<Remote>,
-    /// Why frames of the gateway cannot be imitated.
+    /// Why frames or sessions of the gateway cannot be imitated.
     pub(crate) problems: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Path {
     pub(crate) longest_packet: u32,
     /// Whether the gateway has used it lately.
     pub(crate) is_used: bool,
-    /// Packets sent from its place since the start.
+    /// Packets sent on it.
     pub(crate) packets_sent: u64,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Remote {
     pub(crate) isd_as: String,
     /// Address.
     pub(crate) host: IpAddr,
-    /// Packets delivered from its place since the start.
+    /// Packets of its frames that were delivered.
     pub(crate) packets_delivered: u64,
 }
 
@@ -149,7 +149,8 @@ pub(super) fn read(
             next_hop: path.headers.next_hop().to_string(),
             longest_packet: programs.path(*number).map_or(0, |path| path.capacity),
             is_used: now.saturating_sub(seen) < WAY_LIFETIME,
-            packets_sent: programs.sent(path.place).unwrap_or_default().packets,
+            packets_sent: (programs.sent(path.place).unwrap_or_default().packets)
+                .saturating_sub(path.sent_before),
         }
     });
     let mut remotes: Vec<_> = learner.remotes.iter().collect();
@@ -158,12 +159,7 @@ pub(super) fn read(
     let bytes_delivered = (0..learner.remote_places).map(|place| delivered(place).bytes);
     let bytes_sent =
         (0..learner.places).map(|place| programs.sent(place).unwrap_or_default().bytes);
-    let mut problems: Vec<String> = learner
-        .refused
-        .values()
-        .filter_map(|refused| refused.why.as_ref())
-        .map(|why| format!("frames are left to the gateway: {why}"))
-        .collect();
+    let mut problems = learner.problems(now);
     problems.sort();
     problems.dedup();
     Status {
@@ -191,7 +187,8 @@ pub(super) fn read(
                 Remote {
                     isd_as,
                     host,
-                    packets_delivered: delivered(remote.place).packets,
+                    packets_delivered: (delivered(remote.place).packets)
+                        .saturating_sub(remote.delivered_before),
                 }
             })
             .collect(),

@@ -1,6 +1,6 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use sig_common::accelerate::{MAX_HEADERS, NO_PATH, Path, STREAM_BIT, Sighting, kind};
+use sig_common::accelerate::{MAX_HEADERS, MAX_PATHS, NO_PATH, Path, STREAM_BIT, Sighting, kind};
 use sig_common::addr::IsdAs;
 use sig_common::maps::RemoteKey;
 use sig_common::wire::{
@@ -25,6 +25,10 @@ struct Maps {
     ways: HashMap<u64, u64>,
     remotes: HashMap<RemoteKey, u32>,
     locals: Vec<RemoteKey>,
+    /// Until when frames were left to the gateway.
+    held: u64,
+    /// Packets by place.
+    sent: HashMap<u32, u64>,
 }
 
 fn put<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, value: Option<V>) {
@@ -59,13 +63,29 @@ impl Tables for Maps {
         Ok(())
     }
 
-    fn add_local(&mut self, local: RemoteKey) -> Result<(), Error> {
-        self.locals.push(local);
+    fn set_local(&mut self, local: RemoteKey, is_ours: bool) -> Result<(), Error> {
+        self.locals.retain(|known| *known != local);
+        if is_ours {
+            self.locals.push(local);
+        }
         Ok(())
     }
 
     fn path(&self, number: u32) -> Option<Path> {
         self.paths.get(&number).copied()
+    }
+
+    fn hold_inbound(&mut self, now: u64) -> Result<(), Error> {
+        self.held = now;
+        Ok(())
+    }
+
+    fn sent(&self, place: u32) -> u64 {
+        self.sent.get(&place).copied().unwrap_or_default()
+    }
+
+    fn delivered(&self, place: u32) -> u64 {
+        self.sent(place)
     }
 }
 
@@ -114,7 +134,7 @@ fn sighting(
     bytes[..headers].copy_from_slice(&frame[..headers]);
     Sighting {
         time,
-        way: way.into(),
+        way: u64::from(session) << 8 | u64::from(way),
         frame: u64::from(way) << 8 | u64::from(session),
         kind,
         headers: headers as u32,
@@ -136,9 +156,13 @@ fn frame(way: u8, session: u8, time: u64) -> Sighting {
 }
 
 fn probe(way: u8, session: u8, time: u64) -> Sighting {
+    probe_between(PROBE, way, session, time)
+}
+
+fn probe_between(ports: [u16; 2], way: u8, session: u8, time: u64) -> Sighting {
     sighting(
         kind::PROBE,
-        &template(PROBE, way, session),
+        &template(ports, way, session),
         way,
         session,
         0,
@@ -211,7 +235,9 @@ fn a_frame_teaches_a_path_and_whom_the_gateway_talks_to() {
     assert!(path.stream < STREAM_BIT);
     assert_eq!(path.template.headers(), template(DATA, 1, 0).headers());
     assert_eq!(maps.ways[&1], SECOND);
+    assert_eq!((path.number, path.serial), (1, 1));
     assert_eq!(maps.remotes.len(), 1);
+    assert_eq!(maps.held, SECOND, "frames of it may be in the gateway");
     assert_eq!(maps.locals.len(), 1);
     // Told twice, as before the map was written.
     learner.take(&mut maps, &frame(1, 0, SECOND));
@@ -233,13 +259,37 @@ fn when_probes_go_another_way_the_flows_follow() {
         1280 - path.template.len() as u32,
         "what passes there is not known"
     );
+    assert_ne!(path.serial, 1, "who reads it meanwhile can tell");
+    assert_ne!(path.peer, maps.paths[&2].peer);
     assert!(!maps.frames.contains_key(&0x100), "learned anew");
     assert!(maps.ways[&1] < SECOND, "not used any more");
     // Of another session nothing is known.
-    assert_eq!(maps.paths[&2].way, 1);
+    assert_eq!(maps.paths[&2].way, 0x501);
     // The gateway's frames there are those of this path.
     learner.take(&mut maps, &frame(2, 0, 2 * SECOND));
     assert_eq!(maps.frames[&0x200], 1);
+}
+
+#[test]
+fn an_answer_to_a_stranger_is_no_probe() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    let before = maps.paths[&1];
+    // Over the way that the stranger's probe came.
+    for ports in [[30856, 30856], [30856, 40000]] {
+        learner.take(&mut maps, &probe_between(ports, 2, 0, 2 * SECOND));
+    }
+    assert_eq!(maps.paths[&1], before);
+    assert_eq!(maps.ways.get(&2), None);
+    assert_eq!(learner.sessions[&key(0)].probed, SECOND);
+}
+
+#[test]
+fn a_stranger_that_is_answered_is_no_remote() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe_between([30856, 30856], 1, 0, SECOND));
+    assert!(maps.remotes.is_empty() && maps.locals.is_empty());
 }
 
 #[test]
@@ -285,14 +335,115 @@ fn what_was_not_seen_for_long_is_forgotten() {
     learner.tick(&mut maps, 10 * SECOND);
     assert_eq!(maps.remotes.len(), 1);
     learner.tick(&mut maps, 12 * SECOND);
-    assert!(maps.remotes.is_empty());
+    assert!(maps.remotes.is_empty() && maps.locals.is_empty());
     assert_eq!(maps.paths.len(), 1);
     learner.tick(&mut maps, 62 * SECOND);
     assert!(maps.paths.is_empty() && maps.frames.is_empty());
     learner.take(&mut maps, &frame(1, 0, 70 * SECOND));
     assert!(maps.paths.contains_key(&2), "numbers are not used twice");
     learner.forget_all(&mut maps).unwrap();
-    assert!(maps.paths.is_empty() && maps.frames.is_empty() && maps.remotes.is_empty());
+    assert!(maps.paths.is_empty() && maps.frames.is_empty());
+    assert!(maps.remotes.is_empty() && maps.locals.is_empty());
+}
+
+#[test]
+fn a_path_that_comes_and_goes_stays_one() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    for time in 2..9 {
+        let way = 1 + (time % 2 == 0) as u8;
+        // Its frames are seen first, then the probe.
+        learner.take(&mut maps, &frame(way, 0, time * SECOND));
+        learner.take(&mut maps, &frame(way, 0, time * SECOND));
+        assert_eq!(maps.paths.len(), 2);
+        learner.take(&mut maps, &probe(way, 0, time * SECOND));
+        assert_eq!(maps.paths.len(), 1);
+        let path = maps.paths[&1];
+        assert_eq!((path.way, path.capacity), (way.into(), 1400));
+        assert_eq!(maps.frames, HashMap::from([(u64::from(way) << 8, 1)]));
+    }
+}
+
+#[test]
+fn a_session_that_is_probed_no_more_has_no_paths() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 5, SECOND));
+    learner.take(&mut maps, &answer(0, 3 * SECOND));
+    learner.tick(&mut maps, 4 * SECOND);
+    assert!(learner.sessions.is_empty());
+    assert_eq!(maps.paths.keys().collect::<Vec<_>>(), [&2]);
+    assert_eq!(maps.frames, HashMap::from([(0x105, 2)]));
+}
+
+#[test]
+fn sessions_whose_probes_are_not_seen_are_told_of() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &frame(1, 5, SECOND));
+    assert!(learner.problems(SECOND).is_empty(), "they may still come");
+    let problems = learner.problems(5 * SECOND);
+    assert!(problems[0].contains("no probes of session 5 with 1-ff00:0:111,10.11.0.2"));
+    learner.take(&mut maps, &probe(1, 5, 5 * SECOND));
+    assert!(learner.problems(5 * SECOND).is_empty());
+}
+
+#[test]
+fn paths_beyond_the_last_place_are_left_to_the_gateway() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    let nth = |number: u32| {
+        let ports = [4000 + number as u16, 30056];
+        let mut seen = sighting(kind::FRAME, &template(ports, 1, 0), 1, 0, 1400, SECOND);
+        seen.frame = number.into();
+        seen
+    };
+    for number in 0..MAX_PATHS {
+        learner.take(&mut maps, &nth(number));
+    }
+    let streams: HashSet<u32> = maps.paths.values().map(|path| path.stream).collect();
+    assert_eq!(streams.len(), MAX_PATHS as usize, "each has its own");
+    learner.take(&mut maps, &nth(MAX_PATHS));
+    assert_eq!(maps.frames[&MAX_PATHS.into()], NO_PATH);
+    assert!(!learner.problems(SECOND).is_empty());
+    learner.tick(&mut maps, 62 * SECOND);
+    assert!(maps.frames.is_empty() && learner.problems(62 * SECOND).is_empty());
+}
+
+#[test]
+fn headers_that_cannot_be_read_are_told_of_for_a_while() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    let mut seen = frame(1, 0, SECOND);
+    seen.headers = 20;
+    learner.take(&mut maps, &seen);
+    assert_eq!(maps.frames[&0x100], NO_PATH);
+    assert_eq!(learner.problems(SECOND).len(), 1);
+    learner.tick(&mut maps, 62 * SECOND);
+    assert!(maps.frames.is_empty() && learner.problems(62 * SECOND).is_empty());
+}
+
+#[test]
+fn what_another_host_sent_tells_nothing_of_ours() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    let mut seen = probe(1, 0, SECOND);
+    // The source of the underlay.
+    seen.bytes[ethernet::HEADER_LEN + 15] = 99;
+    learner.take(&mut maps, &seen);
+    assert!(maps.remotes.is_empty() && maps.locals.is_empty());
+}
+
+#[test]
+fn packets_are_counted_from_when_a_place_was_taken() {
+    let mut learner = Learner::default();
+    let sent = HashMap::from([(0, 77)]);
+    let mut maps = Maps {
+        sent,
+        ..Maps::default()
+    };
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    assert_eq!(learner.paths[&1].sent_before, 77);
+    let remote = learner.remotes.values().next().unwrap();
+    assert_eq!(remote.delivered_before, 77);
 }
 
 #[test]

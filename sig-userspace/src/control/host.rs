@@ -53,7 +53,7 @@ use sig_linux::{
     netns,
     networks::{self, Networks},
     routes::Routes,
-    tunnel_pair::{TunnelPair, TunnelPairConfig},
+    tunnel_pair::{Owner, TunnelPair, TunnelPairConfig},
     watch::Watch,
 };
 pub use status::ControlReport;
@@ -137,6 +137,7 @@ impl Host {
             name: config.tunnel.name.clone(),
             queues: config.dataplane.workers.into(),
             mtu: config.tunnel.mtu.into(),
+            owner: Owner::Gateway,
         })
         .await?;
         let mut ports = tokio::task::block_in_place(|| ports::open(&config, &interfaces, &pair))?;

@@ -12,7 +12,7 @@ use sig_linux::bpf::{Attachment, Logging, Program, Programs, TcAttachment};
 use sig_linux::ethtool::{Ethtool, Offload};
 use sig_linux::netns::run_in;
 use sig_linux::routes::{Route, Routes};
-use sig_linux::tunnel_pair::{PEER_NAME, TunnelPair, TunnelPairConfig};
+use sig_linux::tunnel_pair::{Owner, PEER_NAME, TunnelPair, TunnelPairConfig};
 use sig_linux::watch::Watch;
 use sig_linux::{link, netlink::Netlink};
 
@@ -23,6 +23,7 @@ fn config() -> TunnelPairConfig {
         name: "sig".into(),
         queues: 2,
         mtu: 1500,
+        owner: Owner::Gateway,
     }
 }
 
@@ -172,10 +173,7 @@ fn a_second_gateway_with_the_same_name_is_refused() {
         let first = TunnelPair::create(&config()).await.unwrap();
         let start = Instant::now();
         let error = TunnelPair::create(&config()).await.unwrap_err().to_string();
-        assert!(
-            error.contains("belongs to another running gateway"),
-            "{error}"
-        );
+        assert!(error.contains("belongs to a gateway that runs"), "{error}");
         assert!(
             error.contains(&format!("process {}", std::process::id())),
             "{error}"
@@ -183,6 +181,34 @@ fn a_second_gateway_with_the_same_name_is_refused() {
         assert!(start.elapsed() < Duration::from_secs(5));
         assert_eq!(host.interfaces(), ["sig"]);
         first.delete().await.unwrap();
+    });
+}
+
+#[test]
+fn the_pair_of_an_accelerator_says_so_and_gives_each_flow_a_cpu() {
+    if !root_or_skip() {
+        return;
+    }
+    let host = Netns::new("accelerator");
+    host.block_on(async || {
+        let config = TunnelPairConfig {
+            owner: Owner::Accelerator,
+            ..config()
+        };
+        let pair = TunnelPair::create(&config).await.unwrap();
+        let link = link::by_name(&Netlink::open().unwrap(), "sig")
+            .await
+            .unwrap();
+        let alias = link.alias.unwrap();
+        assert!(alias.starts_with("SCION-IP accelerator"), "{alias}");
+        let error = TunnelPair::create(&config).await.unwrap_err().to_string();
+        assert!(error.contains("stop the accelerator"), "{error}");
+        // New devices take it over; what they have is only seen through a mount of the namespace.
+        let path = "/proc/sys/net/core/rps_default_mask";
+        let mask = run_in(pair.netns(), || std::fs::read_to_string(path));
+        if let Ok(mask) = mask.unwrap() {
+            assert!(mask.trim().chars().any(|c| c != '0' && c != ','), "{mask}");
+        }
     });
 }
 

@@ -6,7 +6,7 @@ use crate::support::netns::{Netns, root_or_skip};
 use ipnet::IpNet;
 use sig_linux::netlink::Netlink;
 use sig_linux::routes::{Route, Routes};
-use sig_linux::tunnel_pair::{TunnelPair, TunnelPairConfig};
+use sig_linux::tunnel_pair::{Owner, TunnelPair, TunnelPairConfig};
 use sig_linux::watch::Watch;
 
 fn net(text: &str) -> IpNet {
@@ -26,6 +26,7 @@ async fn tunnel_in(table: u32) -> (TunnelPair, Routes, Watch) {
         name: "sig".into(),
         queues: 1,
         mtu: 1500,
+        owner: Owner::Gateway,
     };
     let pair = TunnelPair::create(&config).await.unwrap();
     let watch = Watch::open().unwrap();

@@ -7,8 +7,8 @@ use aya::{
     programs::TcAttachType,
 };
 use sig_common::accelerate::{
-    CONFIG, Config, DELIVERED, FRAMES, LOCALS, NO_PATH, PATHS, PORTS, Path, REMOTES, SENT,
-    SIGHTINGS, STATS, Sighting, Stat, WAYS,
+    CONFIG, Config, DELIVERED, Direction, ENTRANCES, FRAMES, HELD, LOCALS, NO_PATH, NO_SIGNATURE,
+    PATHS, Path, REMOTES, SENT, SIGHTINGS, STATS, Sighting, Stat, WAYS, slot,
 };
 use sig_common::{fast_path::Traffic, maps::RemoteKey};
 use tokio::io::{Interest, unix::AsyncFd};
@@ -29,7 +29,8 @@ pub struct AcceleratorPrograms {
     ways: HashMap<MapData, u64, u64>,
     remotes: HashMap<MapData, RemoteKey, u32>,
     locals: HashMap<MapData, RemoteKey, u32>,
-    ports: Array<MapData, u8>,
+    entrances: HashMap<MapData, u64, u32>,
+    held: Array<MapData, u64>,
     sent: PerCpuArray<MapData, Traffic>,
     delivered: PerCpuArray<MapData, Traffic>,
     stats: PerCpuArray<MapData, u64>,
@@ -78,7 +79,8 @@ impl AcceleratorPrograms {
             ways: object.map(WAYS)?,
             remotes: object.map(REMOTES)?,
             locals: object.map(LOCALS)?,
-            ports: object.map(PORTS)?,
+            entrances: object.map(ENTRANCES)?,
+            held: object.map(HELD)?,
             sent: object.map(SENT)?,
             delivered: object.map(DELIVERED)?,
             stats: object.map(STATS)?,
@@ -158,19 +160,27 @@ impl AcceleratorPrograms {
         self.object.figures(program)
     }
 
-    /// Forgets which ports the gateway listens on.
+    /// Forgets how frames come in.
     ///
     /// # Errors
     /// The kernel does not let us write.
-    pub fn forget_ports(&mut self) -> Result<(), Error> {
-        for port in 0..=u16::MAX {
-            let port = u32::from(port);
-            let failed = |e| errors::of_map("forget the ports of the gateway".into(), e);
-            if self.ports.get(&port, 0).map_err(failed)? != 0 {
-                self.ports.set(port, 0, 0).map_err(failed)?;
-            }
+    pub fn forget_entrances(&mut self) -> Result<(), Error> {
+        let failed = |e| errors::of_map("forget how frames come in".into(), e);
+        let known: Result<Vec<u64>, _> = self.entrances.keys().collect();
+        for entrance in known.map_err(failed)? {
+            unless_missing(self.entrances.remove(&entrance)).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Leaves all frames to the gateway until what it has at this time, in ns since boot, is through.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn hold_inbound(&mut self, now: u64) -> Result<(), Error> {
+        self.held
+            .set(Direction::In as u32, slot::mark(0, now, NO_SIGNATURE), 0)
+            .map_err(|e| errors::of_map("hold frames".into(), e))
     }
 
     /// Sets a path, or removes it.
@@ -231,14 +241,16 @@ impl AcceleratorPrograms {
         done.map_err(|e| errors::of_map("set a remote".into(), e))
     }
 
-    /// Adds an address of our gateway.
+    /// Adds an address of our gateway, or removes it.
     ///
     /// # Errors
     /// The kernel does not let us write.
-    pub fn add_local(&mut self, local: RemoteKey) -> Result<(), Error> {
-        self.locals
-            .insert(local, 0, 0)
-            .map_err(|e| errors::of_map("add an address of the gateway".into(), e))
+    pub fn set_local(&mut self, local: RemoteKey, is_ours: bool) -> Result<(), Error> {
+        let done = match is_ours {
+            true => self.locals.insert(local, 0, 0),
+            false => unless_missing(self.locals.remove(&local)),
+        };
+        done.map_err(|e| errors::of_map("set an address of the gateway".into(), e))
     }
 
     /// What was sent from this place of paths.
@@ -300,6 +312,9 @@ pub fn monotonic_ns() -> u64 {
 
 const _: () = assert!(NO_PATH == 0, "numbers of paths begin at 1");
 
+/// Sightings that are read in a row.
+const MAX_AT_ONCE: u32 = 256;
+
 /// What the programs report.
 pub struct Sightings {
     ring: AsyncFd<RingBuf<MapData>>,
@@ -316,19 +331,24 @@ impl Sightings {
         })
     }
 
-    /// Waits for the next ones, and hands each to `take`.
+    /// Waits for the next ones, and hands each to `take`, at most [`MAX_AT_ONCE`]: the caller has other things to do.
     ///
     /// # Errors
     /// An error of the ring's file descriptor.
     pub async fn next(&mut self, mut take: impl FnMut(&Sighting)) -> io::Result<()> {
         let mut ready = self.ring.readable_mut().await?;
-        while let Some(item) = ready.get_inner_mut().next() {
+        for _ in 0..MAX_AT_ONCE {
+            let Some(item) = ready.get_inner_mut().next() else {
+                ready.clear_ready();
+                return Ok(());
+            };
             if item.len() >= size_of::<Sighting>() {
                 // SAFETY: as many bytes as that are there, and any bytes are a value of the type, which is made of integers.
                 take(&unsafe { item.as_ptr().cast::<Sighting>().read_unaligned() });
             }
         }
-        ready.clear_ready();
+        drop(ready);
+        tokio::task::yield_now().await;
         Ok(())
     }
 }

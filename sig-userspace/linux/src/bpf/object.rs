@@ -1,6 +1,12 @@
 //! The BPF object: its programs in the kernel and on devices.
 
-use std::{ffi::CStr, fmt, io, time::Duration};
+use std::{
+    ffi::CStr,
+    fmt,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    io,
+    time::Duration,
+};
 
 use aya::{
     Ebpf, EbpfLoader, TestRun as _, TestRunOptions,
@@ -54,16 +60,18 @@ const FAST_PATH_MAPS: [&str; 10] = [
 ];
 
 /// Maps of the accelerator that hold much.
-const ACCELERATOR_MAPS: [&str; 14] = [
+const ACCELERATOR_MAPS: [&str; 16] = [
     accelerate::FLOWS,
     accelerate::PATHS,
     accelerate::FRAMES,
     accelerate::WAYS,
+    accelerate::PROBES,
     accelerate::SEQUENCES,
     accelerate::SENT,
     accelerate::REMOTES,
     accelerate::LOCALS,
-    accelerate::PORTS,
+    accelerate::ENTRANCES,
+    accelerate::TARGETS,
     accelerate::DELIVERED,
     accelerate::OUTBOUND,
     accelerate::INBOUND,
@@ -287,6 +295,9 @@ impl Object {
                 }
             }
         }
+        // Its keys are random, and so is what it makes of nothing.
+        let seed: u64 = RandomState::new().build_hasher().finish();
+        loader.override_global("A_SEED", &seed, true);
         if globals.user != User::Accelerator {
             for map in ACCELERATOR_MAPS {
                 loader.map_max_entries(map, 1);
