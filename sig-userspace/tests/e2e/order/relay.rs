@@ -15,6 +15,7 @@ use sig_common::wire::sig_frame::{self, NO_PACKET_STARTS};
 use sig_common::wire::{PROTO_UDP, ethernet, ipv4, scion, udp};
 use testbed::{Netns, Site};
 
+use super::PATIENCE;
 use super::packets::Label;
 use crate::support::wire::PacketSocket;
 
@@ -277,7 +278,17 @@ impl Relay {
 
     /// What passed since the last call: to the gateway, and from it.
     pub(crate) fn take_logs(&self) -> [Log; 2] {
-        std::mem::take(&mut self.shared.state().logs)
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            let mut state = self.shared.state();
+            // Frames that wait have places in the logs.
+            if state.waiting == 0 {
+                return std::mem::take(&mut state.logs);
+            }
+            drop(state);
+            assert!(Instant::now() < limit, "frames wait without end");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
