@@ -44,16 +44,18 @@ pub(crate) struct Mode {
 const LATE: Duration = Duration::from_millis(70);
 
 /// A SIG frame that came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) header: sig_frame::Header,
     pub(crate) payload: Vec<u8>,
+    /// The path header as it came.
+    pub(crate) path: Vec<u8>,
     /// Turns of all frames sent on in which its first and its last copy had theirs; nothing if it was lost.
     pub(crate) sent_on: Option<(u32, u32)>,
 }
 
 /// What passed in one direction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     /// In the order in which they came.
     pub(crate) frames: Vec<Frame>,
@@ -72,10 +74,11 @@ pub(crate) struct Packets {
 }
 
 impl Log {
-    fn came(&mut self, frame: &sig_frame::View<'_>) -> usize {
+    fn came(&mut self, frame: &sig_frame::View<'_>, path: &[u8]) -> usize {
         self.frames.push(Frame {
             header: frame.header(),
             payload: frame.payload().to_vec(),
+            path: path.to_vec(),
             sent_on: None,
         });
         self.frames.len() - 1
@@ -408,7 +411,7 @@ impl Worker {
             return None;
         }
         let frame = sig_frame::View::new_checked(datagram.payload()).ok()?;
-        Some(log.came(&frame))
+        Some(log.came(&frame, packet.path().bytes()))
     }
 
     /// Sends on what is due. Returns whether the receivers had room: if not, nothing may pass what they had none for.
