@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use crate::frames::{LO, xdp_socket};
-use crate::support::netns::{Netns, root_or_skip, veth, wait_until};
+use crate::support::netns::{Netns, root_or_skip, tcx_programs, veth, wait_until};
 use sig_common::addr::IsdAs;
 use sig_common::maps::{LanRoute, MAX_SOCKETS};
 use sig_linux::bpf::{Logging, Program, Programs, XdpMode};
@@ -107,16 +107,6 @@ fn the_tc_program_attaches_and_leaves() {
     wait_until("the program leaves the device", AT_ONCE, || {
         tcx().is_empty()
     });
-}
-
-/// Names of the programs at TC ingress of a device of this namespace.
-fn tcx_programs(device: &str) -> Vec<String> {
-    use aya::programs::{SchedClassifier, TcAttachType};
-    let (_, programs) = SchedClassifier::query_tcx(device, TcAttachType::Ingress).unwrap();
-    programs
-        .iter()
-        .map(|p| p.name_as_str().unwrap_or_default().to_owned())
-        .collect()
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Two whole gateways with paths in the file, one test after the other. Needs root.
 
+mod asking;
 mod bed;
+mod foreign;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accelerate;
 mod lan;
 mod network;
 mod order;

@@ -18,7 +18,7 @@ fn in_front_of_path(underlay: Underlay) -> usize {
 }
 
 /// The path in the configuration of a site's gateway.
-fn path(site: &Site) -> Vec<u8> {
+pub(crate) fn path(site: &Site) -> Vec<u8> {
     let text = std::fs::read_to_string(site.config_file()).unwrap();
     let raw = text.lines().find_map(|line| line.strip_prefix("raw = "));
     let digits: Vec<u8> = raw.unwrap().bytes().filter(u8::is_ascii_hexdigit).collect();

@@ -6,10 +6,10 @@
 //! only if the relay sent on their frames in that order, and no packet may arrive twice or damaged. Routers are not blamed
 //! for anything.
 
-mod check;
+pub(crate) mod check;
 mod packets;
-mod relay;
-mod streams;
+pub(crate) mod relay;
+pub(crate) mod streams;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,14 +39,14 @@ const BUSY: usize = 8;
 /// Packets that a flow sends before another has its turn.
 const BURST: std::ops::Range<u32> = 2..11;
 
-const SHORT_ROUND: Duration = Duration::from_millis(450);
+pub(crate) const SHORT_ROUND: Duration = Duration::from_millis(450);
 const LONG_ROUND: Duration = Duration::from_secs(10);
 /// What is still on its way arrives before nothing has been sent, and nothing has arrived, for so long.
 const QUIET: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(10);
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-const MODES: [Mode; 4] = {
+pub(crate) const MODES: [Mode; 4] = {
     let none = Mode {
         name: "loss",
         delay: Duration::from_millis(2),
@@ -82,10 +82,10 @@ const MODES: [Mode; 4] = {
 };
 
 /// Sends packets of all flows in turn, some of them at the same time, until `end`. Returns how many of each.
-fn send(wire: &PacketSocket, way: &Way, round: u16, end: Instant) -> Vec<u32> {
+fn send(wire: &PacketSocket, way: &Way, flows: u16, round: u16, end: Instant) -> Vec<u32> {
     let mut rng = StdRng::seed_from_u64(round.into());
-    let mut sent = vec![0; usize::from(FLOWS)];
-    let mut flows = (0..FLOWS).cycle().skip(rng.random_range(0..FLOWS).into());
+    let mut sent = vec![0; usize::from(flows)];
+    let mut flows = (0..flows).cycle().skip(rng.random_range(0..flows).into());
     let mut next = || flows.next().expect("an endless iterator");
     let mut busy: [(u16, u32); BUSY] = std::array::from_fn(|_| (next(), rng.random_range(BURST)));
     let start = Instant::now();
@@ -178,27 +178,24 @@ fn learn(bed: &Bed) {
     }
 }
 
-/// Has packets cross two gateways and a bad network, for a few seconds or as many minutes as the environment says, and
-/// panics unless all came as they must. Returns how many packets took the fast path of gateway A.
-fn order_is_kept(options: &Options) -> u64 {
-    let minutes = std::env::var(MINUTES).ok().map(|minutes| {
-        let minutes: f64 = minutes.parse().expect("a number of minutes");
-        Duration::from_secs_f64(minutes * 60.0)
-    });
-    let whole = minutes.unwrap_or_default();
-    let mut bed = Bed::with_limit(options, whole + Duration::from_secs(180));
-    let relays = [(&bed.network.a, 1), (&bed.network.b, 2)]
-        .map(|(site, seed)| Relay::in_front_of(site, seed));
-    for site in [&bed.network.a, &bed.network.b] {
+/// Puts a relay in front of the gateway of each site, none of which is running yet, and lets packets reach both clients.
+pub(crate) fn relays([a, b]: [&Site; 2]) -> [Relay; 2] {
+    let relays = [(a, 1), (b, 2)].map(|(site, seed)| Relay::in_front_of(site, seed));
+    for site in [a, b] {
         prepare(site);
     }
-    bed.network
-        .start_gateways()
-        .unwrap_or_else(|e| panic!("{e:#}"));
-    learn(&bed);
+    relays
+}
 
-    let (a, b) = (&bed.network.a, &bed.network.b);
-    let streams = Streams::start(a, b);
+/// Has numbered packets of `flows` flows cross two gateways each way, in rounds of such a length. `mode_of` tells how the
+/// relays treat frames in the next round, until it tells nothing. Returns what became of the packets of each round.
+pub(crate) fn rounds(
+    [a, b]: [&Site; 2],
+    relays: &[Relay; 2],
+    flows: u16,
+    length: Duration,
+    mut mode_of: impl FnMut(u16) -> Option<Mode>,
+) -> Vec<Tally> {
     let ways = [Way::new(a, b), Way::new(b, a)];
     let wires = [a, b].map(|site| {
         let open = || PacketSocket::open_here("lan", libc::ETH_P_ALL as u16);
@@ -206,27 +203,22 @@ fn order_is_kept(options: &Options) -> u64 {
     });
     let arrivals = [Arrivals::new(), Arrivals::new()];
     let stop = AtomicBool::new(false);
-    let mut tallies = MODES.map(|mode| (mode, Tally::default()));
+    let mut tallies = Vec::new();
     thread::scope(|scope| {
         let _stop = Stop(&stop);
         for (direction, arrivals) in arrivals.iter().enumerate() {
             let (wire, way, stop) = (&wires[1 - direction], &ways[direction], &stop);
             scope.spawn(|| arrivals.receive(wire, way, stop));
         }
-        let length = minutes.map_or(SHORT_ROUND, |minutes| {
-            LONG_ROUND.min(minutes / MODES.len() as u32)
-        });
-        let end = Instant::now() + whole;
-        let mut round = 0;
-        while usize::from(round) < MODES.len() || Instant::now() < end {
-            let (mode, tally) = &mut tallies[usize::from(round) % MODES.len()];
-            for relay in &relays {
-                relay.set(*mode);
+        for round in 0.. {
+            let Some(mode) = mode_of(round) else { break };
+            for relay in relays {
+                relay.set(mode);
             }
             let until = Instant::now() + length;
             let sending = [0, 1].map(|direction: usize| {
                 let (wire, way) = (&wires[direction], &ways[direction]);
-                scope.spawn(move || send(wire, way, round, until))
+                scope.spawn(move || send(wire, way, flows, round, until))
             });
             let limit = until + PATIENCE;
             let mut quiet_since = Instant::now();
@@ -240,20 +232,53 @@ fn order_is_kept(options: &Options) -> u64 {
                     quiet_since = quiet_since.max(arrivals.lock().last);
                 }
             }
-            for relay in &relays {
+            for relay in relays {
                 relay.set(Mode::default());
             }
             let [[to_a, from_a], [to_b, from_b]] = relays.each_ref().map(Relay::take_logs);
             let networks = [Network::new(from_a, to_b), Network::new(from_b, to_a)];
+            let mut tally = Tally::default();
             for ((sending, network), arrivals) in sending.into_iter().zip(&networks).zip(&arrivals)
             {
                 let sent = sending.join().expect("numbers of packets");
                 let arrived = std::mem::take(&mut arrivals.lock().arrivals);
-                *tally += check(round, &sent, network, &arrived);
+                tally += check(round, &sent, network, &arrived);
             }
-            round += 1;
+            tallies.push(tally);
         }
     });
+    tallies
+}
+
+/// Has packets cross two gateways and a bad network, for a few seconds or as many minutes as the environment says, and
+/// panics unless all came as they must. Returns how many packets took the fast path of gateway A.
+fn order_is_kept(options: &Options) -> u64 {
+    let minutes = std::env::var(MINUTES).ok().map(|minutes| {
+        let minutes: f64 = minutes.parse().expect("a number of minutes");
+        Duration::from_secs_f64(minutes * 60.0)
+    });
+    let whole = minutes.unwrap_or_default();
+    let mut bed = Bed::with_limit(options, whole + Duration::from_secs(180));
+    let relays = relays([&bed.network.a, &bed.network.b]);
+    bed.network
+        .start_gateways()
+        .unwrap_or_else(|e| panic!("{e:#}"));
+    learn(&bed);
+
+    let (a, b) = (&bed.network.a, &bed.network.b);
+    let streams = Streams::start(a, b);
+    let length = minutes.map_or(SHORT_ROUND, |minutes| {
+        LONG_ROUND.min(minutes / MODES.len() as u32)
+    });
+    let end = Instant::now() + whole;
+    let of_rounds = rounds([a, b], &relays, FLOWS, length, |round| {
+        let goes_on = usize::from(round) < MODES.len() || Instant::now() < end;
+        goes_on.then_some(MODES[usize::from(round) % MODES.len()])
+    });
+    let mut tallies = MODES.map(|mode| (mode, Tally::default()));
+    for (round, tally) in of_rounds.into_iter().enumerate() {
+        tallies[round % MODES.len()].1 += tally;
+    }
     let [arrived, sent] = streams.finish();
     println!("records over TCP: {arrived} of {sent} arrived");
     let status = bed.network.a.status().expect("the status");

@@ -1,77 +1,13 @@
 //! Gateways that end, in order or not: what comes back, and what is left behind.
 
-use std::net::UdpSocket;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::asking::Traffic;
 use crate::bed::Bed;
-use testbed::{Family, Network, Options, Site, wait_until};
+use testbed::{Family, Options, Site, wait_until};
 
 /// Longest time from the start of the process until packets cross again.
 const BACK_WITHIN: Duration = Duration::from_secs(2);
-
-/// A client that asks and asks, and another that answers for as long as this lives.
-struct Traffic {
-    asking: UdpSocket,
-    stop: Arc<AtomicBool>,
-}
-
-impl Traffic {
-    fn start(network: &Network) -> Self {
-        let socket = |site: &Site| {
-            let address = (site.client_ip(Family::V4), 7002);
-            let socket = site
-                .client
-                .run(|| UdpSocket::bind(address))
-                .unwrap()
-                .unwrap();
-            socket
-                .set_read_timeout(Some(Duration::from_millis(5)))
-                .unwrap();
-            socket
-        };
-        let (asking, answering) = (socket(&network.a), socket(&network.b));
-        asking
-            .connect((network.b.client_ip(Family::V4), 7002))
-            .unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        thread::spawn(move || {
-            let mut bytes = [0; 8];
-            while !stopped.load(Ordering::Relaxed) {
-                if let Ok((_, from)) = answering.recv_from(&mut bytes) {
-                    let _ = answering.send_to(&bytes, from);
-                }
-            }
-        });
-        Self { asking, stop }
-    }
-
-    /// Asks every five milliseconds until an answer comes to a question asked by this call, and tells how long that
-    /// took. Each call has another `number`.
-    fn wait_for_answer(&self, number: u64, patience: Duration) -> Option<Duration> {
-        let start = Instant::now();
-        let mut bytes = [0; 8];
-        while start.elapsed() < patience {
-            // While the gateway is away, the kernel may tell that there is no way to the host.
-            let _ = self.asking.send(&number.to_be_bytes());
-            while self.asking.recv(&mut bytes).is_ok() {
-                if bytes == number.to_be_bytes() {
-                    return Some(start.elapsed());
-                }
-            }
-        }
-        None
-    }
-}
-
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-}
 
 #[test]
 fn after_kill_and_restart_the_tunnel_is_back_within_two_seconds() {

@@ -4,7 +4,7 @@
 use std::{
     ffi::CString,
     io, mem,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     time::Duration,
 };
 
@@ -57,26 +57,8 @@ impl PacketSocket {
 
     /// Waits until one of them has something to receive, but not longer than `timeout`.
     pub(crate) fn wait(sockets: &[&Self], timeout: Duration) {
-        let poll = |socket: &&Self| libc::pollfd {
-            fd: socket.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut polls: Vec<_> = sockets.iter().map(poll).collect();
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        let count = polls.len() as libc::nfds_t;
-        // SAFETY: the array has `count` entries and lives across the call, as does the time; no mask is given.
-        unsafe {
-            libc::ppoll(
-                polls.as_mut_ptr(),
-                count,
-                &raw const timeout,
-                std::ptr::null(),
-            )
-        };
+        let files: Vec<_> = sockets.iter().map(|socket| socket.0.as_fd()).collect();
+        wait(&files, timeout);
     }
 
     /// The next frame that came in, if one has.
@@ -108,4 +90,28 @@ impl PacketSocket {
             }
         }
     }
+}
+
+/// Waits until one of these has something to read, but not longer than `timeout`.
+pub(crate) fn wait(files: &[BorrowedFd<'_>], timeout: Duration) {
+    let poll = |file: &BorrowedFd<'_>| libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polls: Vec<_> = files.iter().map(poll).collect();
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let count = polls.len() as libc::nfds_t;
+    // SAFETY: the array has `count` entries and lives across the call, as does the time; no mask is given.
+    unsafe {
+        libc::ppoll(
+            polls.as_mut_ptr(),
+            count,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    };
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::AddAssign;
 
+use sig_common::accelerate::STREAM_BIT;
+
 use super::packets::{Arrival, Label};
 use super::relay::{Log, Packets};
 
@@ -36,6 +38,8 @@ pub(crate) struct Tally {
     pub(crate) frames_lost: usize,
     pub(crate) frames_duplicated: usize,
     pub(crate) frames_delayed: usize,
+    /// Packets sent in frames of streams that no worker or process has, but a program in the kernel.
+    pub(crate) sent_by_kernel: usize,
     pub(crate) examples: Vec<String>,
 }
 
@@ -70,6 +74,7 @@ impl AddAssign for Tally {
         self.frames_lost += other.frames_lost;
         self.frames_duplicated += other.frames_duplicated;
         self.frames_delayed += other.frames_delayed;
+        self.sent_by_kernel += other.sent_by_kernel;
         for text in other.examples {
             self.example(|| text);
         }
@@ -82,7 +87,7 @@ impl fmt::Display for Tally {
             f,
             "{} packets sent, {} received, {} lost by the network, {} lost otherwise, {} out of order ({} of them left \
              in order by the network, {} sent so), {} duplicate, {} damaged, {} stray; {} frames ({} sent out of order, {} so after \
-             the routers), {} lost, {} duplicated, {} delayed",
+             the routers), {} lost, {} duplicated, {} delayed; {} packets sent from the kernel",
             self.sent,
             self.received,
             self.lost_by_network,
@@ -98,7 +103,8 @@ impl fmt::Display for Tally {
             self.frames_relayed_out_of_order,
             self.frames_lost,
             self.frames_duplicated,
-            self.frames_delayed
+            self.frames_delayed,
+            self.sent_by_kernel
         )?;
         for example in &self.examples {
             write!(f, "\n    {example}")?;
@@ -141,6 +147,14 @@ impl Network {
             .all(|place| second.contains(place) || before(place))
     }
 
+    fn sent_by_kernel(&self) -> usize {
+        let is_of_kernel = |place: &usize| self.sent.frames[*place].header.stream & STREAM_BIT != 0;
+        let packets = self.sent_packets.parts.values();
+        packets
+            .filter(|parts| parts.iter().all(is_of_kernel))
+            .count()
+    }
+
     fn lost(&self, label: Label) -> bool {
         let lost = |place: &usize| self.relayed.frames[*place].sent_on.is_none();
         match self.packets.parts.get(&label) {
@@ -177,16 +191,21 @@ pub(crate) fn check(round: u16, sent: &[u32], network: &Network, arrivals: &[Arr
         frames_lost: network.relayed.lost(),
         frames_duplicated: network.relayed.duplicated,
         frames_delayed: network.relayed.delayed,
+        sent_by_kernel: network.sent_by_kernel(),
         ..Tally::default()
     };
     let mut highest = HashMap::new();
     for label in &network.sent_packets.labels {
-        let highest = highest.entry(label.flow).or_insert(label.number);
-        if label.number < *highest {
+        let highest = highest.entry(label.flow).or_insert(*label);
+        if label.number < highest.number {
             tally.sent_out_of_order += 1;
-            tally.example(|| format!("{} sent behind {highest}", network.describe(*label)));
+            tally.example(|| {
+                let [own, other] = [*label, *highest].map(|label| network.describe(label));
+                format!("{own} sent behind {other}")
+            });
+        } else {
+            *highest = *label;
         }
-        *highest = label.number.max(*highest);
     }
     // The packets of each flow that arrived, in order.
     let mut flows: HashMap<u16, Vec<Label>> = HashMap::new();
@@ -279,10 +298,11 @@ mod tests {
         relayed.frames.extend(turns.iter().map(|sent_on| Frame {
             header: Header::default(),
             payload: Vec::new(),
+            path: Vec::new(),
             sent_on: *sent_on,
         }));
         Network {
-            sent: Log::default(),
+            sent: relayed.clone(),
             sent_packets: packets(),
             relayed,
             packets: packets(),

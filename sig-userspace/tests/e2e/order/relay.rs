@@ -15,6 +15,7 @@ use sig_common::wire::sig_frame::{self, NO_PACKET_STARTS};
 use sig_common::wire::{PROTO_UDP, ethernet, ipv4, scion, udp};
 use testbed::{Netns, Site};
 
+use super::PATIENCE;
 use super::packets::Label;
 use crate::support::wire::PacketSocket;
 
@@ -43,16 +44,18 @@ pub(crate) struct Mode {
 const LATE: Duration = Duration::from_millis(70);
 
 /// A SIG frame that came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) header: sig_frame::Header,
     pub(crate) payload: Vec<u8>,
+    /// The path header as it came.
+    pub(crate) path: Vec<u8>,
     /// Turns of all frames sent on in which its first and its last copy had theirs; nothing if it was lost.
     pub(crate) sent_on: Option<(u32, u32)>,
 }
 
 /// What passed in one direction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     /// In the order in which they came.
     pub(crate) frames: Vec<Frame>,
@@ -71,10 +74,11 @@ pub(crate) struct Packets {
 }
 
 impl Log {
-    fn came(&mut self, frame: &sig_frame::View<'_>) -> usize {
+    fn came(&mut self, frame: &sig_frame::View<'_>, path: &[u8]) -> usize {
         self.frames.push(Frame {
             header: frame.header(),
             payload: frame.payload().to_vec(),
+            path: path.to_vec(),
             sent_on: None,
         });
         self.frames.len() - 1
@@ -277,7 +281,17 @@ impl Relay {
 
     /// What passed since the last call: to the gateway, and from it.
     pub(crate) fn take_logs(&self) -> [Log; 2] {
-        std::mem::take(&mut self.shared.state().logs)
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            let mut state = self.shared.state();
+            // Frames that wait have places in the logs.
+            if state.waiting == 0 {
+                return std::mem::take(&mut state.logs);
+            }
+            drop(state);
+            assert!(Instant::now() < limit, "frames wait without end");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -397,7 +411,7 @@ impl Worker {
             return None;
         }
         let frame = sig_frame::View::new_checked(datagram.payload()).ok()?;
-        Some(log.came(&frame))
+        Some(log.came(&frame, packet.path().bytes()))
     }
 
     /// Sends on what is due. Returns whether the receivers had room: if not, nothing may pass what they had none for.
