@@ -94,30 +94,6 @@ fn gateways(network: &Network, delay: Duration) -> [Foreign; 2] {
     gateways
 }
 
-/// Does `work`, and has the threads that it starts stay on one CPU. As cards do, that gives all packets of a flow to one CPU:
-/// in the pair of devices that they pass, each has a queue of its own, and other packets may overtake in another.
-fn on_cpu<T>(number: usize, work: impl FnOnce() -> T) -> T {
-    const SIZE: usize = size_of::<libc::cpu_set_t>();
-    let set = |cpus: &libc::cpu_set_t| {
-        // SAFETY: the set lives across the call, which reads as many bytes as it has.
-        let result = unsafe { libc::sched_setaffinity(0, SIZE, cpus) };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    };
-    // SAFETY: all-zero bytes are an empty set; the call writes as many bytes as it has. Numbers are within it.
-    let (all, one) = unsafe {
-        let [mut all, mut one]: [libc::cpu_set_t; 2] = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, SIZE, &raw mut all), 0);
-        let cpus = (0..SIZE * 8).filter(|cpu| libc::CPU_ISSET(*cpu, &all));
-        let cpus: Vec<usize> = cpus.collect();
-        libc::CPU_SET(cpus[number % cpus.len()], &mut one);
-        (all, one)
-    };
-    set(&one);
-    let result = work();
-    set(&all);
-    result
-}
-
 /// A share of many packets.
 fn share(part: u64, rest: u64) -> f64 {
     part as f64 / (part + rest).max(1) as f64
@@ -128,7 +104,7 @@ fn packets_arrive_once_unchanged_and_in_order_beside_slow_gateways() {
     let bed = Bed::new(&Options::default());
     let network = &bed.network;
     let sites = [&network.a, &network.b];
-    let relays = on_cpu(1, || relays(sites));
+    let relays = relays(sites);
     let gateways = gateways(network, DELAY);
     // With what their gateways had sent and delivered before.
     let start = |site: usize| {
@@ -167,7 +143,7 @@ fn packets_arrive_once_unchanged_and_in_order_beside_slow_gateways() {
         modes.push(mode);
         Some(mode)
     };
-    let tallies = on_cpu(0, || rounds(sites, &relays, FLOWS, SHORT_ROUND, mode_of));
+    let tallies = rounds(sites, &relays, FLOWS, SHORT_ROUND, mode_of);
     let mut all = Tally::default();
     let (mut excused, mut overtaken) = (0, 0);
     for ((mode, tally), stay) in modes.iter().zip(&tallies).zip(&stays) {
