@@ -19,4 +19,5 @@ pub mod maps;
 pub mod reason;
 pub mod router;
 pub mod scope;
+pub mod srv6;
 pub mod wire;

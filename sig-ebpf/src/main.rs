@@ -7,6 +7,7 @@
 //! | `sig_tunnel` | XDP of the tunnel port's device | IP packets the kernel routed into the tunnel |
 //! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
+//! | `sig_srv6`, `sig_srv6_again` | XDP of an SR node's devices | IPv6 packets to SIDs, packets for policies, packets from functions |
 //! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
 //!
 //! Those of `sig accelerate` are in [`accelerate`].
@@ -24,6 +25,7 @@ mod lan;
 mod maps;
 mod packet;
 mod router;
+mod srv6;
 mod underlay;
 
 use aya_ebpf::{
@@ -183,6 +185,18 @@ pub fn sig_router(ctx: XdpContext) -> u32 {
 #[xdp(frags, map = "cpumap")]
 pub fn sig_router_cpu(ctx: XdpContext) -> u32 {
     act_on_scion(router::route(ctx.ctx, router::Place::CpuMap))
+}
+
+/// Packets to SIDs, for policies and from functions are processed and forwarded.
+#[xdp]
+pub fn sig_srv6(ctx: XdpContext) -> u32 {
+    srv6::receive(&ctx)
+}
+
+/// The same for packets that have another SID of this node next.
+#[xdp]
+pub fn sig_srv6_again(ctx: XdpContext) -> u32 {
+    srv6::again(&ctx)
 }
 
 /// Decapsulated packets go straight to the outgoing device if the kernel's tables allow it.

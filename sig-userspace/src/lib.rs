@@ -138,6 +138,9 @@ pub mod engine;
 pub mod gateway;
 
 #[cfg(feature = "xdp")]
+mod srv6;
+
+#[cfg(feature = "xdp")]
 #[doc(hidden)]
 pub mod cli;
 

@@ -20,7 +20,7 @@ use sig_common::fast_path::{
 };
 use sig_common::maps::MAX_SOCKETS;
 
-pub use order::{Owner, hand_over, replace};
+pub use order::{Owner, fetch_add_one, hand_over, replace};
 pub use sum::of_words;
 
 use crate::{maps::NO_PREALLOC, packet};

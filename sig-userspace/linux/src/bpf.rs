@@ -14,12 +14,14 @@ mod maps;
 mod names;
 mod object;
 mod router;
+mod srv6;
 
 pub use accelerate::{AcceleratorPrograms, Attached, Places, Sightings, monotonic_ns};
 pub use fast_path::{FastPathMaps, FastPathOptions};
 pub use maps::Counters;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};
 pub use router::{RouterOptions, RouterPrograms, RouterTables, SlotReasons, SlotTraffic};
+pub use srv6::{Events, Sr, SrPrograms, address_of};
 
 use std::{future::Future, io};
 

@@ -17,17 +17,19 @@ mod route;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::neighbour::NeighbourMessage;
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::link::{self, Link};
 use super::netlink::Netlink;
-use super::watch::{Change, Changes, Watch};
+use super::watch::{Change, Changes, Watch, neighbour_address};
 use entry::{Entry, Question, ask, find_entry};
 use route::{ResolvedRoute, find_way, usable};
 pub use route::{RouteLookup, lookup};
@@ -119,6 +121,36 @@ impl fmt::Display for Reason {
             Self::Kernel(error) => write!(f, "the kernel reports: {error}"),
         }
     }
+}
+
+/// Has the kernel find out the address of a neighbour on a device, unless it knows one.
+///
+/// # Errors
+/// The kernel refuses.
+pub async fn resolve(netlink: &Netlink, ifindex: u32, neighbour: IpAddr) -> io::Result<()> {
+    ask(netlink, ifindex, neighbour, Question::Resolve).await
+}
+
+/// Has the kernel confirm neighbours on these devices that it has not seen used lately, at most so many at once.
+///
+/// # Errors
+/// The kernel does not tell, or refuses.
+pub async fn use_stale(netlink: &Netlink, devices: &[u32], most: usize) -> io::Result<()> {
+    let request = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+    let all = netlink.dump(request).await?;
+    let stale = all.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewNeighbour(entry) => {
+            let is_stale = matches!(Entry::of(entry), Entry::Usable { stale: true, .. });
+            let ifindex = entry.header.ifindex;
+            let address = neighbour_address(entry)?;
+            (is_stale && devices.contains(&ifindex)).then_some((ifindex, address))
+        }
+        _ => None,
+    });
+    for (ifindex, address) in stale.take(most) {
+        ask(netlink, ifindex, address, Question::Use).await?;
+    }
+    Ok(())
 }
 
 /// All next hops at one moment.

@@ -11,6 +11,7 @@ mod router;
 mod run;
 mod signals;
 mod socket;
+mod srv6;
 mod status;
 mod supervise;
 mod table;
@@ -53,6 +54,7 @@ enum Command {
     Doctor(doctor::Args),
     Router(router::Args),
     Accelerate(accelerate::Args),
+    Srv6(srv6::Args),
     Path(path::Args),
     Version(version::Args),
 }
@@ -113,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Path(args) => path::run(&args, &mut out),
         Command::Router(args) => router::run(&args, &mut out),
         Command::Accelerate(args) => accelerate::run(&args, &mut out),
+        Command::Srv6(args) => srv6::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Failure;
 use crate::accelerate::status as accelerator;
 use crate::control::config;
+use crate::srv6::status as sr_node;
 use sig_core::{document, problem::Errors, status as gateway};
 use sig_router::status as router;
 
@@ -19,10 +20,11 @@ pub(super) enum Kind {
     Gateway,
     Router,
     Accelerator,
+    SrNode,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Gateway, Self::Router, Self::Accelerator];
+    const ALL: [Self; 4] = [Self::Gateway, Self::Router, Self::Accelerator, Self::SrNode];
 
     /// The word of the status documents.
     const fn name(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Kind {
             Self::Gateway => gateway::Status::KIND,
             Self::Router => router::Status::KIND,
             Self::Accelerator => accelerator::Status::KIND,
+            Self::SrNode => sr_node::Status::KIND,
         }
     }
 
@@ -39,6 +42,7 @@ impl Kind {
             Self::Gateway => "sig",
             Self::Router => "sig router",
             Self::Accelerator => "sig accelerate",
+            Self::SrNode => "sig srv6",
         }
     }
 
@@ -48,13 +52,14 @@ impl Kind {
             Self::Gateway => "sig run --config FILE",
             Self::Router => "sig router run --config FILE",
             Self::Accelerator => "sig accelerate run --underlay DEVICE",
+            Self::SrNode => "sig srv6 run --config FILE",
         }
     }
 
     /// How one is chosen.
     const fn choice(self) -> &'static str {
         match self {
-            Self::Gateway | Self::Router => {
+            Self::Gateway | Self::Router | Self::SrNode => {
                 "give its socket with --socket or its configuration with --config"
             }
             Self::Accelerator => "give its socket with --socket",
@@ -88,7 +93,7 @@ pub(super) fn expect(socket: &Path, wanted: Kind, command: &str) -> Result<(), S
             "{}: this is {} {}; use \"{} {command}\"",
             socket.display(),
             match found {
-                Kind::Accelerator => "an",
+                Kind::Accelerator | Kind::SrNode => "an",
                 Kind::Gateway | Kind::Router => "a",
             },
             found.name(),

@@ -27,6 +27,14 @@ pub enum Message {
     TimeExceeded,
     /// There is no way to the destination now.
     Unreachable,
+    /// No route leads to the destination.
+    NoRoute,
+    /// The packet is larger than this many bytes, which its way takes.
+    TooBig(u32),
+    /// The header field at this offset is wrong. Over IPv6 only.
+    HeaderField(u32),
+    /// What is at this offset is of no use to the SID that the packet was sent to (RFC 8986, section 4.1.1). Over IPv6 only.
+    UpperLayer(u32),
 }
 
 /// Addresses that messages are sent from; without one for an IP version nothing is sent.
@@ -56,23 +64,29 @@ pub fn error(
     let mut writer = &mut out[..];
     let written = match inner.source {
         IpAddr::V4(destination) => {
-            let (kind, code) = match message {
-                Message::TimeExceeded => (11, 0),
-                Message::Unreachable => (3, 1),
+            let (kind, code, value) = match message {
+                Message::TimeExceeded => (11, 0, 0),
+                Message::Unreachable => (3, 1, 0),
+                Message::NoRoute => (3, 0, 0),
+                Message::TooBig(mtu) => (3, 4, mtu.min(u16::MAX.into())),
+                Message::HeaderField(_) | Message::UpperLayer(_) => return None,
             };
             let quote = &packet[..packet.len().min(MAX_V4 - V4_HEADERS)];
             PacketBuilder::ipv4(sources.v4?.octets(), destination.octets(), TTL)
-                .icmpv4_raw(kind, code, [0; 4])
+                .icmpv4_raw(kind, code, value.to_be_bytes())
                 .write(&mut writer, quote)
         }
         IpAddr::V6(destination) => {
-            let (kind, code) = match message {
-                Message::TimeExceeded => (3, 0),
-                Message::Unreachable => (1, 0),
+            let (kind, code, value) = match message {
+                Message::TimeExceeded => (3, 0, 0),
+                Message::Unreachable | Message::NoRoute => (1, 0, 0),
+                Message::TooBig(mtu) => (2, 0, mtu),
+                Message::HeaderField(at) => (4, 0, at),
+                Message::UpperLayer(at) => (4, 4, at),
             };
             let quote = &packet[..packet.len().min(MAX_V6 - V6_HEADERS)];
             PacketBuilder::ipv6(sources.v6?.octets(), destination.octets(), TTL)
-                .icmpv6_raw(kind, code, [0; 4])
+                .icmpv6_raw(kind, code, value.to_be_bytes())
                 .write(&mut writer, quote)
         }
     };
@@ -121,14 +135,25 @@ fn quoted_v6(quote: &[u8]) -> Option<(IpAddr, IpAddr)> {
     (header[0] >> 4 == 6 && !is_error).then_some((address(8)?, address(24)?))
 }
 
-/// No error about an error, a later fragment, or to an address that is nobody's (RFC 1122 3.2.2).
+/// No error about an error, a later fragment, to an address that is nobody's (RFC 1122 3.2.2), or about what many get (RFC 4443
+/// 2.4).
 fn may_answer(packet: &[u8], inner: &InnerPacket) -> bool {
-    let kind = inner.payload(packet).and_then(<[u8]>::first);
-    let is_error = match inner.source {
-        IpAddr::V4(_) => is_error_v4(inner.protocol, kind),
-        IpAddr::V6(_) => is_error_v6(inner.protocol, kind),
+    let is_error = match (inner.source, inner.upper()) {
+        (IpAddr::V4(_), _) => {
+            let kind = packet.get(usize::from(inner.header_len));
+            is_error_v4(inner.protocol, kind)
+        }
+        (IpAddr::V6(_), UpperLayer::At { protocol, offset }) => {
+            is_error_v6(protocol, packet.get(offset))
+        }
+        // The first fragment of a packet that is no error: errors are never that long.
+        (IpAddr::V6(_), UpperLayer::Fragment) => false,
+        (IpAddr::V6(_), UpperLayer::Unknown(_)) => true,
     };
-    !is_error && !inner.is_later_fragment && may_cross(inner.source)
+    !is_error
+        && !inner.is_later_fragment
+        && !inner.destination.is_multicast()
+        && may_cross(inner.source)
 }
 
 /// Whether an IPv4 packet of this protocol is an ICMP error; `kind` is its first byte, if that is there.

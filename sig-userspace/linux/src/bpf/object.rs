@@ -23,7 +23,7 @@ use sig_common::router::maps::{
     BUCKETS, CPU_NUMBERS, CPUS, DEVICES, ENDPOINTS, INTERFACES, LIMITS, PORTS, REASONS, SENDERS,
     SERVICES, SIBLINGS, TRAFFIC,
 };
-use sig_common::{accelerate, fast_path};
+use sig_common::{accelerate, fast_path, srv6};
 
 use super::{Logger, Logging, errors, fast_path::FastPathOptions, names::Named};
 use crate::Error;
@@ -79,6 +79,16 @@ const ACCELERATOR_MAPS: [&str; 16] = [
     "A_SCRATCH",
 ];
 
+/// Maps of the SR node that hold much.
+const SR_NODE_MAPS: [&str; 6] = [
+    srv6::maps::CACHES,
+    srv6::maps::FUNCTIONS,
+    srv6::maps::PORTS,
+    srv6::maps::DEVICES,
+    srv6::maps::TRAFFIC,
+    srv6::maps::SIDS,
+];
+
 /// How often a program is loaded at most. The verifier gives up with `EAGAIN` when a signal is pending; libbpf tries
 /// as often.
 const LOAD_ATTEMPTS: u32 = 5;
@@ -113,6 +123,10 @@ pub enum Program {
     AccDecap,
     /// TC ingress of a foreign gateway's tunnel device.
     AccBehind,
+    /// XDP of an SR node's devices.
+    Srv6,
+    /// The same, for packets with several SIDs of the node in a row.
+    Srv6Again,
 }
 
 impl Program {
@@ -132,6 +146,8 @@ impl Program {
             Self::AccFrames => "sig_acc_frames",
             Self::AccDecap => "sig_acc_decap",
             Self::AccBehind => "sig_acc_behind",
+            Self::Srv6 => "sig_srv6",
+            Self::Srv6Again => "sig_srv6_again",
         }
     }
 
@@ -139,7 +155,13 @@ impl Program {
     const fn is_tc(self) -> bool {
         !matches!(
             self,
-            Self::Underlay | Self::Lan | Self::Tunnel | Self::Router | Self::RouterCpu
+            Self::Underlay
+                | Self::Lan
+                | Self::Tunnel
+                | Self::Router
+                | Self::RouterCpu
+                | Self::Srv6
+                | Self::Srv6Again
         )
     }
 }
@@ -242,6 +264,7 @@ pub(super) enum User {
         cpus: u32,
     },
     Accelerator,
+    SrNode,
 }
 
 /// The object, loaded.
@@ -289,7 +312,7 @@ impl Object {
             User::Router { cpus } => {
                 loader.map_max_entries(CPUS, cpus);
             }
-            User::Gateway | User::Accelerator => {
+            User::Gateway | User::Accelerator | User::SrNode => {
                 for map in ROUTER_MAPS {
                     loader.map_max_entries(map, 1);
                 }
@@ -304,6 +327,12 @@ impl Object {
             }
             // A ring buffer is whole pages.
             loader.map_max_entries(accelerate::SIGHTINGS, 1 << 16);
+        }
+        if globals.user != User::SrNode {
+            for map in SR_NODE_MAPS {
+                loader.map_max_entries(map, 1);
+            }
+            loader.map_max_entries(srv6::maps::EVENTS, 1 << 16);
         }
         let ebpf = loader.load(OBJECT).map_err(|e| errors::of_object(&e))?;
         Ok(Self { ebpf })

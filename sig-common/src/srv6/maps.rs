@@ -1,0 +1,265 @@
+//! Names, keys and values of the BPF maps of an SR node; see [`crate::maps`] for the rules of their layout.
+
+use crate::reason::reasons;
+
+/// Devices that packets come in by: `u32` interface index to [`Port`].
+pub const PORTS: &str = "S_PORTS";
+/// Local SIDs: 16 bytes of address to [`super::Sid`].
+pub const SIDS: &str = "S_SIDS";
+/// Prefixes that SIDs are taken from: longest prefix to `u32`, any value.
+pub const LOCATORS: &str = "S_LOCATORS";
+/// What is steered into a policy: longest prefix of a destination to the `u32` number of a [`Policy`].
+pub const STEERED_V4: &str = "S_STEERED_V4";
+/// The same for IPv6.
+pub const STEERED_V6: &str = "S_STEERED_V6";
+/// Headers that packets are put behind: number to [`Policy`].
+pub const POLICIES: &str = "S_POLICIES";
+/// Neighbours: number to [`Adjacency`].
+pub const ADJACENCIES: &str = "S_ADJACENCIES";
+/// Functions behind proxies: number to [`Function`].
+pub const FUNCTIONS: &str = "S_FUNCTIONS";
+/// Headers of the last packet to each function: number to [`Cache`].
+pub const CACHES: &str = "S_CACHES";
+/// Devices that packets leave by, by interface index.
+pub const DEVICES: &str = "S_DEVICES";
+/// Per CPU, packets and bytes: counter slot to [`Traffic`].
+pub const TRAFFIC: &str = "S_TRAFFIC";
+/// Per CPU, what was not forwarded: [`Reason`] to `u64` packets.
+pub const REASONS: &str = "S_REASONS";
+/// What the control plane is told: [`Event`] and the bytes of a packet.
+pub const EVENTS: &str = "S_EVENTS";
+/// Per CPU, when the last event that an ICMP error answers was told, and what may be spent on the next: two `u64` nanoseconds.
+pub const BUDGET: &str = "S_BUDGET";
+/// The program for packets that have another local SID next.
+pub const AGAIN: &str = "S_AGAIN";
+
+/// Entries of [`PORTS`] and [`DEVICES`].
+pub const MAX_PORTS: u32 = 1024;
+/// Entries of [`SIDS`].
+pub const MAX_SIDS: u32 = 65_536;
+/// Entries of [`LOCATORS`].
+pub const MAX_LOCATORS: u32 = 256;
+/// Entries of [`STEERED_V4`] and of [`STEERED_V6`].
+pub const MAX_STEERED: u32 = 65_536;
+/// Entries of [`POLICIES`].
+pub const MAX_POLICIES: u32 = 4096;
+/// Entries of [`ADJACENCIES`].
+pub const MAX_ADJACENCIES: u32 = 4096;
+/// Entries of [`FUNCTIONS`] and [`CACHES`].
+pub const MAX_FUNCTIONS: u32 = 256;
+/// Entries of [`TRAFFIC`].
+pub const MAX_SLOTS: u32 = MAX_SIDS + MAX_POLICIES + MAX_FUNCTIONS;
+/// Bytes of [`EVENTS`].
+pub const EVENT_BYTES: u32 = 1 << 18;
+
+/// Bytes that are put in front of a packet at most: XDP has 256, of which the kernel takes some when it sends the packet on.
+pub const MAX_HEADERS: usize = 208;
+/// Segments of a policy at most, if all are listed: an IPv6 header and an SRH of so many are no longer than [`MAX_HEADERS`].
+pub const MAX_LISTED: usize = 10;
+
+/// A device that packets come in by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Port {
+    /// Its MAC address: packets to others are not ours.
+    pub mac: [u8; 6],
+    /// Zero.
+    pub reserved: u16,
+    /// Bits, see below.
+    pub flags: u32,
+    /// Of a device that a function returns packets by: the number of the function.
+    pub function: u32,
+}
+
+impl Port {
+    /// SIDs may be reached by this device (RFC 8754, section 5).
+    pub const TRUSTED: u32 = 1;
+    /// Packets that come in by it are steered into policies.
+    pub const STEERED: u32 = 2;
+    /// A function returns packets by it.
+    pub const RETURN: u32 = 4;
+}
+
+/// Headers that packets are put behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Policy {
+    /// An IPv6 header, and an SRH unless the first segment is the only one: as on the wire, but for payload length, traffic class,
+    /// flow label and the next header behind them.
+    pub headers: [u8; MAX_HEADERS],
+    /// Bytes of them.
+    pub len: u16,
+    /// Offset of the next header value for what is inside.
+    pub next_header_at: u16,
+    /// Bits, see below.
+    pub flags: u32,
+    /// Its counters.
+    pub slot: u32,
+    /// Largest packet that may become of it, headers included, bytes.
+    pub mtu: u32,
+}
+
+impl Policy {
+    /// The hop limit of IPv6 packets is copied to the outside, as Linux does.
+    pub const INHERIT_HOP_LIMIT: u32 = 1;
+}
+
+/// A neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Adjacency {
+    /// Interface index of the device.
+    pub ifindex: u32,
+    /// Largest IP packet that the device takes, bytes.
+    pub mtu: u32,
+    /// Destination, then source MAC address.
+    pub macs: [u8; 12],
+    /// 0 while the MAC address is not known.
+    pub known: u32,
+}
+
+/// A function behind a proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Function {
+    /// The way to it.
+    pub to: Adjacency,
+    /// Bits, see below.
+    pub flags: u32,
+    /// Of a static proxy: number of the policy for what it returns.
+    pub policy: u32,
+    /// Counters of what it returned.
+    pub slot: u32,
+}
+
+impl Function {
+    /// It is alive.
+    pub const UP: u32 = 1;
+    /// While it is not, packets go on without it. Without this bit they are dropped.
+    pub const BYPASS: u32 = 2;
+    /// What it returns gets the headers of the last packet to it (dynamic proxy).
+    pub const CACHED: u32 = 4;
+    /// What it returns gets those of its policy (static proxy).
+    pub const CONFIGURED: u32 = 8;
+    /// What it returns has its SRH still (masquerading proxy).
+    pub const MASQUERADED: u32 = 16;
+    /// Packets without a further segment go to it too, and end their chain there.
+    pub const LAST: u32 = 32;
+}
+
+/// Headers of the last packet to a function.
+///
+/// Written by programs on any CPU: [`Cache::version`] is odd meanwhile, and who copies compares it before and afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Cache {
+    /// Grows by two with every change. Many changes: several chains share a function that can serve one only.
+    pub version: u64,
+    /// Bytes of the headers; 0: none yet.
+    pub len: u32,
+    /// What was behind them: a next header value.
+    pub exposed: u32,
+    /// The headers, as they were when the packet had its next segment already; without traffic class, flow label and length.
+    pub headers: [u8; MAX_HEADERS],
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Traffic {
+    /// IP packets.
+    pub packets: u64,
+    /// Bytes of them, as they came in.
+    pub bytes: u64,
+}
+
+/// What the control plane is told about a packet, in front of its first bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Event {
+    /// Number of the [`Reason`].
+    pub reason: u32,
+    /// What an ICMPv6 Parameter Problem points at, or the MTU that the packet exceeds.
+    pub value: u32,
+    /// Interface index of the device that the packet came in by; of a neighbour to resolve, of the device towards it.
+    pub ifindex: u32,
+    /// Bytes of the packet that follow, from the IP header on.
+    pub len: u32,
+    /// Of a neighbour to resolve: its address, IPv4 as IPv4-mapped IPv6.
+    pub address: [u8; 16],
+}
+
+/// Bytes of a packet in an event at most: what an ICMPv6 error quotes of it.
+pub const EVENT_PACKET: usize = 1280 - 48;
+
+reasons! {
+    /// Why a packet did not go on, or not by itself.
+    Reason:
+
+    Untrusted, "untrusted",
+        "A packet to a SID or locator came in by an interface that is not trusted, or was inside another packet.";
+    Malformed, "malformed",
+        "A packet to a SID is no complete IPv6 packet.";
+    HopLimit, "hop_limit",
+        "The hop limit of a packet ran out.";
+    BadHeader, "bad_header",
+        "The segment routing header is malformed, or has segments left at a SID that ends the list.";
+    UpperLayer, "upper_layer",
+        "The SID has no use for what is behind the headers of a packet.";
+    BadInner, "bad_inner",
+        "What is inside a packet is not what its headers say.";
+    ChainEnd, "chain_end",
+        "A packet to a proxy has no segment left to go on to.";
+    NoAdjacency, "no_adjacency",
+        "The neighbour that a SID leads to is not known, or does not answer.";
+    NoDevice, "no_device",
+        "The device that a SID leads to is gone or cannot send.";
+    NoRoute, "no_route",
+        "The routing table of a SID has no way to the destination.";
+    TooBig, "too_big",
+        "A packet is larger than its way allows.";
+    TooLong, "too_long",
+        "The headers of a packet are longer than a program can handle.";
+    FunctionDown, "function_down",
+        "The function of a proxy is down, and its packets are to be dropped.";
+    NoHeaders, "no_headers",
+        "A function returned a packet before any had been sent to it.";
+    Changing, "changing",
+        "A function returned a packet while the headers for it were being changed.";
+    NotReturned, "not_returned",
+        "A function sent what is no packet of a chain: link-local, multicast, or of another protocol.";
+    TooManySids, "too_many_sids",
+        "A packet has more SIDs of this node in a row than are processed.";
+    ToKernel, "to_kernel",
+        "Processed, and left to the kernel to send.";
+    Resolve, "resolve",
+        "The address of a neighbour had to be asked for first.";
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    use super::*;
+    use crate::srv6::Sid;
+
+    macro_rules! pod {
+        ($($name:ident)+) => {
+            $(
+                // SAFETY: `repr(C)` over integers and arrays of them, Copy, 'static, without padding (asserted below).
+                unsafe impl aya::Pod for $name {}
+            )+
+        };
+    }
+    pod!(Port Sid Policy Adjacency Function Cache Traffic);
+}
+
+// Sizes are the sums of the fields: there is no implicit padding.
+const _: () = {
+    assert!(size_of::<Port>() == 6 + 2 + 4 + 4);
+    assert!(size_of::<super::Sid>() == 1 + 1 + 2 + 4 + 4);
+    assert!(size_of::<Policy>() == MAX_HEADERS + 2 + 2 + 4 + 4 + 4);
+    assert!(size_of::<Adjacency>() == 4 + 4 + 12 + 4);
+    assert!(size_of::<Function>() == size_of::<Adjacency>() + 3 * 4);
+    assert!(size_of::<Cache>() == 8 + 4 + 4 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
+    assert!(size_of::<Traffic>() == 16);
+    assert!(size_of::<Event>() == 4 * 4 + 16);
+};

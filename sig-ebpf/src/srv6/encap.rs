@@ -1,0 +1,170 @@
+//! Headers in front of a packet: H.Encaps and H.Encaps.Red (RFC 8986, section 5).
+
+use aya_ebpf::{
+    bindings::{xdp_action::XDP_PASS, xdp_md},
+    helpers,
+};
+use sig_common::{
+    srv6::maps::{MAX_HEADERS, Policy, Reason},
+    wire::{
+        Load as _, Store as _, ethernet,
+        flow::flow_hash,
+        inner::InnerPacket,
+        ipv6,
+        srv6::{NEXT_IPV4, NEXT_IPV6},
+    },
+};
+
+use super::{S_POLICIES, count, go_on, ip, refuse, tell, work};
+use crate::packet::{self, IP, Packet, opaque};
+
+/// What the headers tell about the packet behind them.
+#[derive(Clone, Copy)]
+pub struct Inside {
+    /// Bytes of it.
+    pub len: u16,
+    /// Its traffic class.
+    pub tos: u8,
+    /// Its hop limit.
+    pub hops: u8,
+    /// Its next header value.
+    pub next: u8,
+    /// Hash of its flow.
+    pub flow: u32,
+}
+
+/// Steers a packet into a policy.
+#[inline(always)]
+pub fn into_policy(ctx: *mut xdp_md, number: u32) -> u32 {
+    // SAFETY: the value is only read; an update replaces it as a whole.
+    let Some(policy) = (unsafe { S_POLICIES.get(number) }) else {
+        return XDP_PASS;
+    };
+    match put(ctx, policy, true) {
+        PASS => XDP_PASS,
+        DONE => match work() {
+            Some(work) => go_on(ctx, work, true),
+            None => refuse(Reason::TooLong),
+        },
+        TOO_BIG => {
+            let room = policy.mtu.saturating_sub(policy.len.into());
+            tell(ctx, Reason::TooBig as u32, room, &[0; 16], 0)
+        }
+        _ => refuse(Reason::TooLong),
+    }
+}
+
+/// The kernel answers, or nobody needs to.
+pub const PASS: u32 = 0;
+/// The packet has its headers.
+pub const DONE: u32 = 1;
+/// It is too large with them.
+pub const TOO_BIG: u32 = 2;
+/// There is no room for them.
+pub const NO_ROOM: u32 = 3;
+
+/// Puts a packet behind the headers of a policy. `is_hop`: it has come from a network, not from a function.
+#[inline(never)]
+pub fn put(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
+    let Some(inside) = look(ctx, is_hop) else {
+        return PASS;
+    };
+    let len = opaque(policy.len.into());
+    if !(ipv6::HEADER_LEN..=MAX_HEADERS).contains(&len) {
+        return NO_ROOM;
+    }
+    if usize::from(inside.len) + len > policy.mtu as usize {
+        return TOO_BIG;
+    }
+    if is_hop && take_hop(ctx, &inside).is_none() {
+        return PASS;
+    }
+    count(policy.slot, inside.len.into());
+    let bytes = policy.headers.as_ptr();
+    let next_at = usize::from(policy.next_header_at);
+    let inherits = policy.flags & Policy::INHERIT_HOP_LIMIT != 0;
+    match prepend(ctx, &inside, bytes, len, next_at, inherits, is_hop) {
+        Some(()) => DONE,
+        None => NO_ROOM,
+    }
+}
+
+/// Reads the packet behind the Ethernet header; `None` if it is none, or if its hops end here.
+#[inline(always)]
+pub fn look(ctx: *mut xdp_md, is_hop: bool) -> Option<Inside> {
+    let packet = ip(ctx);
+    let ethertype = Packet::of(ctx, 0).be16(12)?;
+    // One after the other, as in `lan::with_inner`.
+    let (inner, next) = match ethertype {
+        ethernet::ETHERTYPE_IPV4 if packet.bytes::<2>(0)?[0] >> 4 == 4 => {
+            (InnerPacket::parse_v4(&packet).ok()?, NEXT_IPV4)
+        }
+        ethernet::ETHERTYPE_IPV6 if packet.bytes::<2>(0)?[0] >> 4 == 6 => {
+            (InnerPacket::parse_v6(&packet).ok()?, NEXT_IPV6)
+        }
+        _ => return None,
+    };
+    if is_hop && inner.ttl <= 1 {
+        return None;
+    }
+    Some(Inside {
+        len: inner.total_len,
+        tos: inner.tos,
+        hops: inner.ttl,
+        next,
+        flow: flow_hash(&inner),
+    })
+}
+
+#[inline(always)]
+fn take_hop(ctx: *mut xdp_md, inside: &Inside) -> Option<()> {
+    let mut packet = ip(ctx);
+    match inside.next {
+        NEXT_IPV4 => super::forward::take_hop_v4(&mut packet).map(|_| ()),
+        _ => packet.store(7, [inside.hops - 1]),
+    }
+}
+
+/// Writes `len` bytes of headers in front of the packet, and what is different from packet to packet; of these the next header value
+/// only if `next_at` says where it is.
+#[inline(always)]
+pub fn prepend(
+    ctx: *mut xdp_md,
+    inside: &Inside,
+    headers: *const u8,
+    len: usize,
+    next_at: usize,
+    inherits: bool,
+    is_hop: bool,
+) -> Option<()> {
+    // The kernel takes frames for this host only, where it has to send the packet.
+    let macs = Packet::of(ctx, 0).bytes::<12>(0)?;
+    let padding = packet::len(ctx)
+        .wrapping_sub(IP)
+        .wrapping_sub(inside.len.into());
+    // SAFETY: the context is of the running program, and pointers into the packet from before are not used any more; the headers
+    // are of an element of a map, MAX_HEADERS bytes of them.
+    let failed = unsafe {
+        (padding != 0 && padding < 64 && helpers::bpf_xdp_adjust_tail(ctx, -(padding as i32)) != 0)
+            || helpers::bpf_xdp_adjust_head(ctx, -(len as i32)) != 0
+            || helpers::bpf_xdp_store_bytes(ctx, IP as u32, headers as *mut _, len as u32) != 0
+    };
+    if failed {
+        return None;
+    }
+    let mut packet = ip(ctx);
+    let payload = (inside.len as usize + len - ipv6::HEADER_LEN) as u16;
+    let first = 6 << 28 | u32::from(inside.tos) << 20 | inside.flow & 0xf_ffff;
+    packet.store(0, first.to_be_bytes())?;
+    packet.store(4, payload.to_be_bytes())?;
+    if next_at != 0 {
+        packet.store(opaque(next_at) & 0xff, [inside.next])?;
+    }
+    if inherits && inside.next == NEXT_IPV6 {
+        packet.store(7, [inside.hops - is_hop as u8])?;
+    }
+    let mut frame = Packet::of(ctx, 0);
+    frame.store(0, macs)?;
+    frame.store(12, ethernet::ETHERTYPE_IPV6.to_be_bytes())?;
+    Some(())
+}

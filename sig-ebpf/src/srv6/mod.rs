@@ -1,0 +1,321 @@
+//! The SR node's program: packets to local SIDs, packets for policies, packets that functions return. Maps are described in
+//! [`sig_common::srv6::maps`].
+//!
+//! | step | where |
+//! |---|---|
+//! | which of these is it? | here |
+//! | to a SID: what becomes of it? | `sig_common::srv6::process` |
+//! | the same, done | `endpoint` |
+//! | into a policy | `encap` |
+//! | from a function | `function` |
+//! | out | `forward` |
+//!
+//! A packet whose next destination is a SID of this node as well starts over in a program of its own, [`again`].
+
+mod encap;
+mod endpoint;
+mod forward;
+mod function;
+
+use aya_ebpf::{
+    bindings::{
+        bpf_fib_lookup as FibLookup,
+        xdp_action::{XDP_DROP, XDP_PASS},
+        xdp_md,
+    },
+    helpers,
+    macros::map,
+    maps::{
+        Array, DevMapHash, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf, lpm_trie::Key,
+    },
+    programs::XdpContext,
+};
+use sig_common::{
+    srv6::{
+        Sid, Step,
+        maps::{
+            Adjacency, Cache, EVENT_BYTES, EVENT_PACKET, Event, Function, MAX_ADJACENCIES,
+            MAX_FUNCTIONS, MAX_HEADERS, MAX_LOCATORS, MAX_POLICIES, MAX_PORTS, MAX_SIDS, MAX_SLOTS,
+            MAX_STEERED, Policy, Port, Reason, Traffic,
+        },
+    },
+    wire::{Load as _, ethernet},
+};
+
+use crate::{
+    maps::{AlignedKey, NO_PREALLOC},
+    packet::{self, IP, Packet},
+};
+
+#[map]
+static S_PORTS: HashMap<u32, Port> = HashMap::with_max_entries(MAX_PORTS, 0);
+
+#[map]
+static S_SIDS: HashMap<[u8; 16], Sid> = HashMap::with_max_entries(MAX_SIDS, NO_PREALLOC);
+
+#[map]
+static S_LOCATORS: LpmTrie<[u8; 16], u32> = LpmTrie::with_max_entries(MAX_LOCATORS, NO_PREALLOC);
+
+#[map]
+static S_STEERED_V4: LpmTrie<[u8; 4], u32> = LpmTrie::with_max_entries(MAX_STEERED, NO_PREALLOC);
+
+#[map]
+static S_STEERED_V6: LpmTrie<[u8; 16], u32> = LpmTrie::with_max_entries(MAX_STEERED, NO_PREALLOC);
+
+#[map]
+static S_POLICIES: HashMap<u32, Policy> = HashMap::with_max_entries(MAX_POLICIES, NO_PREALLOC);
+
+#[map]
+static S_ADJACENCIES: HashMap<u32, Adjacency> =
+    HashMap::with_max_entries(MAX_ADJACENCIES, NO_PREALLOC);
+
+#[map]
+static S_FUNCTIONS: HashMap<u32, Function> = HashMap::with_max_entries(MAX_FUNCTIONS, 0);
+
+#[map]
+static S_CACHES: Array<Cache> = Array::with_max_entries(MAX_FUNCTIONS, 0);
+
+#[map]
+static S_DEVICES: DevMapHash = DevMapHash::with_max_entries(MAX_PORTS, 0);
+
+#[map]
+static S_TRAFFIC: PerCpuArray<Traffic> = PerCpuArray::with_max_entries(MAX_SLOTS, 0);
+
+#[map]
+static S_REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Reason::COUNT as u32, 0);
+
+#[map]
+static S_EVENTS: RingBuf = RingBuf::with_byte_size(EVENT_BYTES, 0);
+
+/// Time of the last event that an ICMP error answers, and what may be spent on the next, both in nanoseconds.
+#[map]
+static S_BUDGET: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
+
+/// Of a thousand a second, and 50 at once.
+const EVENT_COST: u64 = 1_000_000;
+const EVENT_BURST: u64 = 50 * EVENT_COST;
+
+#[map]
+static S_AGAIN: ProgramArray = ProgramArray::with_max_entries(1, 0);
+
+#[map]
+static S_WORK: PerCpuArray<Work> = PerCpuArray::with_max_entries(1, 0);
+
+/// What is known of the packet at hand. In a map, as the stack is small.
+#[repr(C, align(8))]
+struct Work {
+    /// Headers that move. First, as they are read as words.
+    headers: [u8; MAX_HEADERS + 16],
+    step: Step,
+    /// What the kernel is asked about the way.
+    fib: FibLookup,
+    /// What an ICMPv6 error points at.
+    pointer: u32,
+    /// The hop limit has been looked after already: the packet has just been made here.
+    fresh: bool,
+}
+
+/// A packet that has come in.
+#[inline(always)]
+pub fn receive(ctx: &XdpContext) -> u32 {
+    let ifindex = ctx.ingress_ifindex() as u32;
+    // SAFETY: as of all entries here: the value is only read, and an update replaces it as a whole.
+    let Some(port) = (unsafe { S_PORTS.get(ifindex) }) else {
+        return XDP_PASS;
+    };
+    if port.flags & Port::RETURN != 0 {
+        return function::returned(ctx.ctx, port.function);
+    }
+    let packet = Packet::of_xdp(ctx);
+    // One after the other, as in `InnerPacket::parse_v6`.
+    let Some(mac) = packet.bytes::<6>(0) else {
+        return XDP_PASS;
+    };
+    if mac != port.mac {
+        return XDP_PASS;
+    }
+    let Some(ethertype) = packet.be16(IP - 2) else {
+        return XDP_PASS;
+    };
+    let is_trusted = port.flags & Port::TRUSTED != 0;
+    if ethertype == ethernet::ETHERTYPE_IPV6
+        && let Some(destination) = packet.bytes::<16>(IP + 24)
+    {
+        // SAFETY: see above.
+        let sid = unsafe { S_SIDS.get(destination) };
+        match sid {
+            Some(sid) if is_trusted => return endpoint::run(ctx.ctx, sid),
+            // What is not a SID is the kernel's, unless a stranger tries one after the other.
+            None if is_trusted || S_LOCATORS.get(AlignedKey::new(destination).key()).is_none() => {}
+            _ => return refuse(Reason::Untrusted),
+        }
+    }
+    if port.flags & Port::STEERED == 0 {
+        return XDP_PASS;
+    }
+    let policy = match ethertype {
+        ethernet::ETHERTYPE_IPV4 => packet
+            .bytes(IP + 16)
+            .and_then(|destination| S_STEERED_V4.get(Key::new(32, destination))),
+        ethernet::ETHERTYPE_IPV6 => packet
+            .bytes(IP + 24)
+            .and_then(|destination| S_STEERED_V6.get(AlignedKey::new(destination).key())),
+        _ => None,
+    };
+    match policy {
+        Some(policy) => encap::into_policy(ctx.ctx, *policy),
+        None => XDP_PASS,
+    }
+}
+
+/// A packet that has been through here once, and has a new destination.
+#[inline(always)]
+pub fn again(ctx: &XdpContext) -> u32 {
+    let Some(destination) = Packet::of_xdp(ctx).bytes::<16>(IP + 24) else {
+        return XDP_DROP;
+    };
+    // SAFETY: as in `receive`.
+    let sid = unsafe { S_SIDS.get(destination) };
+    let Some(work) = work() else {
+        return XDP_DROP;
+    };
+    let Some(sid) = sid else {
+        return forward::by_table(ctx.ctx, work, 0);
+    };
+    // Every SID on the way takes one from the hop limit (RFC 8986, section 4.1), also if no link is between two of them.
+    if !work.fresh && work.step.exposed == 0 && endpoint::take_hop(ctx.ctx) != 0 {
+        return refuse(Reason::Malformed);
+    }
+    endpoint::run(ctx.ctx, sid)
+}
+
+/// The IPv6 packet goes where its destination leads it, be that another SID of this node. `fresh`: it has just been made here.
+#[inline(always)]
+fn go_on(ctx: *mut xdp_md, work: &mut Work, fresh: bool) -> u32 {
+    work.fresh = fresh;
+    // SAFETY: the context is of the running program, which ends here.
+    unsafe { S_AGAIN.tail_call(&XdpContext::new(ctx), 0) };
+    refuse(Reason::TooManySids)
+}
+
+/// What this CPU knows of its packet.
+#[inline(always)]
+fn work() -> Option<&'static mut Work> {
+    let work = S_WORK.get_ptr_mut(0)?;
+    // SAFETY: the pointer is to this CPU's element, valid for any bits that programs write; a program has one reference at a time,
+    // and XDP programs do not interrupt each other.
+    Some(unsafe { &mut *work })
+}
+
+/// The IP packet behind the Ethernet header.
+#[inline(always)]
+fn ip(ctx: *mut xdp_md) -> Packet {
+    // Not as a packet of its own: of one whose length LLVM knows to be that up to the end, it leaves out the checks that the
+    // verifier wants to see.
+    Packet::of(ctx, 0).behind(IP)
+}
+
+/// Counts a reason.
+#[inline(always)]
+fn note(reason: Reason) {
+    if let Some(count) = S_REASONS.get_ptr_mut(reason as u32) {
+        // SAFETY: the pointer is to this CPU's element.
+        unsafe { *count = (*count).wrapping_add(1) };
+    }
+}
+
+/// Drops a packet.
+#[inline(always)]
+fn refuse(reason: Reason) -> u32 {
+    note(reason);
+    XDP_DROP
+}
+
+/// Counts a packet.
+#[inline(always)]
+fn count(slot: u32, bytes: usize) {
+    if let Some(traffic) = S_TRAFFIC.get_ptr_mut(slot) {
+        // SAFETY: the pointer is to this CPU's element.
+        unsafe {
+            (*traffic).packets = (*traffic).packets.wrapping_add(1);
+            (*traffic).bytes = (*traffic).bytes.wrapping_add(bytes as u64);
+        }
+    }
+}
+
+/// Whether this CPU may tell about another packet that an ICMP error would answer: no more than are sent, so that a flood does not
+/// fill the ring.
+#[inline(always)]
+fn may_tell() -> bool {
+    let Some(budget) = S_BUDGET.get_ptr_mut(0) else {
+        return false;
+    };
+    // SAFETY: the pointer is to this CPU's element; the helper takes no pointer.
+    unsafe {
+        let now = helpers::bpf_ktime_get_ns();
+        let [last, credit] = *budget;
+        let gained = credit.saturating_add(now.wrapping_sub(last));
+        let credit = if gained > EVENT_BURST {
+            EVENT_BURST
+        } else {
+            gained
+        };
+        let may = credit >= EVENT_COST;
+        *budget = [now, if may { credit - EVENT_COST } else { credit }];
+        may
+    }
+}
+
+/// What is written to the ring of events.
+#[repr(C)]
+struct Report {
+    event: Event,
+    packet: [u8; EVENT_PACKET],
+}
+
+/// Drops a packet, and tells the control plane about it.
+#[inline(never)]
+fn tell(ctx: *mut xdp_md, reason: u32, value: u32, address: &[u8; 16], ifindex: u32) -> u32 {
+    if let Some(count) = S_REASONS.get_ptr_mut(reason) {
+        // SAFETY: the pointer is to this CPU's element.
+        unsafe { *count = (*count).wrapping_add(1) };
+    }
+    if reason != Reason::Resolve as u32 && !may_tell() {
+        return XDP_DROP;
+    }
+    let Some(mut report) = S_EVENTS.reserve::<Report>(0) else {
+        return XDP_DROP;
+    };
+    let len = packet::len(ctx).saturating_sub(IP);
+    let len = packet::opaque(if len > EVENT_PACKET {
+        EVENT_PACKET
+    } else {
+        len
+    });
+    let report_ptr = report.as_mut_ptr();
+    // SAFETY: memory of the ring, of the right size; the helper writes `len` bytes at most, which is bounded by the array's length.
+    let loaded = unsafe {
+        (&raw mut (*report_ptr).event).write(Event {
+            reason,
+            value,
+            ifindex,
+            len: len as u32,
+            address: *address,
+        });
+        if len == 0 || len > EVENT_PACKET {
+            -1
+        } else {
+            helpers::bpf_xdp_load_bytes(
+                ctx,
+                IP as u32,
+                (&raw mut (*report_ptr).packet).cast(),
+                len as u32,
+            )
+        }
+    };
+    match loaded {
+        0 => report.submit(0),
+        _ => report.discard(0),
+    }
+    XDP_DROP
+}

@@ -1,0 +1,433 @@
+//! The programs of an SR node, and their maps.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use aya::maps::{
+    Array, DevMapHash, HashMap, LpmTrie, MapData, PerCpuArray, PerCpuValues, ProgramArray, RingBuf,
+    lpm_trie::Key, xdp::XdpMapError,
+};
+use ipnet::IpNet;
+use sig_common::srv6::{
+    Sid,
+    maps::{
+        self, ADJACENCIES, AGAIN, Adjacency, BUDGET, CACHES, Cache, DEVICES, EVENTS, Event,
+        FUNCTIONS, Function, LOCATORS, POLICIES, PORTS, Policy, Port, REASONS, Reason, SIDS,
+        STEERED_V4, STEERED_V6, TRAFFIC, Traffic,
+    },
+};
+use tokio::io::{Interest, unix::AsyncFd};
+
+use super::{
+    errors,
+    object::{Attachment, Globals, Object, Program, ProgramFigures, TestOutcome, User, XdpMode},
+};
+use crate::{Error, cpus};
+
+/// All that the programs follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sr {
+    /// Devices that packets come in by.
+    pub ports: BTreeMap<u32, Port>,
+    /// Local SIDs.
+    pub sids: BTreeMap<Ipv6Addr, Sid>,
+    /// Prefixes that SIDs are taken from.
+    pub locators: BTreeMap<IpNet, u32>,
+    /// Destinations, and the policies that packets to them are steered into.
+    pub steered: BTreeMap<IpNet, u32>,
+    /// Policies by number.
+    pub policies: BTreeMap<u32, Policy>,
+    /// Neighbours by number.
+    pub adjacencies: BTreeMap<u32, Adjacency>,
+    /// Functions by number, below [`maps::MAX_FUNCTIONS`].
+    pub functions: BTreeMap<u32, Function>,
+}
+
+/// The programs and their maps, attached to nothing at first. Until [`Self::set`] they pass every packet to the kernel.
+pub struct SrPrograms {
+    object: Object,
+    ports: HashMap<MapData, u32, Port>,
+    sids: HashMap<MapData, [u8; 16], Sid>,
+    locators: LpmTrie<MapData, [u8; 16], u32>,
+    steered_v4: LpmTrie<MapData, [u8; 4], u32>,
+    steered_v6: LpmTrie<MapData, [u8; 16], u32>,
+    policies: HashMap<MapData, u32, Policy>,
+    adjacencies: HashMap<MapData, u32, Adjacency>,
+    functions: HashMap<MapData, u32, Function>,
+    caches: Array<MapData, Cache>,
+    devices: DevMapHash<MapData>,
+    traffic: PerCpuArray<MapData, Traffic>,
+    reasons: PerCpuArray<MapData, u64>,
+    budget: PerCpuArray<MapData, [u64; 2]>,
+    /// What is in the maps.
+    written: Sr,
+    _again: ProgramArray<MapData>,
+}
+
+impl SrPrograms {
+    /// Loads the programs into the kernel.
+    ///
+    /// # Errors
+    /// Missing privileges (CAP_BPF, CAP_NET_ADMIN), or a kernel that does not take the programs.
+    pub fn load() -> Result<(Self, Events), Error> {
+        let mut object = Object::new(&Globals {
+            user: User::SrNode,
+            ..Globals::default()
+        })?;
+        object.load(&[Program::Srv6, Program::Srv6Again])?;
+        let mut again: ProgramArray<MapData> = object.map(AGAIN)?;
+        let program = object.program_fd(Program::Srv6Again)?;
+        again
+            .set(0, &program, 0)
+            .map_err(|e| errors::of_map("chain the programs".into(), e))?;
+        let events = Events::new(object.map(EVENTS)?)?;
+        let programs = Self {
+            ports: object.map(PORTS)?,
+            sids: object.map(SIDS)?,
+            locators: object.map(LOCATORS)?,
+            steered_v4: object.map(STEERED_V4)?,
+            steered_v6: object.map(STEERED_V6)?,
+            policies: object.map(POLICIES)?,
+            adjacencies: object.map(ADJACENCIES)?,
+            functions: object.map(FUNCTIONS)?,
+            caches: object.map(CACHES)?,
+            devices: object.map(DEVICES)?,
+            traffic: object.map(TRAFFIC)?,
+            reasons: object.map(REASONS)?,
+            budget: object.map(BUDGET)?,
+            written: Sr::default(),
+            _again: again,
+            object,
+        };
+        Ok((programs, events))
+    }
+
+    /// Makes these the tables that the programs follow. What is in both is not touched. What is referred to is there before what
+    /// refers to it, and leaves after it.
+    ///
+    /// # Errors
+    /// More entries than the maps hold, or the kernel does not let us write. Then part of the change may be in force, and another
+    /// call completes it.
+    pub fn set(&mut self, new: &Sr) -> Result<(), Error> {
+        let old = &mut self.written;
+        add(
+            &mut old.adjacencies,
+            &new.adjacencies,
+            "a neighbour",
+            |k, v| self.adjacencies.insert(k, v, 0),
+        )?;
+        add(&mut old.policies, &new.policies, "a policy", |k, v| {
+            self.policies.insert(k, v, 0)
+        })?;
+        for (number, function) in &old.functions {
+            // Headers for another kind of proxy are of no use.
+            let is_same = |new: &Function| {
+                new.flags & !Function::UP == function.flags & !Function::UP
+                    && new.policy == function.policy
+            };
+            if new.functions.get(number).is_some_and(|new| !is_same(new)) {
+                let cleared = self.caches.set(*number, EMPTY, 0);
+                cleared.map_err(|e| errors::of_map("clear cached headers".into(), e))?;
+            }
+        }
+        add(&mut old.functions, &new.functions, "a function", |k, v| {
+            self.functions.insert(k, v, 0)
+        })?;
+        add(
+            &mut old.locators,
+            &new.locators,
+            "a locator",
+            |net, v| match net {
+                IpNet::V6(net) => self.locators.insert(&key_v6(&net), v, 0),
+                IpNet::V4(_) => Ok(()),
+            },
+        )?;
+        add(&mut old.sids, &new.sids, "a SID", |address, v| {
+            self.sids.insert(address.octets(), v, 0)
+        })?;
+        add(&mut old.ports, &new.ports, "a device", |k, v| {
+            self.ports.insert(k, v, 0)
+        })?;
+        add(
+            &mut old.steered,
+            &new.steered,
+            "a steered prefix",
+            |net, v| match net {
+                IpNet::V4(net) => self.steered_v4.insert(&key_v4(&net), v, 0),
+                IpNet::V6(net) => self.steered_v6.insert(&key_v6(&net), v, 0),
+            },
+        )?;
+
+        remove(
+            &mut old.steered,
+            &new.steered,
+            "a steered prefix",
+            |net| match net {
+                IpNet::V4(net) => self.steered_v4.remove(&key_v4(net)),
+                IpNet::V6(net) => self.steered_v6.remove(&key_v6(net)),
+            },
+        )?;
+        remove(&mut old.ports, &new.ports, "a device", |k| {
+            self.ports.remove(k)
+        })?;
+        remove(&mut old.sids, &new.sids, "a SID", |k| {
+            self.sids.remove(&k.octets())
+        })?;
+        remove(
+            &mut old.locators,
+            &new.locators,
+            "a locator",
+            |net| match net {
+                IpNet::V6(net) => self.locators.remove(&key_v6(net)),
+                IpNet::V4(_) => Ok(()),
+            },
+        )?;
+        remove(&mut old.functions, &new.functions, "a function", |k| {
+            // Its number may become that of another one.
+            self.caches.set(*k, EMPTY, 0)?;
+            self.functions.remove(k)
+        })?;
+        remove(&mut old.policies, &new.policies, "a policy", |k| {
+            self.policies.remove(k)
+        })?;
+        remove(&mut old.adjacencies, &new.adjacencies, "a neighbour", |k| {
+            self.adjacencies.remove(k)
+        })
+    }
+
+    /// Lets packets out through a device of the calling thread's network namespace. In native mode, a veth device sends
+    /// only if its other end has an XDP program or GRO.
+    ///
+    /// # Errors
+    /// No such device, or too many.
+    pub fn add_device(&mut self, ifindex: u32) -> Result<(), Error> {
+        let added = self.devices.insert(ifindex, ifindex, None, 0);
+        added.map_err(|e| match e {
+            XdpMapError::MapError(e) => {
+                errors::of_map(format!("send through {}", errors::device(ifindex)), e)
+            }
+            e => Error::Refused(format!(
+                "cannot send through {}: {e}",
+                errors::device(ifindex)
+            )),
+        })
+    }
+
+    /// Lets no more packets out through a device.
+    ///
+    /// # Errors
+    /// The kernel does not let us write. It is none that the device was not there.
+    pub fn remove_device(&mut self, ifindex: u32) -> Result<(), Error> {
+        match self.devices.remove(ifindex) {
+            Err(e) if errors::errno(&e) != Some(libc::ENOENT) => {
+                let device = errors::device(ifindex);
+                Err(errors::of_map(format!("stop sending through {device}"), e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Packets and bytes at a slot, summed over the CPUs.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn traffic(&self, slot: u32) -> Result<Traffic, Error> {
+        let values = self.traffic.get(&slot, 0);
+        let values = values.map_err(|e| errors::of_map("read BPF counters".into(), e))?;
+        Ok(values.iter().fold(Traffic::default(), |sum, of| Traffic {
+            packets: sum.packets.wrapping_add(of.packets),
+            bytes: sum.bytes.wrapping_add(of.bytes),
+        }))
+    }
+
+    /// Counts anew at a slot.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn clear(&mut self, slot: u32) -> Result<(), Error> {
+        let zero = vec![Traffic::default(); cpus::possible() as usize];
+        PerCpuValues::try_from(zero)
+            .map_err(aya::maps::MapError::IoError)
+            .and_then(|zero| self.traffic.set(slot, zero, 0))
+            .map_err(|e| errors::of_map("clear BPF counters".into(), e))
+    }
+
+    /// Lets the programs tell about packets as if they had been silent for long: for tests, which do not wait.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    #[doc(hidden)]
+    pub fn refill(&mut self) -> Result<(), Error> {
+        let zero = vec![[0; 2]; cpus::possible() as usize];
+        PerCpuValues::try_from(zero)
+            .map_err(aya::maps::MapError::IoError)
+            .and_then(|zero| self.budget.set(0, zero, 0))
+            .map_err(|e| errors::of_map("refill the budget of events".into(), e))
+    }
+
+    /// Packets with a reason, summed over the CPUs.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn refused(&self, reason: Reason) -> Result<u64, Error> {
+        let values = self.reasons.get(&(reason as u32), 0);
+        let values = values.map_err(|e| errors::of_map("read BPF counters".into(), e))?;
+        Ok(values.iter().fold(0, |sum, of| sum.wrapping_add(*of)))
+    }
+
+    /// How often the headers of the packets to a function have changed.
+    ///
+    /// # Errors
+    /// The kernel does not let us read.
+    pub fn changes(&self, function: u32) -> Result<u64, Error> {
+        let cache = self.caches.get(&function, 0);
+        let cache = cache.map_err(|e| errors::of_map("read cached headers".into(), e))?;
+        Ok(cache.version / 2)
+    }
+
+    /// Attaches the program to a device. `mode` `None` is native mode if the driver has it, else generic.
+    ///
+    /// # Errors
+    /// No such device, another XDP program on it, missing privileges, or an MTU too large for XDP.
+    pub fn attach(&mut self, ifindex: u32, mode: Option<XdpMode>) -> Result<Attachment, Error> {
+        self.object.attach_xdp(Program::Srv6, ifindex, mode)
+    }
+
+    /// Runs the program over an Ethernet frame as if it had come in through `lo`, whose interface index is 1.
+    ///
+    /// # Errors
+    /// The kernel does not take the frame: shorter than an Ethernet header, or too long.
+    pub fn test_run(&self, frame: &[u8]) -> Result<TestOutcome, Error> {
+        self.object.test_run(Program::Srv6, frame)
+    }
+
+    /// What the kernel tells of the programs.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn figures(&self) -> Result<Vec<ProgramFigures>, Error> {
+        let programs = [Program::Srv6, Program::Srv6Again];
+        programs
+            .map(|program| self.object.figures(program))
+            .into_iter()
+            .collect()
+    }
+}
+
+const EMPTY: Cache = Cache {
+    version: 0,
+    len: 0,
+    exposed: 0,
+    headers: [0; maps::MAX_HEADERS],
+};
+
+fn key_v4(net: &ipnet::Ipv4Net) -> Key<[u8; 4]> {
+    let network: Ipv4Addr = net.network();
+    Key::new(net.prefix_len().into(), network.octets())
+}
+
+fn key_v6(net: &ipnet::Ipv6Net) -> Key<[u8; 16]> {
+    Key::new(net.prefix_len().into(), net.network().octets())
+}
+
+/// Writes what is new or changed.
+fn add<K: Ord + Copy, V: PartialEq + Copy>(
+    old: &mut BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    what: &str,
+    mut write: impl FnMut(K, V) -> Result<(), aya::maps::MapError>,
+) -> Result<(), Error> {
+    for (key, value) in new {
+        if old.get(key) != Some(value) {
+            write(*key, *value).map_err(|e| errors::of_map(format!("add {what}"), e))?;
+            old.insert(*key, *value);
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is no more.
+fn remove<K: Ord + Copy, V>(
+    old: &mut BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    what: &str,
+    mut erase: impl FnMut(&K) -> Result<(), aya::maps::MapError>,
+) -> Result<(), Error> {
+    let gone: Vec<K> = old
+        .keys()
+        .filter(|key| !new.contains_key(key))
+        .copied()
+        .collect();
+    for key in gone {
+        match erase(&key) {
+            Err(e) if errors::errno(&e) != Some(libc::ENOENT) => {
+                return Err(errors::of_map(format!("remove {what}"), e));
+            }
+            _ => old.remove(&key),
+        };
+    }
+    Ok(())
+}
+
+/// What the programs tell about packets.
+pub struct Events {
+    ring: AsyncFd<RingBuf<MapData>>,
+}
+
+impl Events {
+    fn new(ring: RingBuf<MapData>) -> Result<Self, Error> {
+        // SAFETY: the ring owns its file descriptor, always answers with the same one, and is owned by the AsyncFd, which takes it out
+        // of the reactor before it drops it.
+        let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
+            .map_err(|e| Error::doing("watch the ring of events")(e.into()))?;
+        Ok(Self { ring })
+    }
+
+    /// Waits for events and hands at most `limit` of them over, with the packet that each is about, from its IP header on.
+    ///
+    /// # Errors
+    /// That of the ring's file descriptor.
+    pub async fn next(
+        &mut self,
+        limit: usize,
+        mut take: impl FnMut(&Event, &[u8]),
+    ) -> io::Result<()> {
+        let mut ready = self.ring.readable_mut().await?;
+        if drain(ready.get_inner_mut(), limit, &mut take) < limit {
+            ready.clear_ready();
+        }
+        Ok(())
+    }
+
+    /// As [`Self::next`], without waiting.
+    pub fn now(&mut self, limit: usize, mut take: impl FnMut(&Event, &[u8])) {
+        drain(self.ring.get_mut(), limit, &mut take);
+    }
+}
+
+/// Hands over what is in the ring; how much that was.
+fn drain(ring: &mut RingBuf<MapData>, limit: usize, take: &mut impl FnMut(&Event, &[u8])) -> usize {
+    for number in 0..limit {
+        let Some(item) = ring.next() else {
+            return number;
+        };
+        let Some((event, packet)) = item.split_first_chunk::<{ size_of::<Event>() }>() else {
+            continue;
+        };
+        // SAFETY: numbers and bytes: any bits are a value.
+        let event: Event = unsafe { event.as_ptr().cast::<Event>().read_unaligned() };
+        if let Some(packet) = packet.get(..event.len as usize) {
+            take(&event, packet);
+        }
+    }
+    limit
+}
+
+/// The address in an event.
+#[must_use]
+pub fn address_of(event: &Event) -> IpAddr {
+    Ipv6Addr::from(event.address).to_canonical()
+}

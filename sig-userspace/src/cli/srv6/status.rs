@@ -1,0 +1,120 @@
+//! `sig srv6 status`: asks a running node over its Unix socket.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use super::Choice;
+use crate::{
+    cli::{
+        Failure,
+        socket::{Kind, ask, expect},
+        status::uptime,
+        table::Table,
+    },
+    srv6::status::Status,
+};
+
+/// A node that does not answer within this time is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Show what a running node does: SIDs, policies, functions, and why packets did not go on.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    choice: Choice,
+    /// Print a JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let socket = args.choice.socket()?;
+    expect(&socket, Kind::SrNode, "status").map_err(Failure::Failed)?;
+    let document = ask(&socket, "status\n", PATIENCE, Kind::SrNode).map_err(Failure::Failed)?;
+    if args.json {
+        out.write_all(document.trim_ascii_end())?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let status = serde_json::from_slice(&document).map_err(|error| {
+        let socket = socket.display();
+        Failure::Failed(format!(
+            "{socket}: not a status that this version understands: {error}"
+        ))
+    })?;
+    write(&status, out)?;
+    Ok(())
+}
+
+fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "sig {}, SR node {}, up {}",
+        status.version,
+        status.id,
+        uptime(status.uptime_ms)
+    )?;
+    for problem in &status.problems {
+        writeln!(out, "  {problem}")?;
+    }
+    let mut tables = Vec::new();
+    let mut table = Table::new(&["INTERFACE", "XDP"]);
+    for interface in &status.interfaces {
+        let xdp = interface
+            .xdp
+            .clone()
+            .unwrap_or_else(|| "not running".to_owned());
+        table.row([interface.name.clone(), xdp]);
+    }
+    tables.push(table);
+    let mut table = Table::new(&["SID", "BEHAVIOR", "TARGET", ">PACKETS", ">BYTES"]);
+    for sid in &status.sids {
+        table.row([
+            sid.sid.clone(),
+            sid.behavior.clone(),
+            sid.target.clone(),
+            sid.packets.to_string(),
+            sid.bytes.to_string(),
+        ]);
+    }
+    tables.push(table);
+    let mut table = Table::new(&["POLICY", "SEGMENTS", ">PACKETS", ">BYTES"]);
+    for policy in &status.policies {
+        table.row([
+            policy.name.clone(),
+            policy.segments.join(", "),
+            policy.packets.to_string(),
+            policy.bytes.to_string(),
+        ]);
+    }
+    tables.push(table);
+    let mut table = Table::new(&[
+        "FUNCTION",
+        "STATE",
+        "ON FAILURE",
+        ">RETURNED",
+        ">HEADER CHANGES",
+    ]);
+    for function in &status.functions {
+        table.row([
+            function.name.clone(),
+            if function.is_up { "up" } else { "down" }.to_owned(),
+            function.on_failure.clone(),
+            function.packets_returned.to_string(),
+            function.header_changes.to_string(),
+        ]);
+    }
+    tables.push(table);
+    let mut table = Table::new(&["NOT FORWARDED, OR NOT BY THE PROGRAM", ">PACKETS"]);
+    for (reason, count) in status.refused.iter().filter(|(_, count)| *count != 0) {
+        table.row([reason.replace('_', " "), count.to_string()]);
+    }
+    tables.push(table);
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        writeln!(out)?;
+        table.write(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,355 @@
+//! From a configuration, and what is around, to the tables of the programs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::{IpAddr, Ipv6Addr},
+};
+
+use ipnet::IpNet;
+use sig_common::{
+    srv6::{
+        Behavior, Flavors, Sid,
+        maps::{Adjacency, Function, MAX_HEADERS, Policy, Port},
+    },
+    wire::{
+        TTL, ipv6,
+        srv6::{Header, NEXT_IPV6},
+    },
+};
+use sig_linux::{
+    bpf::Sr,
+    link::Link,
+    neighbours::{Resolution, Resolved},
+};
+
+use super::config::{Config, HopLimit, Service, ServiceAddress, Steering, Target};
+
+/// What the configuration does not say.
+#[derive(Default)]
+pub(crate) struct Around {
+    /// Devices by name.
+    pub(crate) links: BTreeMap<String, Link>,
+    /// Neighbours.
+    pub(crate) next_hops: HashMap<IpAddr, Resolution>,
+}
+
+impl Around {
+    fn carries(&self, name: &str) -> Option<&Link> {
+        self.links.get(name).filter(|link| link.up && link.carrier)
+    }
+
+    fn resolved(&self, address: IpAddr) -> Option<&Resolved> {
+        self.next_hops.get(&address)?.resolved()
+    }
+}
+
+/// What things are called in the maps: a number for each, which stays while it is configured.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    policies: Given<String>,
+    functions: Given<String>,
+    adjacencies: Given<IpAddr>,
+    slots: Given<Counted>,
+}
+
+/// What has counters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Counted {
+    Sid(Ipv6Addr),
+    Policy(String),
+    Function(String),
+}
+
+/// Numbers from 1 on.
+struct Given<K> {
+    numbers: BTreeMap<K, u32>,
+    /// Below the highest that was ever given.
+    free: BTreeSet<u32>,
+}
+
+impl<K> Default for Given<K> {
+    fn default() -> Self {
+        Self {
+            numbers: BTreeMap::new(),
+            free: BTreeSet::new(),
+        }
+    }
+}
+
+impl<K: Ord + Clone> Given<K> {
+    fn number(&mut self, key: &K) -> u32 {
+        if let Some(number) = self.numbers.get(key) {
+            return *number;
+        }
+        let number = match self.free.pop_first() {
+            Some(number) => number,
+            None => self.numbers.len() as u32 + 1,
+        };
+        self.numbers.insert(key.clone(), number);
+        number
+    }
+
+    fn keep(&mut self, is_kept: impl Fn(&K) -> bool) -> Vec<u32> {
+        let gone = self.numbers.extract_if(.., |key, _| !is_kept(key));
+        let gone: Vec<u32> = gone.map(|(_, number)| number).collect();
+        self.free.extend(&gone);
+        gone
+    }
+}
+
+impl Numbers {
+    /// Takes back the numbers of what is configured no more, and is in no table. Returns the slots whose counters somebody else
+    /// may get.
+    pub(crate) fn keep(&mut self, config: &Config) -> Vec<u32> {
+        let is_policy = |name: &String| config.policies.iter().any(|of| of.name == *name);
+        let is_function = |name: &String| config.functions.iter().any(|of| of.name == *name);
+        self.policies.keep(is_policy);
+        self.functions.keep(is_function);
+        self.adjacencies
+            .keep(|address| next_hops(config).contains(address));
+        self.slots.keep(|counted| match counted {
+            Counted::Sid(sid) => config.sids.iter().any(|of| of.sid == *sid),
+            Counted::Policy(name) => is_policy(name),
+            Counted::Function(name) => is_function(name),
+        })
+    }
+
+    /// Where something is counted.
+    pub(crate) fn slot(&mut self, of: Counted) -> u32 {
+        self.slots.number(&of)
+    }
+
+    /// The number of a function.
+    pub(crate) fn function(&mut self, name: &str) -> u32 {
+        self.functions.number(&name.to_owned())
+    }
+}
+
+/// The neighbours that the configuration names.
+pub(crate) fn next_hops(config: &Config) -> Vec<IpAddr> {
+    let of_sids = config.sids.iter().filter_map(|sid| match sid.target {
+        Target::NextHop(address) => Some(address),
+        _ => None,
+    });
+    let of_functions = config.functions.iter().filter_map(|of| match of.address {
+        ServiceAddress::NextHop(address) => Some(address),
+        ServiceAddress::Mac(_) => None,
+    });
+    let mut all: Vec<_> = of_sids.chain(of_functions).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The devices with the program.
+pub(crate) fn ports(config: &Config) -> impl Iterator<Item = &String> {
+    let returns = config.functions.iter().map(|of| &of.return_interface);
+    let node = &config.node;
+    node.trusted.iter().chain(&node.untrusted).chain(returns)
+}
+
+/// The devices that packets may leave by.
+pub(crate) fn outputs(config: &Config) -> impl Iterator<Item = &String> {
+    let of_sids = config.sids.iter().filter_map(|sid| match &sid.target {
+        Target::Interface(name) => Some(name),
+        _ => None,
+    });
+    let of_functions = config.functions.iter().map(|of| &of.interface);
+    let node = &config.node;
+    node.trusted
+        .iter()
+        .chain(&node.untrusted)
+        .chain(of_sids)
+        .chain(of_functions)
+}
+
+/// Whether a function is alive, as far as devices and neighbours tell.
+pub(crate) fn is_up(function: &Service, around: &Around) -> bool {
+    way_to(function, around).is_some() && around.carries(&function.return_interface).is_some()
+}
+
+fn way_to(function: &Service, around: &Around) -> Option<Adjacency> {
+    let link = around.carries(&function.interface)?;
+    let (mac, mtu) = match function.address {
+        ServiceAddress::Mac(mac) => (mac, link.mtu),
+        ServiceAddress::NextHop(address) => {
+            let resolved = around.resolved(address)?;
+            if resolved.ifindex != link.ifindex {
+                return None;
+            }
+            (resolved.destination_mac, resolved.mtu)
+        }
+    };
+    Some(adjacency(link.ifindex, mac, link.mac?, mtu))
+}
+
+fn adjacency(ifindex: u32, destination: [u8; 6], source: [u8; 6], mtu: u32) -> Adjacency {
+    let mut macs = [0; 12];
+    macs[..6].copy_from_slice(&destination);
+    macs[6..].copy_from_slice(&source);
+    Adjacency {
+        ifindex,
+        mtu,
+        macs,
+        known: 1,
+    }
+}
+
+/// The tables.
+pub(crate) fn tables(config: &Config, numbers: &mut Numbers, around: &Around) -> Sr {
+    let mut sr = Sr::default();
+    for locator in &config.node.locators {
+        sr.locators.insert((*locator).into(), 1);
+    }
+    let steers = config
+        .policies
+        .iter()
+        .any(|policy| !policy.destinations.is_empty());
+    let steered = if steers { Port::STEERED } else { 0 };
+    for (names, flags) in [
+        (&config.node.trusted, steered | Port::TRUSTED),
+        (&config.node.untrusted, steered),
+    ] {
+        for link in names.iter().filter_map(|name| around.links.get(name)) {
+            sr.ports.insert(link.ifindex, port(link, flags, 0));
+        }
+    }
+    for policy in &config.policies {
+        let number = numbers.policies.number(&policy.name);
+        let slot = numbers.slot(Counted::Policy(policy.name.clone()));
+        if let Some(made) = headers(config, policy, slot) {
+            sr.policies.insert(number, made);
+            sr.steered
+                .extend(policy.destinations.iter().map(|net| (*net, number)));
+        }
+    }
+    if steers {
+        spare_the_host(&mut sr, around);
+    }
+    for address in next_hops(config) {
+        let resolved = around
+            .resolved(address)
+            .map(|to| adjacency(to.ifindex, to.destination_mac, to.interface_mac, to.mtu));
+        let number = numbers.adjacencies.number(&address);
+        sr.adjacencies.insert(number, resolved.unwrap_or_default());
+    }
+    for sid in &config.sids {
+        let target = match &sid.target {
+            Target::Main => Some(0),
+            Target::Table(table) => Some(*table),
+            Target::NextHop(address) => Some(numbers.adjacencies.number(address)),
+            Target::Interface(name) => around.links.get(name).map(|link| link.ifindex),
+            Target::Function(name) => Some(numbers.function(name)),
+        };
+        let slot = numbers.slot(Counted::Sid(sid.sid));
+        // Without its device a frame has nowhere to go, and the program says so.
+        let value = Sid::new(sid.behavior, sid.flavors, target.unwrap_or(0), slot);
+        sr.sids.insert(sid.sid, value);
+    }
+    for function in &config.functions {
+        let number = numbers.function(&function.name);
+        let served = config
+            .sids
+            .iter()
+            .find(|sid| matches!(&sid.target, Target::Function(name) if *name == function.name));
+        let kind = match served.map(|sid| sid.behavior) {
+            Some(Behavior::EndAm) => Function::MASQUERADED,
+            Some(Behavior::EndAs) => Function::CONFIGURED,
+            _ => Function::CACHED,
+        };
+        let mut flags = kind;
+        if served.is_some_and(|sid| sid.flavors.has(Flavors::LAST)) {
+            flags |= Function::LAST;
+        }
+        if function.bypass {
+            flags |= Function::BYPASS;
+        }
+        if is_up(function, around) {
+            flags |= Function::UP;
+        }
+        let policy = function.policy.as_ref();
+        sr.functions.insert(
+            number,
+            Function {
+                to: way_to(function, around).unwrap_or_default(),
+                flags,
+                policy: policy.map_or(0, |name| numbers.policies.number(name)),
+                slot: numbers.slot(Counted::Function(function.name.clone())),
+            },
+        );
+        if let Some(link) = around.links.get(&function.return_interface) {
+            sr.ports
+                .insert(link.ifindex, port(link, Port::RETURN, number));
+        }
+    }
+    sr
+}
+
+/// What is for this host, or for the link alone, is not steered, whatever prefix it is in.
+fn spare_the_host(sr: &mut Sr, around: &Around) {
+    /// No policy has this number.
+    const NONE: u32 = 0;
+    let addresses = around.links.values().flat_map(|link| &link.addresses);
+    sr.steered
+        .extend(addresses.map(|net| (IpNet::from(net.addr()), NONE)));
+    for prefix in ["fe80::/10", "ff00::/8", "169.254.0.0/16", "224.0.0.0/3"] {
+        sr.steered
+            .extend(prefix.parse::<IpNet>().map(|net| (net, NONE)));
+    }
+}
+
+fn port(link: &Link, flags: u32, function: u32) -> Port {
+    Port {
+        mac: link.mac.unwrap_or_default(),
+        reserved: 0,
+        flags,
+        function,
+    }
+}
+
+/// The headers of a policy.
+fn headers(config: &Config, policy: &Steering, slot: u32) -> Option<Policy> {
+    let segments: Vec<[u8; 16]> = policy.segments.iter().map(Ipv6Addr::octets).collect();
+    let alone = policy.reduced && segments.len() == 1;
+    let mut made = Policy {
+        headers: [0; MAX_HEADERS],
+        len: 0,
+        next_header_at: 6,
+        flags: match config.node.hop_limit {
+            HopLimit::Inherit => Policy::INHERIT_HOP_LIMIT,
+            HopLimit::Of(_) => 0,
+        },
+        slot,
+        mtu: policy.mtu,
+    };
+    let outer = ipv6::Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: 0,
+        next_header: match alone {
+            true => NEXT_IPV6,
+            false => ipv6::ROUTING,
+        },
+        hop_limit: match config.node.hop_limit {
+            HopLimit::Inherit => TTL,
+            HopLimit::Of(hops) => hops,
+        },
+        source: config.node.source?.octets(),
+        destination: *segments.first()?,
+    };
+    let mut len = outer.emit(&mut made.headers).ok()?;
+    if !alone {
+        let srh = Header {
+            next_header: NEXT_IPV6,
+            segments: &segments,
+            reduced: policy.reduced,
+            flags: 0,
+            tag: 0,
+            tlvs: &[],
+        };
+        made.next_header_at = len as u16;
+        len += srh.emit(made.headers.get_mut(len..)?).ok()?;
+    }
+    made.len = len as u16;
+    Some(made)
+}
