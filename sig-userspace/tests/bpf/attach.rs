@@ -4,7 +4,8 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use crate::frames::{LO, xdp_socket};
-use crate::support::netns::{Netns, root_or_skip, tcx_programs, veth, wait_until};
+use crate::support::netns::{Netns, root_or_skip, veth, wait_until};
+use crate::tcx::tcx_programs;
 use sig_common::addr::IsdAs;
 use sig_common::maps::{LanRoute, MAX_SOCKETS};
 use sig_linux::bpf::{Logging, Program, Programs, XdpMode};

@@ -6,6 +6,8 @@ mod packets;
 mod router_support;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tcx.rs"]
+mod tcx;
 
 mod fast_path;
 mod frames;
@@ -19,4 +21,5 @@ mod router_cpus;
 mod router_model;
 mod router_reasons;
 mod router_underlay;
+mod srv6;
 mod underlay;

@@ -18,7 +18,7 @@ use crate::order::check::Tally;
 use crate::order::relay::{Mode, Relay};
 use crate::order::streams::Streams;
 use crate::order::{MODES, PATIENCE, SHORT_ROUND, relays, rounds};
-use crate::support::netns::tcx_programs;
+use crate::tcx::tcx_programs;
 
 /// How long packets take through a gateway: many times what they take through the programs.
 const DELAY: Duration = Duration::from_millis(3);

@@ -5,6 +5,8 @@ mod bed;
 mod foreign;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tcx.rs"]
+mod tcx;
 
 mod accelerate;
 mod lan;

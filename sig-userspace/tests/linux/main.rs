@@ -11,5 +11,6 @@ mod networks;
 mod next_hops;
 mod pair;
 mod routes;
+mod srv6;
 mod xsk_leak;
 mod xsk_port;

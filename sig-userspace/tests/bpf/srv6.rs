@@ -1,0 +1,16 @@
+//! The SR node's program over single packets.
+//!
+//! [`endpoint`], [`decap`], [`refused`], [`encap`] and [`proxies`] hold packets written by hand after RFC 8754, RFC 8986 and
+//! draft-ietf-spring-sr-service-programming; [`random`] compares the program with [`model`] over many others.
+
+mod bed;
+mod decap;
+mod encap;
+mod endpoint;
+mod headers;
+mod model;
+mod node;
+mod packets;
+mod proxies;
+mod random;
+mod refused;

@@ -1,0 +1,86 @@
+//! As in [`super::model`]: headers in front of packets.
+
+use sig_common::{
+    srv6::maps::Policy,
+    wire::{flow::flow_hash, inner::InnerPacket},
+};
+
+use super::model::{IP, ROOM, be16, take_hop};
+use super::packets::{IPV4, IPV6};
+
+pub(crate) struct Inside {
+    len: usize,
+    tos: u8,
+    hops: u8,
+    pub(crate) next: u8,
+    flow: u32,
+}
+
+pub(crate) fn look(frame: &[u8]) -> Option<Inside> {
+    let packet = &frame[IP..];
+    let (version, next) = match be16(frame, 12) {
+        0x0800 => (4, IPV4),
+        0x86dd => (6, IPV6),
+        _ => return None,
+    };
+    if packet.len() < 20 || packet[0] >> 4 != version {
+        return None;
+    }
+    let inner = InnerPacket::parse(packet).ok()?;
+    Some(Inside {
+        len: inner.total_len.into(),
+        tos: inner.tos,
+        hops: inner.ttl,
+        next,
+        flow: flow_hash(&inner),
+    })
+}
+
+pub(crate) enum Put {
+    Pass,
+    Done(Vec<u8>),
+    TooBig(u32),
+    NoRoom,
+}
+
+pub(crate) fn put(mut frame: Vec<u8>, policy: &Policy, is_hop: bool) -> Put {
+    let Some(inside) = look(&frame).filter(|inside| !is_hop || inside.hops > 1) else {
+        return Put::Pass;
+    };
+    let len = usize::from(policy.len);
+    if !(40..=ROOM).contains(&len) {
+        return Put::NoRoom;
+    }
+    if inside.len + len > policy.mtu as usize {
+        return Put::TooBig(policy.mtu.saturating_sub(policy.len.into()));
+    }
+    let hops = inside.hops.wrapping_sub(is_hop.into());
+    if is_hop {
+        take_hop(&mut frame);
+    }
+    let mut headers = policy.headers[..len].to_vec();
+    if policy.next_header_at != 0 {
+        headers[usize::from(policy.next_header_at)] = inside.next;
+    }
+    if policy.flags & Policy::INHERIT_HOP_LIMIT != 0 && inside.next == IPV6 {
+        headers[7] = hops;
+    }
+    Put::Done(prepend(&frame, &inside, &headers))
+}
+
+pub(crate) fn prepend(frame: &[u8], inside: &Inside, headers: &[u8]) -> Vec<u8> {
+    let mut out = frame[..IP].to_vec();
+    out[12..14].copy_from_slice(&[0x86, 0xdd]);
+    out.extend(headers);
+    let first = 6 << 28 | u32::from(inside.tos) << 20 | inside.flow & 0xf_ffff;
+    out[14..18].copy_from_slice(&first.to_be_bytes());
+    let len = (inside.len + headers.len() - 40) as u16;
+    out[18..20].copy_from_slice(&len.to_be_bytes());
+    let packet = &frame[IP..];
+    // Of Ethernet's padding nothing is left; it is no more than this.
+    match packet.len() - inside.len < 64 {
+        true => out.extend(&packet[..inside.len]),
+        false => out.extend(packet),
+    }
+    out
+}

@@ -1,0 +1,374 @@
+//! The program and the [`Model`] over random packets, with random tables.
+//!
+//! `SIG_CASES` sets how many tables are tried, `SIG_SEED` the first of them. A failure prints the seed and the packet.
+
+use std::collections::BTreeMap;
+
+use sig_common::srv6::{
+    Behavior, Flavors, Sid,
+    maps::{Adjacency, Function, MAX_HEADERS, Policy, Port, Reason},
+};
+use sig_linux::bpf::Sr;
+
+use super::bed::{Bed, TABLE, in_bed, text};
+use super::model::Model;
+use super::packets::*;
+use crate::router_model::number;
+use crate::router_support::random::Dice;
+
+/// Tables that are tried.
+const CASES: u64 = 150;
+/// Packets with each.
+const PACKETS: usize = 40;
+/// Local SIDs, numbered from 1.
+const SIDS: usize = 24;
+const FUNCTIONS: u32 = 3;
+/// Where routes lead, and where none does.
+const ELSEWHERE: [&str; 7] = [
+    "2001:db8:b::9",
+    "2001:db8:b::8",
+    "2001:db8:c::9",
+    "2001:db8:d::9",
+    "2001:db8:e::9",
+    "2001:db8:ffff::9",
+    "2001:db8:a::ffff",
+];
+const HOSTS: [&str; 6] = [
+    "10.2.0.9", "10.2.1.9", "10.3.0.9", "10.4.0.9", "10.5.0.9", "10.9.0.9",
+];
+
+/// Reasons that one packet at a time, over tables in order, does not have.
+const OTHERS: [Reason; 2] = [Reason::TooManySids, Reason::Changing];
+
+#[test]
+fn the_program_does_what_the_model_does() {
+    let (first, cases) = (number("SIG_SEED", 0), number("SIG_CASES", CASES));
+    in_bed(|bed| {
+        let mut seen: BTreeMap<(u32, Vec<Reason>), usize> = BTreeMap::new();
+        for seed in first..first + cases {
+            let mut dice = Dice::new(seed);
+            let sr = tables(&mut dice, bed);
+            // Caches of the case before go with their functions.
+            bed.set(|now| *now = Sr::default());
+            bed.set(|now| *now = sr.clone());
+            let mut model = Model::new(sr, bed.out, bed.other);
+            for index in 0..PACKETS {
+                let port = port(&mut dice);
+                bed.port(port.flags, port.function);
+                model.sr = bed.sr.clone();
+                let frame = any_frame(&mut dice, port.flags & Port::RETURN != 0);
+                let expected = model.run(&frame);
+                let found = bed.run(&frame);
+                assert!(
+                    found == expected,
+                    "SIG_SEED={seed}, packet {index}, {port:?}: {}\nexpected {expected:?}\n   found {found:?}",
+                    text(&frame)
+                );
+                *seen.entry((found.action, found.reasons)).or_default() += 1;
+            }
+        }
+        println!("{:?}", bed.programs.figures());
+        println!("{seen:?}");
+        if cases < CASES {
+            return;
+        }
+        let unseen: Vec<Reason> = Reason::ALL
+            .into_iter()
+            .filter(|reason| !OTHERS.contains(reason))
+            .filter(|reason| !seen.keys().any(|(_, reasons)| reasons.contains(reason)))
+            .collect();
+        assert!(unseen.is_empty(), "no packet has reached {unseen:?}");
+    });
+}
+
+fn sid_address(number: usize) -> String {
+    format!("2001:db8:a::{number:x}")
+}
+
+fn tables(dice: &mut Dice, bed: &Bed) -> Sr {
+    let mut sr = Sr::default();
+    sr.locators.insert("2001:db8:a::/48".parse().unwrap(), 1);
+    let good = bed.adjacency();
+    for number in 1..=4 {
+        let adjacency = match dice.below(6) {
+            0 => Adjacency { known: 0, ..good },
+            1 => Adjacency {
+                ifindex: bed.other,
+                ..good
+            },
+            2 => Adjacency { mtu: 100, ..good },
+            _ => good,
+        };
+        sr.adjacencies.insert(number, adjacency);
+    }
+    for number in 1..=4 {
+        sr.policies.insert(number, policy(dice));
+    }
+    for number in 0..FUNCTIONS {
+        let kind = dice.one(&[
+            Function::CACHED,
+            Function::CACHED,
+            Function::CONFIGURED,
+            Function::MASQUERADED,
+        ]);
+        let up = if dice.percent(80) { Function::UP } else { 0 };
+        let bypass = if dice.percent(50) {
+            Function::BYPASS
+        } else {
+            0
+        };
+        let last = if dice.percent(30) { Function::LAST } else { 0 };
+        let to = match dice.percent(90) {
+            true => good,
+            false => sr.adjacencies[&(1 + dice.below(4) as u32)],
+        };
+        let function = Function {
+            to,
+            flags: kind | up | bypass | last,
+            policy: 1 + dice.below(5) as u32,
+            slot: 1,
+        };
+        sr.functions.insert(number, function);
+    }
+    for number in 1..=SIDS {
+        // All of them in every table.
+        let behavior = Behavior::ALL[(number - 1) % Behavior::ALL.len()];
+        let target = match behavior {
+            Behavior::End => 0,
+            Behavior::EndX | Behavior::EndDx4 | Behavior::EndDx6 => 1 + dice.below(5) as u32,
+            Behavior::EndDx2 => dice.one(&[bed.out, bed.out, bed.other]),
+            Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 | Behavior::EndAm => {
+                dice.below(FUNCTIONS as usize + 1) as u32
+            }
+            _ => dice.one(&[0, TABLE, TABLE, 77]),
+        };
+        let flavors = Flavors(dice.byte() & 15);
+        let sid = Sid::new(behavior, flavors, target, 100 + number as u32);
+        sr.sids.insert(sid_address(number).parse().unwrap(), sid);
+    }
+    for net in [
+        "10.0.0.0/8",
+        "10.2.0.0/16",
+        "2001:db8:b::/48",
+        "2001:db8:b::9/128",
+        "2001:db8:a::/48",
+    ] {
+        if dice.percent(60) {
+            sr.steered
+                .insert(net.parse().unwrap(), 1 + dice.below(5) as u32);
+        }
+    }
+    sr
+}
+
+fn segment(dice: &mut Dice) -> String {
+    match dice.percent(50) {
+        true => sid_address(1 + dice.below(SIDS)),
+        false => dice.one(&ELSEWHERE).to_owned(),
+    }
+}
+
+fn segments(dice: &mut Dice, count: usize) -> Vec<String> {
+    (0..count).map(|_| segment(dice)).collect()
+}
+
+fn policy(dice: &mut Dice) -> Policy {
+    let count = 1 + dice.below(10);
+    let list = segments(dice, count);
+    let list: Vec<&str> = list.iter().map(String::as_str).collect();
+    let first = list[count - 1];
+    let reduced = dice.percent(50);
+    let (packet, next_header_at) = match (reduced, count) {
+        (true, 1) => (ipv6(64, 0, first, &[]), 6),
+        (true, _) => (
+            ipv6(
+                64,
+                ROUTING,
+                first,
+                &srh(0, count as u8 - 1, &list[..count - 1]),
+            ),
+            40,
+        ),
+        (false, _) => (
+            ipv6(64, ROUTING, first, &srh(0, count as u8 - 1, &list)),
+            40,
+        ),
+    };
+    let mut headers = [0; MAX_HEADERS];
+    headers[..packet.len()].copy_from_slice(&packet);
+    let len = match dice.below(20) {
+        0 => 39,
+        1 => MAX_HEADERS + 1,
+        _ => packet.len(),
+    };
+    Policy {
+        headers,
+        len: len as u16,
+        next_header_at,
+        flags: if dice.percent(50) {
+            Policy::INHERIT_HOP_LIMIT
+        } else {
+            0
+        },
+        slot: 3,
+        mtu: dice.one(&[1500, 1500, 1500, 200]),
+    }
+}
+
+fn port(dice: &mut Dice) -> Port {
+    let flags = match dice.below(20) {
+        0 => 0,
+        1 => Port::STEERED,
+        2..=6 => Port::RETURN,
+        7..=9 => Port::TRUSTED | Port::STEERED,
+        _ => Port::TRUSTED,
+    };
+    let function = dice.below(FUNCTIONS as usize + 1) as u32;
+    Port {
+        mac: OURS,
+        reserved: 0,
+        flags,
+        function: if flags & Port::RETURN != 0 {
+            function
+        } else {
+            0
+        },
+    }
+}
+
+fn hops(dice: &mut Dice) -> u8 {
+    dice.one(&[0, 1, 2, 3, 64, 64, 64, 64, 64, 255])
+}
+
+/// What is behind the headers, and its next header value.
+fn inside(dice: &mut Dice) -> (u8, Vec<u8>) {
+    let size = match dice.below(10) {
+        0 => 600 + dice.below(800),
+        _ => dice.below(60),
+    };
+    let data = udp(size);
+    match dice.below(12) {
+        0..5 => {
+            let options: &[u8] = dice.one(&[&[][..], &[], &[1, 1, 1, 0]]);
+            let (ttl, host) = (hops(dice), dice.one(&HOSTS));
+            (IPV4, ipv4_with(options, ttl, host, &data))
+        }
+        5..9 => {
+            let to = segment(dice);
+            let mut packet = match dice.percent(20) {
+                true => ipv6(
+                    hops(dice),
+                    OPTIONS,
+                    &to,
+                    &[&options(UDP)[..], &data].concat(),
+                ),
+                false => ipv6(hops(dice), UDP, &to, &data),
+            };
+            packet[1] = dice.byte();
+            (IPV6, packet)
+        }
+        9 => (ETHERNET, ether([6; 6], [8; 6], &small_v4())),
+        10 => (ICMPV6, vec![128, 0, 0, 0, 0, 0, 0, 0]),
+        _ => (dice.one(&[UDP, FRAGMENT, OPTIONS, ROUTING, 59]), data),
+    }
+}
+
+fn any_frame(dice: &mut Dice, is_return: bool) -> Vec<u8> {
+    let (next, packet) = inside(dice);
+    let bare = (is_return && dice.percent(60) || dice.percent(20)) && matches!(next, IPV4 | IPV6);
+    let packet = if bare {
+        packet
+    } else {
+        to_a_sid(dice, next, packet)
+    };
+    let mut frame = frame(&packet);
+    if dice.percent(30) {
+        let padding = dice.below(100);
+        frame.extend((0..padding).map(|_| 0xee));
+    }
+    if dice.percent(5) {
+        frame[0] ^= 4;
+    }
+    if dice.percent(20) {
+        for _ in 0..1 + dice.below(3) {
+            // Rather in the headers, and in those of the SRH.
+            let end = dice.one(&[54, 64, 200, 2000]).min(frame.len());
+            let at = dice.below(end);
+            frame[at] = dice.one(&[0, 1, 4, 255, frame[at].wrapping_add(1), frame[at] ^ 0x40]);
+        }
+    }
+    if dice.percent(5) {
+        frame.truncate(14 + dice.below(frame.len() - 13));
+    }
+    frame
+}
+
+/// Places in [`Behavior::ALL`] of those that have a use for a packet.
+const fn fitting(next: u8, is_under_way: bool) -> &'static [usize] {
+    match (is_under_way, next) {
+        (true, IPV4) => &[0, 1, 2, 9, 10, 12, 13, 14, 15, 23],
+        (true, IPV6) => &[0, 1, 2, 9, 11, 12, 13, 14, 15, 22],
+        (true, _) => &[0, 1, 2, 12, 13, 14, 15],
+        (_, IPV4) => &[0, 1, 4, 6, 8, 9, 10],
+        (_, IPV6) => &[0, 2, 5, 7, 8, 9, 11],
+        (_, ETHERNET) => &[3, 16],
+        _ => &[0],
+    }
+}
+
+fn to_a_sid(dice: &mut Dice, next: u8, inside: Vec<u8>) -> Vec<u8> {
+    let (mut next, mut payload) = (next, inside);
+    if dice.percent(10) {
+        payload = [&options(next)[..], &payload].concat();
+        next = OPTIONS;
+    }
+    let has_srh = dice.percent(80);
+    let is_under_way = has_srh && dice.percent(60);
+    let number = match dice.percent(70) {
+        true => 1 + dice.one(fitting(next, is_under_way)),
+        false => 1 + dice.below(SIDS),
+    };
+    let mut destination = sid_address(number);
+    if has_srh {
+        let count = match dice.below(10) {
+            0 => 1 + dice.below(14),
+            _ => 1 + dice.below(4),
+        };
+        let mut list = segments(dice, count);
+        let left = match dice.below(30) {
+            0 => dice.byte(),
+            1..=28 if is_under_way => 1 + dice.below(count) as u8,
+            1..=28 => 0,
+            _ => dice.below(count + 2) as u8,
+        };
+        if let Some(active) = list.get_mut(usize::from(left)) {
+            active.clone_from(&destination);
+        }
+        let list: Vec<&str> = list.iter().map(String::as_str).collect();
+        let mut header = srh(next, left, &list);
+        if dice.percent(10) {
+            // A TLV: eight bytes of padding.
+            header[1] += 1;
+            header.extend([4, 6, 0, 0, 0, 0, 0, 0]);
+        }
+        payload = [header, payload].concat();
+        next = ROUTING;
+    } else if dice.percent(5) {
+        destination = dice.one(&ELSEWHERE).to_owned();
+    }
+    for _ in 0..dice.one(&[0, 0, 0, 0, 0, 0, 0, 1, 2, 3]) {
+        let mut header = options(next).to_vec();
+        if dice.percent(20) {
+            // Long ones.
+            header[1] = 20;
+            header.resize(168, 0);
+        }
+        payload = [header, payload].concat();
+        next = OPTIONS;
+    }
+    if dice.percent(5) {
+        payload = [&options(next)[..], &payload].concat();
+        next = 0;
+    }
+    ipv6(hops(dice), next, &destination, &payload)
+}

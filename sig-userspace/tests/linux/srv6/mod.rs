@@ -1,0 +1,9 @@
+//! `sig srv6 run` between hosts and routers with the kernel's own segment routing.
+
+mod bytes;
+mod interop;
+mod life;
+mod net;
+mod packets;
+mod proxies;
+mod refusals;
