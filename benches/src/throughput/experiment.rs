@@ -1,8 +1,10 @@
 //! Experiments: what is measured, how, with which packets.
 
+mod behavior;
 pub mod plan;
 pub mod read;
 
+pub use behavior::Behavior;
 pub use plan::{Algorithm, Experiment};
 
 use std::fmt;
@@ -106,6 +108,9 @@ pub struct Case {
     pub layout: Layout,
     /// On which CPUs.
     pub cpus: Cpus,
+    /// What an SR node is to do; none for other subjects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behavior: Option<Behavior>,
 }
 
 impl Case {
@@ -119,6 +124,7 @@ impl Case {
             workers: 1,
             layout: Layout::Split,
             cpus: Cpus::default(),
+            behavior: None,
         }
     }
 }
@@ -127,6 +133,9 @@ impl fmt::Display for Case {
     /// The size, and what differs from the usual.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.size.fmt(f)?;
+        if let Some(behavior) = self.behavior {
+            write!(f, ", {behavior}")?;
+        }
         if self.family == Family::Ipv6 {
             f.write_str(", IPv6")?;
         }

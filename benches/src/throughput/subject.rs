@@ -42,6 +42,10 @@ pub enum Subject {
     RouterUnverified,
     /// The border router of the reference.
     RouterReference,
+    /// The SR node's XDP program.
+    Srv6,
+    /// The kernel as SR node.
+    Srv6Kernel,
     /// The whole chain of two sites: client, gateway, router, router, gateway, client, over plain IP
     /// forwarding instead of gateways.
     ChainIp,
@@ -99,6 +103,8 @@ impl Subject {
             Router => "border router",
             RouterUnverified => "border router without verification",
             RouterReference => "border router of the reference",
+            Srv6 => "SR node",
+            Srv6Kernel => "kernel as SR node",
             ChainIp => "plain IP",
             ChainScion => "SCION hosts",
             ChainReference => "reference, both ends",
@@ -150,6 +156,11 @@ impl Subject {
         )
     }
 
+    /// Whether [`Case::behavior`](super::experiment::Case::behavior) says what it does.
+    pub fn has_behaviors(self) -> bool {
+        matches!(self, Subject::Srv6 | Subject::Srv6Kernel)
+    }
+
     /// Whether it forwards SCION packets from a link to a link.
     pub fn is_router(self) -> bool {
         use Subject::*;
@@ -166,7 +177,13 @@ impl Subject {
         use Subject::*;
         matches!(
             self,
-            XdpDrop | XdpRedirect | XdpRedirectSplit | TcRedirect | Router | RouterUnverified
+            XdpDrop
+                | XdpRedirect
+                | XdpRedirectSplit
+                | TcRedirect
+                | Router
+                | RouterUnverified
+                | Srv6
         ) || self.is_fast_path()
     }
 

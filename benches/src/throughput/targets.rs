@@ -16,7 +16,7 @@ use ratio::{Missing, Results};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
     /// What is compared.
-    pub name: &'static str,
+    pub name: String,
     /// Measured; none where a part of it could not be measured.
     pub ratio: Option<f64>,
     /// What the ratio should be at least.

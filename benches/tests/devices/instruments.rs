@@ -57,6 +57,10 @@ fn loads() -> Vec<Load> {
         }),
         sig_frames(Size::Fixed(1300), 1),
         sig_frames(Size::Fixed(100), 40),
+        Load::Behind {
+            inner: load(),
+            headers: vec![0x60; 80],
+        },
         Load::Scion(ScionLoad {
             underlay: with_size(Size::Fixed(200)),
             ports: [50_000; 2],
@@ -81,6 +85,9 @@ const PATH: [u8; 36] = {
 fn expect(load: &Load) -> Expect {
     match load {
         Load::Ip(_) => Expect::Ip { at: 14 },
+        Load::Behind { headers, .. } => Expect::Ip {
+            at: 14 + headers.len() as u16,
+        },
         Load::SigFrames { inner, .. } => Expect::SigFrames {
             packet_len: match inner.size {
                 Size::Fixed(len) => len,
@@ -163,7 +170,9 @@ fn live_frames_arrive_at_the_sink_in_order() -> Result<()> {
         // The kernel sends something of its own, such as multicast listener reports.
         let frames = trial.counters["seen"];
         match load {
-            Load::Ip(_) | Load::Scion(_) => assert!(frames >= trial.sent, "{trial:?}"),
+            Load::Ip(_) | Load::Behind { .. } | Load::Scion(_) => {
+                assert!(frames >= trial.sent, "{trial:?}")
+            }
             Load::SigFrames { .. } => assert!(frames >= trial.sent / 14, "{trial:?}"),
         }
     }

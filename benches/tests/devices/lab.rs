@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use aya::sys::{Stats, enable_stats};
 use benches::throughput::{
     binary,
-    experiment::{Case, Family, Layout, Mix, Size},
+    experiment::{Behavior, Case, Family, Layout, Mix, Size},
     lab,
     subject::{Refusal, Subject},
     trial::{Rate, Trial, Validity},
@@ -159,6 +159,48 @@ fn routers_forward_what_they_should() -> Result<()> {
             if subject.is_program() {
                 assert!(trial.counters["program"] >= trial.received, "{trial:?}");
                 assert!(trial.cpu["program"] > 0.0, "{trial:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn sr_nodes_do_what_they_should() -> Result<()> {
+    if !can_run() {
+        return Ok(());
+    }
+    let _alone = testbed::exclusive()?;
+    let _statistics = enable_stats(Stats::RunTime)?;
+    let behaviors = [
+        "H.Encaps", "End", "End.X", "End.T", "End.DX2", "End.DX4", "End.DX6", "End.DT4", "End.DT6",
+        "End.DT46", "End.AS", "End.AD4", "End.AD6", "End.AM",
+    ];
+    for name in behaviors {
+        let behavior = Behavior::try_from(name.to_owned()).map_err(anyhow::Error::msg)?;
+        let either = [Family::Ipv4, Family::Ipv6];
+        for family in behavior.family().map_or(either.to_vec(), |one| vec![one]) {
+            let case = Case {
+                family,
+                behavior: Some(behavior),
+                ..case()
+            };
+            // The sink takes packets only behind as many headers as there should be, and only the node has a way there.
+            let trial = examine(Subject::Srv6, &case).context(name)?;
+            let of = |counter: &str| trial.counters[counter];
+            assert!(of("srv6 packets") >= trial.received, "{name}: {trial:?}");
+            assert!(trial.cpu["program"] > 0.0, "{name}: {trial:?}");
+            // None but a few of the kernel's own.
+            assert!(of("srv6 to_kernel") <= 10, "{name}: {trial:?}");
+            let returned = of("srv6 returned");
+            assert_eq!(
+                behavior.is_proxy(),
+                returned >= trial.received,
+                "{name}: {trial:?}"
+            );
+            match lab::open(Subject::Srv6Kernel, &case) {
+                Err(Refusal::NotHere(reason)) => eprintln!("{name} of the kernel: {reason}"),
+                _ => drop(examine(Subject::Srv6Kernel, &case).context(name)?),
             }
         }
     }

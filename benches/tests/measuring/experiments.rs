@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use benches::throughput::{
-    experiment::{Algorithm, Experiment, Family, Size, read::read},
+    experiment::{Algorithm, Behavior, Experiment, Family, Size, read::read},
     subject::Subject,
 };
 
@@ -43,7 +43,7 @@ fn every_key_is_understood() {
 [[experiment]]
 name = "all"
 title = "Everything"
-subjects = ["kernel-forward", "router"]
+subjects = ["kernel-forward", "router", "srv6"]
 algorithm = "pdr"
 loss_percent = 1
 sizes = [124, 1500]
@@ -51,6 +51,7 @@ families = ["ipv4", "ipv6"]
 flows = [1, 64]
 packed = [false, true]
 workers = [1, 2]
+behaviors = ["H.Encaps", "End.DX4"]
 layouts = ["split", "single-core"]
 cpus = { tester = 2, device = 3 }
 repeats = 10
@@ -75,13 +76,21 @@ packets = 1000
         "two of sizes, families, flows, packed, layouts"
     );
     for group in groups {
-        let columns: Vec<_> = group.iter().map(|(s, case)| (*s, case.workers)).collect();
+        let columns: Vec<_> = group
+            .iter()
+            .map(|(s, case)| (*s, case.workers, case.behavior.map(Behavior::name)))
+            .collect();
         let expected = [
-            (Subject::KernelForward, 1),
-            (Subject::Router, 1),
-            (Subject::Router, 2),
+            (Subject::KernelForward, 1, None),
+            (Subject::Router, 1, None),
+            (Subject::Router, 2, None),
+            (Subject::Srv6, 1, Some("H.Encaps")),
+            (Subject::Srv6, 1, Some("End.DX4")),
         ];
-        assert_eq!(columns, expected, "the kernel has no workers");
+        assert_eq!(
+            columns, expected,
+            "only routers have workers, only SR nodes behaviors"
+        );
     }
 }
 
@@ -100,6 +109,7 @@ fn mistakes_are_refused_with_their_place() {
         ("sizes = [60]\nfamilies = [\"ipv6\"]", "write 64 to 1500"),
         ("sizes = [\"imix\"]\nfamilies = [\"ipv6\"]", "too short"),
         ("flows = [0]", "flows: 0 is out of range; write 1 to 4096"),
+        ("behaviors = [\"Send\"]", "there is no behavior Send"),
         ("workers = [3]", "workers: 3 is out of range; write 1 to 2"),
         ("repeats = 0", "repeats: 0 is out of range"),
         ("seconds = nan", "seconds: NaN is out of range"),
@@ -128,6 +138,7 @@ fn what_does_not_belong_together_is_refused() {
     assert!(with("encapsulate", "pipeline").contains("in memory"));
     assert!(with("pipeline-encapsulate", "mrr").contains("in memory"));
     assert!(with("encapsulate", "guess").contains("unknown variant `guess`"));
+    assert!(with("srv6", "mrr").contains("behaviors: the list is empty"));
     assert!(with("switch", "mrr").contains("unknown variant `switch`"));
     assert!(with("encapsulate", "program-time").contains("no single BPF program"));
 }
@@ -144,7 +155,7 @@ fn every_experiment_that_is_shipped_can_be_read_and_has_a_name_of_its_own() {
         names.extend(experiments.into_iter().map(|experiment| experiment.name));
         files += 1;
     }
-    assert_eq!(files, 10);
+    assert_eq!(files, 11);
     let count = names.len();
     names.sort();
     names.dedup();

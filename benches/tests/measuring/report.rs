@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{figure, not_run, records};
 use benches::throughput::{
-    experiment::{Case, Size},
+    experiment::{Behavior, Case, Family, Size},
     record::{self, Metric, Record},
     report::{markdown, plot, view::View},
     subject::Subject,
@@ -60,6 +60,39 @@ fn ratios_are_of_medians_and_more_is_better() {
         "{}",
         flood.how
     );
+}
+
+#[test]
+fn sr_nodes_are_compared_by_behavior_and_family() {
+    let case = |family, name: Option<&str>| Case {
+        family,
+        behavior: name.map(|name| Behavior::try_from(name.to_owned()).expect(name)),
+        ..Case::of(64)
+    };
+    let mut records = Vec::new();
+    let mut add = |subject, case, value| {
+        let metric = Metric::PerCpuSecond;
+        records.push(figure("sr", subject, case, metric, &[value]));
+    };
+    for (family, ours, kernel) in [(Family::Ipv4, 8e5, 2e5), (Family::Ipv6, 9e5, 1e5)] {
+        let encaps = case(family, Some("H.Encaps"));
+        add(Subject::Srv6, encaps.clone(), ours);
+        add(Subject::Srv6Kernel, encaps, kernel);
+    }
+    let end = case(Family::Ipv6, Some("End"));
+    add(Subject::Srv6, end, 1e6);
+    let proxy = case(Family::Ipv6, Some("End.AD6"));
+    add(Subject::Srv6, proxy, 6e5);
+    let redirect = case(Family::Ipv6, None);
+    add(Subject::XdpRedirect, redirect, 1.8e6);
+    let targets = targets(&records);
+    let of = |rest: &str| row(&targets, &format!("SR node {rest}")).ratio;
+    assert!(near(of("H.Encaps, IPv4 64 B inside / kernel"), 4.0));
+    assert!(near(of("H.Encaps, IPv6 64 B inside / kernel"), 9.0));
+    assert!(near(of("H.Encaps, IPv6 64 B inside / XDP redirect"), 0.5));
+    assert!(near(of("End.AD6, IPv6 64 B inside / End"), 0.6));
+    // Without the redirect over IPv4 and End of the kernel.
+    assert_eq!(targets.len(), 5);
 }
 
 #[test]

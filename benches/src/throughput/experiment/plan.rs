@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Cpus, Family, Layout, Size};
+use super::{Behavior, Case, Cpus, Family, Layout, Size};
 use crate::throughput::subject::Subject;
 
 /// One experiment: subjects that are measured side by side, in every combination of the lists.
@@ -33,6 +33,9 @@ pub struct Experiment {
     /// Workers; subjects without are measured once.
     #[serde(default = "ones")]
     pub workers: Vec<u16>,
+    /// What SR nodes do; other subjects are measured once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub behaviors: Vec<Behavior>,
     /// Where the device under test runs.
     #[serde(default = "list::<Layout>")]
     pub layouts: Vec<Layout>,
@@ -162,7 +165,7 @@ impl Experiment {
                 for &flows in &self.flows {
                     for &family in &self.families {
                         for &size in &self.sizes {
-                            let case = |workers| Case {
+                            let case = |workers, behavior| Case {
                                 size,
                                 family,
                                 flows,
@@ -170,6 +173,7 @@ impl Experiment {
                                 workers,
                                 layout,
                                 cpus: self.cpus,
+                                behavior,
                             };
                             groups.push(self.columns(case));
                         }
@@ -180,7 +184,7 @@ impl Experiment {
         groups
     }
 
-    fn columns(&self, case: impl Fn(u16) -> Case) -> Vec<(Subject, Case)> {
+    fn columns(&self, case: impl Fn(u16, Option<Behavior>) -> Case) -> Vec<(Subject, Case)> {
         let mut columns = Vec::new();
         for &subject in &self.subjects {
             let count = if subject.has_workers() {
@@ -188,8 +192,14 @@ impl Experiment {
             } else {
                 1
             };
-            let workers = self.workers.iter().take(count);
-            columns.extend(workers.map(|&workers| (subject, case(workers))));
+            let behaviors: Vec<_> = match subject.has_behaviors() {
+                true => self.behaviors.iter().copied().map(Some).collect(),
+                false => vec![None],
+            };
+            for &workers in self.workers.iter().take(count) {
+                let cases = behaviors.iter().map(|behavior| case(workers, *behavior));
+                columns.extend(cases.map(|case| (subject, case)));
+            }
         }
         columns
     }

@@ -59,6 +59,9 @@ fn check(experiment: &Experiment) -> Result<()> {
     list("workers", &experiment.workers, |n| {
         within("workers", *n, 1..=2)
     })?;
+    if experiment.subjects.iter().any(|of| of.has_behaviors()) || !experiment.behaviors.is_empty() {
+        list("behaviors", &experiment.behaviors, |_| Ok(()))?;
+    }
     list("layouts", &experiment.layouts, |_| Ok(()))?;
     within("repeats", experiment.repeats, 1..=1000)?;
     within("seconds", experiment.seconds, 0.1..=3600.0)?;

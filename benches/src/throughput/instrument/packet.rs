@@ -31,6 +31,13 @@ pub struct IpLoad {
 pub enum Load {
     /// IP packets.
     Ip(IpLoad),
+    /// IP packets behind an IPv6 header and what follows it.
+    Behind {
+        /// The packets.
+        inner: IpLoad,
+        /// The headers; the payload length of the first is filled in.
+        headers: Vec<u8>,
+    },
     /// SIG frames that hold IP packets.
     SigFrames {
         /// The packets; MAC addresses are not used.

@@ -40,7 +40,7 @@ impl Templates {
     /// The templates of a load.
     pub(super) fn new(load: &Load) -> Result<Self> {
         let inner = match load {
-            Load::Ip(inner) | Load::SigFrames { inner, .. } => inner,
+            Load::Ip(inner) | Load::Behind { inner, .. } | Load::SigFrames { inner, .. } => inner,
             Load::Scion(scion) => &scion.underlay,
         };
         ensure!(
@@ -49,7 +49,8 @@ impl Templates {
             inner.flows
         );
         let (frames, stream) = match load {
-            Load::Ip(inner) => (plain(inner)?, 0),
+            Load::Ip(inner) => (plain(inner, &[])?, 0),
+            Load::Behind { inner, headers } => (plain(inner, headers)?, 0),
             Load::SigFrames {
                 inner,
                 outer,
@@ -99,7 +100,8 @@ fn ip_header_len(load: &IpLoad) -> usize {
     }
 }
 
-fn plain(load: &IpLoad) -> Result<Vec<Template>> {
+/// IP packets, behind IPv6 headers if there are any.
+fn plain(load: &IpLoad, headers: &[u8]) -> Result<Vec<Template>> {
     let mut lengths = lengths(load);
     if load.alternate_class && lengths.len() % 2 == 1 {
         lengths.extend_from_within(..);
@@ -108,7 +110,14 @@ fn plain(load: &IpLoad) -> Result<Vec<Template>> {
     for (number, len) in lengths.into_iter().enumerate() {
         let class = CLASSES[number % 2 * usize::from(load.alternate_class)];
         let mut frame = ethernet_header(load);
+        let ip = frame.len();
+        frame.extend(headers);
         let inner = append(&mut frame, load, len, class)?;
+        if !headers.is_empty() {
+            let payload_len = (frame.len() - ip - ipv6::HEADER_LEN) as u16;
+            frame[ip - 2..ip].copy_from_slice(&ethernet::ETHERTYPE_IPV6.to_be_bytes());
+            frame[ip + 4..ip + 6].copy_from_slice(&payload_len.to_be_bytes());
+        }
         let written = usize::from(inner.udp) + udp::HEADER_LEN + MARKER_LEN;
         frames.push(template(&frame, written, &[inner])?);
     }

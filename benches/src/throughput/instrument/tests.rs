@@ -101,6 +101,15 @@ fn scion_load(v6: bool, size: u16) -> ScionLoad {
     }
 }
 
+/// An IPv6 header in front of packets of this family.
+fn outer_ipv6(v6: bool) -> Vec<u8> {
+    let mut header = vec![0; 40];
+    header[0] = 0x60;
+    header[6] = if v6 { 41 } else { 4 };
+    header[7] = 64;
+    header
+}
+
 /// Loads of every kind.
 fn loads() -> Vec<Load> {
     let mut loads = Vec::new();
@@ -112,6 +121,10 @@ fn loads() -> Vec<Load> {
             Size::Mix(Mix::Imix),
         ] {
             loads.push(Load::Ip(ip_load(v6, size)));
+            loads.push(Load::Behind {
+                inner: ip_load(v6, size),
+                headers: outer_ipv6(v6),
+            });
         }
         // Odd lengths: inner packets start at odd offsets.
         for (size, per_frame) in [
@@ -182,6 +195,15 @@ fn check_frame(frame: &[u8], load: &Load) -> Vec<Marker> {
     let headers = PacketHeaders::from_ethernet_slice(frame).expect("a frame");
     let (inner, outer) = match load {
         Load::Ip(inner) => return vec![check_packet(&headers, inner)],
+        Load::Behind { inner, .. } => {
+            let packet = headers.payload.slice();
+            let Some(NetHeaders::Ipv6(ip, _)) = &headers.net else {
+                panic!("not IPv6: {headers:?}");
+            };
+            assert_eq!(usize::from(ip.payload_length), packet.len());
+            let headers = PacketHeaders::from_ip_slice(packet).expect("a packet");
+            return vec![check_packet(&headers, inner)];
+        }
         Load::SigFrames { inner, outer, .. } => (inner, Some(outer)),
         Load::Scion(load) => (&load.underlay, None),
     };

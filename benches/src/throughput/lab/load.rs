@@ -9,7 +9,7 @@ use sig_core::scion::{Endpoints, NextHop};
 use super::{
     gateway::{DATA_PORT, OWN_AS, PATH, REMOTE, REMOTE_AS},
     network::Network,
-    router,
+    router, srv6,
 };
 use crate::throughput::{
     experiment::{Case, Size},
@@ -34,6 +34,9 @@ pub(super) fn load(subject: Subject, network: &Network, case: &Case) -> Result<L
     };
     if subject.is_router() {
         return Ok(Load::Scion(router::load(network, inner)?));
+    }
+    if subject.has_behaviors() {
+        return srv6::load(network, case, inner);
     }
     if !is_decapsulation(subject) {
         return Ok(Load::Ip(inner));
@@ -80,6 +83,7 @@ fn arrived_path() -> Result<Vec<u8>> {
 pub(super) fn expect(subject: Subject, network: &Network, case: &Case) -> Result<Expect> {
     Ok(match subject {
         _ if subject.is_router() => router::expect(network, case)?,
+        _ if subject.has_behaviors() => srv6::expect(case)?,
         Subject::Encapsulate | Subject::EncapsulateFast => Expect::SigFrames {
             packet_len: match case.size {
                 Size::Fixed(length) => length,

@@ -22,6 +22,7 @@ mod network;
 mod programs;
 mod refuse;
 mod router;
+mod srv6;
 mod trials;
 
 use super::{
@@ -70,6 +71,8 @@ fn start(subject: Subject, network: &Network, case: &Case) -> Result<Box<dyn Und
         Subject::Router => Box::new(router::Router::start(network, case, true)?),
         Subject::RouterUnverified => Box::new(router::Router::start(network, case, false)?),
         Subject::RouterReference => Box::new(router::Reference::start(network, case)?),
+        Subject::Srv6 => Box::new(srv6::Node::start(network, case)?),
+        Subject::Srv6Kernel => Box::new(srv6::start_kernel(network, case)?),
         _ => {
             return Err(Refusal::NotHere(format!("{subject} is no single device")));
         }
@@ -93,6 +96,11 @@ fn links(subject: Subject, case: &Case) -> Links {
             left: Side::Underlay,
             // The generator splits no packets, so the longest need an underlay that takes them whole.
             left_mtu: MTU.max(refuse::longest(case.size) + gateway::OVERHEAD),
+            ..plain
+        },
+        Subject::Srv6 | Subject::Srv6Kernel => Links {
+            left_mtu: srv6::LINK_MTU,
+            right_mtu: srv6::LINK_MTU,
             ..plain
         },
         _ => plain,

@@ -1,6 +1,6 @@
 //! What cannot be measured, known before anything is set up.
 
-use super::router;
+use super::{router, srv6};
 use crate::throughput::{
     experiment::{Case, Mix, Size},
     subject::{Refusal, Subject},
@@ -34,6 +34,9 @@ pub(super) fn check(subject: Subject, case: &Case) -> Result<(), Refusal> {
     }
     if subject.is_fast_path() && case.packed {
         return not_here("the fast path has one packet in each frame".into());
+    }
+    if subject.has_behaviors() {
+        srv6::check(subject, case)?;
     }
     let allowed = allowed_cpus();
     for cpu in [case.cpus.tester, case.cpus.device] {

@@ -221,7 +221,7 @@ fn series(figures: &[&Figure]) -> Vec<Series> {
     for ((_, series), (subject, own)) in all.iter_mut().zip(&parameters) {
         series.points.sort_by_key(|point| point.size);
         for (n, parameter) in own.iter().enumerate() {
-            let differs = |(other, theirs): &(Subject, [String; 5])| {
+            let differs = |(other, theirs): &(Subject, [String; 6])| {
                 other == subject && theirs[n] != *parameter
             };
             if parameters.iter().any(differs) {
@@ -233,10 +233,11 @@ fn series(figures: &[&Figure]) -> Vec<Series> {
 }
 
 /// What may tell series of one subject apart.
-fn parameters(case: &Case) -> [String; 5] {
+fn parameters(case: &Case) -> [String; 6] {
     let choose = |first: bool, a: &str, b: &str| if first { a } else { b }.to_owned();
     let count = |n: u16, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     [
+        case.behavior.map_or_else(String::new, String::from),
         choose(case.family == Family::Ipv4, "IPv4", "IPv6"),
         count(case.flows, "flow"),
         choose(case.packed, "packed", "one per frame"),

@@ -2,7 +2,7 @@
 
 use super::rows::{Cell, Ratio, Side};
 use crate::throughput::{
-    experiment::{Family, Layout, Size},
+    experiment::{Layout, Size},
     record::{Figure, Metric, Record},
 };
 
@@ -21,7 +21,7 @@ pub(super) struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Figures of a subject in a case; usual family and layout, any number of flows.
+    /// Figures of a subject in a case; usual layout, any number of flows.
     fn figures(&self, metric: Metric, cell: Cell, side: Side) -> impl Iterator<Item = &'a Figure> {
         self.records.iter().filter_map(move |record| {
             let Record::Figure(figure) = record else {
@@ -33,7 +33,8 @@ impl<'a> Results<'a> {
                 && cell.size.is_none_or(|size| case.size == Size::Fixed(size))
                 && (case.packed == cell.packed || cell.size.is_none())
                 && case.workers == side.workers
-                && case.family == Family::Ipv4
+                && case.behavior == side.behavior
+                && case.family == cell.family
                 && case.layout == Layout::Split;
             fits.then_some(figure)
         })
@@ -92,7 +93,8 @@ impl<'a> Results<'a> {
                 ..
             } => {
                 let same_size = cell.size.is_none_or(|size| case.size == Size::Fixed(size));
-                (*subject == side.subject && same_size).then_some(reason.as_str())
+                let same_side = *subject == side.subject && case.behavior == side.behavior;
+                (same_side && same_size && case.family == cell.family).then_some(reason.as_str())
             }
             _ => None,
         })

@@ -1,12 +1,18 @@
 //! What the rows are made of.
 
+mod srv6;
+
 use std::fmt;
 
-use crate::throughput::{record::Metric, subject::Subject};
+use crate::throughput::{
+    experiment::{Behavior, Family},
+    record::Metric,
+    subject::Subject,
+};
 
 /// What a row is made of.
 pub(super) struct Row {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) target: f64,
     pub(super) ratio: Ratio,
 }
@@ -16,6 +22,7 @@ pub(super) struct Row {
 pub(super) struct Side {
     pub(super) subject: Subject,
     pub(super) workers: u16,
+    pub(super) behavior: Option<Behavior>,
 }
 
 /// How figures become a ratio; of one experiment and one case.
@@ -36,11 +43,15 @@ pub(super) struct Cell {
     /// None: any.
     pub(super) size: Option<u16>,
     pub(super) packed: bool,
+    pub(super) family: Family,
 }
 
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.subject)?;
+        if let Some(behavior) = self.behavior {
+            write!(f, " {behavior}")?;
+        }
         match self.workers {
             1 => Ok(()),
             workers => write!(f, " with {workers} workers"),
@@ -52,6 +63,7 @@ const fn side(subject: Subject) -> Side {
     Side {
         subject,
         workers: 1,
+        behavior: None,
     }
 }
 
@@ -59,12 +71,14 @@ const fn cell(size: u16) -> Cell {
     Cell {
         size: Some(size),
         packed: false,
+        family: Family::Ipv4,
     }
 }
 
 const ANY: Cell = Cell {
     size: None,
     packed: false,
+    family: Family::Ipv4,
 };
 
 /// Packets of one class, which may share frames.
@@ -114,9 +128,9 @@ pub(super) fn rows() -> Vec<Row> {
     let accelerated_tcp = |of| Of(&[TcpForward, TcpReverse], ANY, of, alone);
 
     let mut rows = Vec::new();
-    let mut row = |name, target, ratio| {
+    let mut row = |name: &str, target, ratio| {
         rows.push(Row {
-            name,
+            name: name.to_owned(),
             target,
             ratio,
         })
@@ -197,5 +211,6 @@ pub(super) fn rows() -> Vec<Row> {
     let name = "router PDR 138 B / reference router";
     let ratio = Of(&[Pdr], cell(ROUTED), router, router_reference);
     row(name, 6.0, ratio);
+    srv6::rows(&mut row);
     rows
 }

@@ -48,7 +48,7 @@ fn colour(subject: Subject) -> &'static str {
         AfXdpDrop => "#a68bc9",
         AfXdpForward | ChainIp => "#6b7480",
         TcRedirect => "#b08968",
-        KernelForward => "#2da44e",
+        KernelForward | Srv6Kernel => "#2da44e",
         KernelVxlan => "#8fbf5f",
         ChainScion => "#8250df",
         ChainReference | RouterReference => "#cf4520",
@@ -59,7 +59,7 @@ fn colour(subject: Subject) -> &'static str {
         ChainMixed => "#1b998b",
         EncapsulateFast => "#0a4a94",
         DecapsulateFast => "#0c7489",
-        Encapsulate | ChainSig | Router | PipelineEncapsulate => "#0969da",
+        Encapsulate | ChainSig | Router | Srv6 | PipelineEncapsulate => "#0969da",
         Decapsulate | RouterUnverified | PipelineDecapsulate => "#12a5c4",
         DecapsulateHelper | ChainSigEngine => "#7d8ff0",
     }
