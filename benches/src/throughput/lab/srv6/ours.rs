@@ -234,7 +234,7 @@ fn policy(network: &Network, slot: u32) -> Result<Policy> {
 impl UnderTest for Node {
     fn read(&mut self, snapshot: &mut Snapshot) -> Result<()> {
         let mut count = |name: &str, packets| snapshot.counters.insert(name.into(), packets);
-        // Runs are packets: one that comes back from a function is under way still.
+        // Runs are packets: one that comes back from a function is still the same.
         let runs = self.programs.traffic(SLOT)?.packets;
         count(PACKETS, runs);
         count(RETURNED, self.programs.traffic(RETURNED_SLOT)?.packets);
