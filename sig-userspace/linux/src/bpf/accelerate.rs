@@ -331,7 +331,7 @@ impl Sightings {
         })
     }
 
-    /// Waits for the next ones, and hands each to `take`, at most [`MAX_AT_ONCE`]: the caller has other things to do.
+    /// Waits for the next ones, and hands each to `take`, at most 256: the caller has other things to do.
     ///
     /// # Errors
     /// An error of the ring's file descriptor.
