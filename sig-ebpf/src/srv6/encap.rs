@@ -40,7 +40,7 @@ pub fn into_policy(ctx: *mut xdp_md, number: u32) -> u32 {
     let Some(policy) = (unsafe { S_POLICIES.get(number) }) else {
         return XDP_PASS;
     };
-    match put(ctx, policy, true) {
+    match put(ctx, policy) {
         PASS => XDP_PASS,
         DONE => match work() {
             Some(work) => go_on(ctx, work, true),
@@ -63,12 +63,15 @@ pub const TOO_BIG: u32 = 2;
 /// There is no room for them.
 pub const NO_ROOM: u32 = 3;
 
-/// Puts a packet behind the headers of a policy. `is_hop`: it has come from a network, not from a function.
+/// Puts a packet behind the headers of a policy, and takes one from its hop limit.
 #[inline(never)]
-pub fn put(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
-    let Some(inside) = look(ctx, is_hop) else {
+pub fn put(ctx: *mut xdp_md, policy: &Policy) -> u32 {
+    let Some(inside) = look(ctx) else {
         return PASS;
     };
+    if inside.hops <= 1 {
+        return PASS;
+    }
     let len = opaque(policy.len.into());
     if !(ipv6::HEADER_LEN..=MAX_HEADERS).contains(&len) {
         return NO_ROOM;
@@ -76,22 +79,22 @@ pub fn put(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
     if usize::from(inside.len) + len > policy.mtu as usize {
         return TOO_BIG;
     }
-    if is_hop && take_hop(ctx, &inside).is_none() {
+    if take_hop(ctx, &inside).is_none() {
         return PASS;
     }
     count(policy.slot, inside.len.into());
     let bytes = policy.headers.as_ptr();
     let next_at = usize::from(policy.next_header_at);
     let inherits = policy.flags & Policy::INHERIT_HOP_LIMIT != 0;
-    match prepend(ctx, &inside, bytes, len, next_at, inherits, is_hop) {
+    match prepend(ctx, &inside, bytes, len, next_at, inherits) {
         Some(()) => DONE,
         None => NO_ROOM,
     }
 }
 
-/// Reads the packet behind the Ethernet header; `None` if it is none, or if its hops end here.
+/// Reads the packet behind the Ethernet header.
 #[inline(always)]
-pub fn look(ctx: *mut xdp_md, is_hop: bool) -> Option<Inside> {
+pub fn look(ctx: *mut xdp_md) -> Option<Inside> {
     let packet = ip(ctx);
     let ethertype = Packet::of(ctx, 0).be16(12)?;
     // One after the other, as in `lan::with_inner`.
@@ -104,9 +107,6 @@ pub fn look(ctx: *mut xdp_md, is_hop: bool) -> Option<Inside> {
         }
         _ => return None,
     };
-    if is_hop && inner.ttl <= 1 {
-        return None;
-    }
     Some(Inside {
         len: inner.total_len,
         tos: inner.tos,
@@ -126,7 +126,7 @@ fn take_hop(ctx: *mut xdp_md, inside: &Inside) -> Option<()> {
 }
 
 /// Writes `len` bytes of headers in front of the packet, and what is different from packet to packet; of these the next header value
-/// only if `next_at` says where it is.
+/// only if `next_at` says where it is. `inherits`: the hop limit of IPv6 packets, one less than it was, is copied to the outside.
 #[inline(always)]
 pub fn prepend(
     ctx: *mut xdp_md,
@@ -135,7 +135,6 @@ pub fn prepend(
     len: usize,
     next_at: usize,
     inherits: bool,
-    is_hop: bool,
 ) -> Option<()> {
     // The kernel takes frames for this host only, where it has to send the packet.
     let macs = Packet::of(ctx, 0).bytes::<12>(0)?;
@@ -161,7 +160,7 @@ pub fn prepend(
         packet.store(opaque(next_at) & 0xff, [inside.next])?;
     }
     if inherits && inside.next == NEXT_IPV6 {
-        packet.store(7, [inside.hops - is_hop as u8])?;
+        packet.store(7, [inside.hops - 1])?;
     }
     let mut frame = Packet::of(ctx, 0);
     frame.store(0, macs)?;

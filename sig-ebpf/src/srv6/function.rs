@@ -167,7 +167,7 @@ pub fn put_configured(ctx: *mut xdp_md, policy: u32) -> u32 {
         return refuse(Reason::NoHeaders);
     };
     // The function takes no hop for certain, and the headers begin anew: this ends what goes in circles.
-    match encap::put(ctx, policy, true) {
+    match encap::put(ctx, policy) {
         encap::DONE => on(ctx),
         encap::TOO_BIG => {
             let room = policy.mtu.saturating_sub(policy.len.into());
@@ -193,7 +193,7 @@ fn put_remembered(ctx: *mut xdp_md, number: u32) -> u32 {
     let Some(cache) = S_CACHES.get_ptr(number) else {
         return 1;
     };
-    let Some(inside) = look(ctx, false) else {
+    let Some(inside) = look(ctx) else {
         return 2;
     };
     // SAFETY: as in `remember`.
@@ -220,7 +220,7 @@ fn put_remembered(ctx: *mut xdp_md, number: u32) -> u32 {
     }
     // SAFETY: within the element.
     let headers = unsafe { (&raw const (*cache).headers).cast::<u8>() };
-    if encap::prepend(ctx, &inside, headers, len, 0, false, false).is_none() {
+    if encap::prepend(ctx, &inside, headers, len, 0, false).is_none() {
         return 3;
     }
     compiler_fence(Ordering::Acquire);

@@ -67,7 +67,7 @@ async fn process(config: config::Config, file: PathBuf) -> Result<(), String> {
                     result = &mut running => match result {
                         Err(error) => return Err(error.to_string()),
                     },
-                    result = reload(&node, &file) => result?,
+                    () = reload(&node, &file) => {}
                 },
             },
         }
@@ -75,16 +75,18 @@ async fn process(config: config::Config, file: PathBuf) -> Result<(), String> {
 }
 
 /// Follows the file as it is now, unless it is wrong.
-async fn reload(node: &SrNode, file: &Path) -> Result<(), String> {
+async fn reload(node: &SrNode, file: &Path) {
     match config::load(file) {
         Ok((config, warnings)) => {
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            node.reload(config)
-                .await
-                .map_err(|error| error.to_string())?;
-            tracing::info!(file = %file.display(), "follows the file as it is now");
+            match node.reload(config).await {
+                Ok(()) => tracing::info!(file = %file.display(), "follows the file as it is now"),
+                Err(error) => tracing::error!(
+                    "the file is right but not in force in full; trying again every second: {error}"
+                ),
+            }
         }
         Err(errors) => {
             tracing::error!(
@@ -92,5 +94,4 @@ async fn reload(node: &SrNode, file: &Path) -> Result<(), String> {
             );
         }
     }
-    Ok(())
 }
