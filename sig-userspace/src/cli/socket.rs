@@ -237,6 +237,35 @@ pub(super) fn ask(
     Ok(document)
 }
 
+/// The status of what listens there.
+pub(super) fn fetch<S: serde::de::DeserializeOwned>(
+    socket: &Path,
+    asked: Kind,
+) -> Result<S, Failure> {
+    let document = status_document(socket, asked)?;
+    serde_json::from_slice(&document).map_err(|error| {
+        let socket = socket.display();
+        Failure::Failed(format!(
+            "{socket}: not a status that this version understands: {error}"
+        ))
+    })
+}
+
+/// Prints the status of what listens there as the JSON document that it is.
+pub(super) fn print_json(socket: &Path, asked: Kind, out: &mut dyn Write) -> Result<(), Failure> {
+    out.write_all(status_document(socket, asked)?.trim_ascii_end())?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn status_document(socket: &Path, asked: Kind) -> Result<Vec<u8>, Failure> {
+    /// Who does not answer within this time is stuck.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    expect(socket, asked, "status").map_err(Failure::Failed)?;
+    ask(socket, "status\n", PATIENCE, asked).map_err(Failure::Failed)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use std::os::unix::net::UnixListener;

@@ -13,6 +13,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -33,7 +34,7 @@ use sig_observe::socket::ControlSocket;
 use tokio::sync::Notify;
 
 use answer::Answerer;
-use config::Config;
+use config::Srv6;
 use tables::{Around, Numbers, is_up, next_hops, outputs, ports, tables};
 
 /// Changes come in series: this long after the first, all are looked at.
@@ -64,8 +65,9 @@ pub(crate) struct SrNode {
 
 /// What the status shows.
 struct State {
+    id: String,
     programs: SrPrograms,
-    config: Config,
+    config: Srv6,
     numbers: Numbers,
     around: Around,
     /// Devices with the program: their index, and the program's hold on them.
@@ -80,11 +82,11 @@ struct State {
 }
 
 impl SrNode {
-    /// Loads the programs. Must be called within a tokio runtime.
+    /// Loads the programs; `id` is the node's name. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// Missing privileges, or a kernel that cannot do it.
-    pub(crate) fn load(config: Config) -> Result<(Self, Events), Error> {
+    pub(crate) fn load(id: String, config: Srv6) -> Result<(Self, Events), Error> {
         let (programs, events) = SrPrograms::load()?;
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
         let watch = Watch::open()?;
@@ -99,6 +101,7 @@ impl SrNode {
             wanted: Notify::new(),
             started: Instant::now(),
             state: Arc::new(Mutex::new(State {
+                id,
                 programs,
                 config,
                 numbers: Numbers::default(),
@@ -113,31 +116,22 @@ impl SrNode {
         Ok((node, events))
     }
 
-    /// Answers `sig srv6 status`, until the result is dropped.
+    /// Answers `sig srv6 status` at `socket`, until the result is dropped.
     ///
     /// # Errors
     /// Another process listens there, or the socket cannot be made.
-    pub(crate) fn listen(&self) -> std::io::Result<ControlSocket> {
-        let socket = lock(&self.state).config.status_socket.clone();
+    pub(crate) fn listen(&self, socket: &Path) -> std::io::Result<ControlSocket> {
         let (state, started) = (Arc::clone(&self.state), self.started);
         ControlSocket::listen(
-            &socket,
+            socket,
             move || Ok(status::read(&mut lock(&state), started)),
             || Err("send the process SIGHUP instead".to_owned()),
         )
     }
 
-    /// Follows another configuration. Name and socket stay as they are.
-    pub(crate) async fn reload(&self, config: Config) -> Result<(), Error> {
-        {
-            let mut state = lock(&self.state);
-            let old = &mut state.config;
-            *old = Config {
-                id: old.id.clone(),
-                status_socket: old.status_socket.clone(),
-                ..config
-            };
-        }
+    /// Follows another configuration.
+    pub(crate) async fn reload(&self, config: Srv6) -> Result<(), Error> {
+        lock(&self.state).config = config;
         self.look().await?;
         // Only now, when no table has them any more, their numbers may be those of others.
         let mut state = lock(&self.state);
@@ -326,7 +320,7 @@ impl SrNode {
 }
 
 /// Addresses that ICMP errors are sent from: of IPv4, the first one that a trusted interface has.
-fn sources(config: &Config, around: &Around) -> Sources {
+fn sources(config: &Srv6, around: &Around) -> Sources {
     let links = config
         .node
         .trusted
@@ -343,7 +337,7 @@ fn sources(config: &Config, around: &Around) -> Sources {
 }
 
 /// What keeps packets from being processed.
-fn problems(config: &Config, around: &Around) -> Vec<String> {
+fn problems(config: &Srv6, around: &Around) -> Vec<String> {
     let mut problems = Vec::new();
     let mut names: Vec<&String> = ports(config).chain(outputs(config)).collect();
     names.sort_unstable();

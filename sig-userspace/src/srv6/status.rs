@@ -81,6 +81,7 @@ impl Status {
 /// The status.
 pub(super) fn read(state: &mut State, started: Instant) -> Status {
     let State {
+        id,
         programs,
         config,
         numbers,
@@ -139,7 +140,7 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
     Status {
         kind: Status::KIND.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        id: config.id.clone(),
+        id: id.clone(),
         uptime_ms: started.elapsed().as_millis() as u64,
         problems: super::problems(config, around),
         interfaces: super::tables::ports(config)

@@ -22,7 +22,7 @@ use sig_linux::{
     neighbours::{Resolution, Resolved},
 };
 
-use super::config::{Config, HopLimit, Service, ServiceAddress, Steering, Target};
+use super::config::{HopLimit, Service, ServiceAddress, Srv6, Steering, Target};
 
 /// What the configuration does not say.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl<K: Ord + Clone> Given<K> {
 impl Numbers {
     /// Takes back the numbers of what is configured no more, and is in no table. Returns the slots whose counters somebody else
     /// may get.
-    pub(crate) fn keep(&mut self, config: &Config) -> Vec<u32> {
+    pub(crate) fn keep(&mut self, config: &Srv6) -> Vec<u32> {
         let is_policy = |name: &String| config.policies.iter().any(|of| of.name == *name);
         let is_function = |name: &String| config.functions.iter().any(|of| of.name == *name);
         self.policies.keep(is_policy);
@@ -126,7 +126,7 @@ impl Numbers {
 }
 
 /// The neighbours that the configuration names.
-pub(crate) fn next_hops(config: &Config) -> Vec<IpAddr> {
+pub(crate) fn next_hops(config: &Srv6) -> Vec<IpAddr> {
     let of_sids = config.sids.iter().filter_map(|sid| match sid.target {
         Target::NextHop(address) => Some(address),
         _ => None,
@@ -142,14 +142,14 @@ pub(crate) fn next_hops(config: &Config) -> Vec<IpAddr> {
 }
 
 /// The devices with the program.
-pub(crate) fn ports(config: &Config) -> impl Iterator<Item = &String> {
+pub(crate) fn ports(config: &Srv6) -> impl Iterator<Item = &String> {
     let returns = config.functions.iter().map(|of| &of.return_interface);
     let node = &config.node;
     node.trusted.iter().chain(&node.untrusted).chain(returns)
 }
 
 /// The devices that packets may leave by.
-pub(crate) fn outputs(config: &Config) -> impl Iterator<Item = &String> {
+pub(crate) fn outputs(config: &Srv6) -> impl Iterator<Item = &String> {
     let of_sids = config.sids.iter().filter_map(|sid| match &sid.target {
         Target::Interface(name) => Some(name),
         _ => None,
@@ -196,7 +196,7 @@ fn adjacency(ifindex: u32, destination: [u8; 6], source: [u8; 6], mtu: u32) -> A
 }
 
 /// The tables.
-pub(crate) fn tables(config: &Config, numbers: &mut Numbers, around: &Around) -> Sr {
+pub(crate) fn tables(config: &Srv6, numbers: &mut Numbers, around: &Around) -> Sr {
     let mut sr = Sr::default();
     for locator in &config.node.locators {
         sr.locators.insert((*locator).into(), 1);
@@ -308,7 +308,7 @@ fn port(link: &Link, flags: u32, function: u32) -> Port {
 }
 
 /// The headers of a policy.
-fn headers(config: &Config, policy: &Steering, slot: u32) -> Option<Policy> {
+fn headers(config: &Srv6, policy: &Steering, slot: u32) -> Option<Policy> {
     let segments: Vec<[u8; 16]> = policy.segments.iter().map(Ipv6Addr::octets).collect();
     let alone = policy.reduced && segments.len() == 1;
     let mut made = Policy {

@@ -6,9 +6,9 @@ fn the_sample_is_correct() {
     assert!(warnings.is_empty());
     assert_eq!(
         (
-            config.sids.len(),
-            config.policies.len(),
-            config.functions.len()
+            config.srv6.sids.len(),
+            config.srv6.policies.len(),
+            config.srv6.functions.len()
         ),
         (6, 2, 2)
     );

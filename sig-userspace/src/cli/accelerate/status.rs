@@ -3,21 +3,17 @@
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use crate::{
     accelerate::status::Status,
     cli::{
         Failure,
-        socket::{FOLDER, Kind, ask, expect, only_socket},
+        socket::{self, FOLDER, Kind, only_socket},
         status::uptime,
         table::Table,
     },
 };
-
-/// An accelerator that does not answer within this time is stuck.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Show what a running accelerator does: packets taken off the gateway, sessions, paths, and why packets were left to it.
 #[derive(clap::Args)]
@@ -35,22 +31,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Some(socket) => socket.clone(),
         None => only_socket(Path::new(FOLDER), Kind::Accelerator).map_err(Failure::Failed)?,
     };
-    expect(&socket, Kind::Accelerator, "status").map_err(Failure::Failed)?;
-    let document =
-        ask(&socket, "status\n", PATIENCE, Kind::Accelerator).map_err(Failure::Failed)?;
     if args.json {
-        out.write_all(document.trim_ascii_end())?;
-        writeln!(out)?;
-        return Ok(());
+        return socket::print_json(&socket, Kind::Accelerator, out);
     }
-    let status = serde_json::from_slice(&document).map_err(|error| {
-        let socket = socket.display();
-        Failure::Failed(format!(
-            "{socket}: not a status that this version understands: {error}"
-        ))
-    })?;
-    write(&status, out)?;
-    Ok(())
+    Ok(write(&socket::fetch(&socket, Kind::Accelerator)?, out)?)
 }
 
 fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {

@@ -1,23 +1,17 @@
 //! `sig router status`: asks a running router over its Unix socket.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::io::{self, Write};
 
 use sig_common::router::Reason;
 
 use super::Choice;
 use crate::cli::{
     Failure,
-    socket::{Kind, ask, expect},
+    socket::{self, Kind},
     status::uptime,
     table::Table,
 };
 use sig_router::status::{Interface, Status};
-
-/// A router that does not answer within this time is stuck.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Show what a running router does: interfaces, BFD, packets, packets that left the fast path, and drops.
 #[derive(clap::Args)]
@@ -30,29 +24,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let socket = args.router.socket()?;
     if args.json {
-        let document = ask(&args.router.socket()?, "status\n", PATIENCE, Kind::Router)
-            .map_err(Failure::Failed)?;
-        out.write_all(document.trim_ascii_end())?;
-        writeln!(out)?;
-        return Ok(());
+        return socket::print_json(&socket, Kind::Router, out);
     }
-    let status = fetch(&args.router)?;
-    write(&status, out)?;
-    Ok(())
-}
-
-/// The status of the chosen router.
-pub(super) fn fetch(router: &Choice) -> Result<Status, Failure> {
-    let socket = router.socket()?;
-    expect(&socket, Kind::Router, "status").map_err(Failure::Failed)?;
-    let document = ask(&socket, "status\n", PATIENCE, Kind::Router).map_err(Failure::Failed)?;
-    serde_json::from_slice(&document).map_err(|error| {
-        let socket = socket.display();
-        Failure::Failed(format!(
-            "{socket}: not a status that this version understands: {error}"
-        ))
-    })
+    Ok(write(&socket::fetch(&socket, Kind::Router)?, out)?)
 }
 
 fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {

@@ -6,8 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Choice, status};
-use crate::cli::{Failure, table::Table};
+use super::Choice;
+use crate::cli::{
+    Failure,
+    socket::{self, Kind},
+    table::Table,
+};
 use sig_router::status::{Count, Interface, KINDS, Status};
 
 /// Show packets per second of each interface, and drops, until interrupted.
@@ -38,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut before: Option<(Status, Instant)> = None;
     let mut looks = 0;
     loop {
-        let status = status::fetch(&args.router)?;
+        let status = socket::fetch(&args.router.socket()?, Kind::Router)?;
         let now = Instant::now();
         if let Some((earlier, then)) = &before {
             let seconds = (now - *then).as_secs_f64();

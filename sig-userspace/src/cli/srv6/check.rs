@@ -22,9 +22,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         out,
         "{}: correct; {} SIDs, {} policies, {} functions",
         args.file.display(),
-        config.sids.len(),
-        config.policies.len(),
-        config.functions.len()
+        config.srv6.sids.len(),
+        config.srv6.policies.len(),
+        config.srv6.functions.len()
     )?;
     Ok(())
 }

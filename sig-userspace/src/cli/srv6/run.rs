@@ -41,13 +41,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 async fn process(config: config::Config, file: PathBuf) -> Result<(), String> {
     let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let shown = config.status_socket.display().to_string();
+    let socket = config.status_socket;
     let id = config.id.clone();
-    let (node, mut events) = SrNode::load(config).map_err(|error| error.to_string())?;
+    let (node, mut events) =
+        SrNode::load(config.id, config.srv6).map_err(|error| error.to_string())?;
     node.look().await.map_err(|error| error.to_string())?;
-    let _socket = node
-        .listen()
-        .map_err(|error| format!("{shown}: cannot listen for `sig srv6 status`: {error}"))?;
+    let _socket = node.listen(&socket).map_err(|error| {
+        format!(
+            "{}: cannot listen for `sig srv6 status`: {error}",
+            socket.display()
+        )
+    })?;
     // For scripts that wait for it; nobody has to read it.
     let mut out = std::io::stdout();
     let _ = writeln!(out, "SR node {id} is ready").and_then(|()| out.flush());
@@ -81,7 +85,7 @@ async fn reload(node: &SrNode, file: &Path) {
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            match node.reload(config).await {
+            match node.reload(config.srv6).await {
                 Ok(()) => tracing::info!(file = %file.display(), "follows the file as it is now"),
                 Err(error) => tracing::error!(
                     "the file is right but not in force in full; trying again every second: {error}"

@@ -1,23 +1,17 @@
 //! `sig srv6 status`: asks a running node over its Unix socket.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::io::{self, Write};
 
 use super::Choice;
 use crate::{
     cli::{
         Failure,
-        socket::{Kind, ask, expect},
+        socket::{self, Kind},
         status::uptime,
         table::Table,
     },
     srv6::status::Status,
 };
-
-/// A node that does not answer within this time is stuck.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Show what a running node does: SIDs, policies, functions, and why packets did not go on.
 #[derive(clap::Args)]
@@ -31,21 +25,10 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let socket = args.choice.socket()?;
-    expect(&socket, Kind::SrNode, "status").map_err(Failure::Failed)?;
-    let document = ask(&socket, "status\n", PATIENCE, Kind::SrNode).map_err(Failure::Failed)?;
     if args.json {
-        out.write_all(document.trim_ascii_end())?;
-        writeln!(out)?;
-        return Ok(());
+        return socket::print_json(&socket, Kind::SrNode, out);
     }
-    let status = serde_json::from_slice(&document).map_err(|error| {
-        let socket = socket.display();
-        Failure::Failed(format!(
-            "{socket}: not a status that this version understands: {error}"
-        ))
-    })?;
-    write(&status, out)?;
-    Ok(())
+    Ok(write(&socket::fetch(&socket, Kind::SrNode)?, out)?)
 }
 
 fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {

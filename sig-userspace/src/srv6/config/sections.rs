@@ -1,72 +1,53 @@
-//! The configuration of an SR node, checked as a whole.
+//! The sections: keys, defaults, ranges.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
+    collections::BTreeSet,
     net::{IpAddr, Ipv6Addr},
-    path::{Path, PathBuf},
 };
 
 use ipnet::{IpNet, Ipv6Net};
-use sig_common::srv6::{
-    Behavior, Flavors,
-    maps::{MAX_FUNCTIONS, MAX_LISTED, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS, MAX_STEERED},
-};
-use sig_common::wire::{ipv6, srv6};
+use sig_common::srv6::{Behavior, Flavors, maps::MAX_LISTED};
 use sig_core::{
     document::{
         self,
-        common::{self, Log, XdpMode, file_name, socket_path},
+        common::{XdpMode, file_name},
         prefix,
-        schema::Schema,
         section::{Boolean, List, Number, Text, Words, WordsOr},
-        toml::{Item, Place, Section},
+        toml::{Item, Section},
         values,
     },
-    problem::{Errors, Problem, Report, excerpt},
+    problem::excerpt,
     section,
 };
 
-/// A commented configuration with every key.
-pub(crate) const SAMPLE: &str = include_str!("sample.toml");
+use super::{HopLimit, LocalSid, Service, ServiceAddress, Srv6, Steering, Target, whole};
 
-/// Longest file.
-const LONGEST_TEXT: usize = 16 << 20;
+/// Number of the kernel's main table.
+const MAIN_TABLE: u32 = 254;
 
-/// Everything that an SR node is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
-    /// Its name.
-    pub(crate) id: String,
-    /// Unix socket that `sig srv6 status` asks.
-    pub(crate) status_socket: PathBuf,
-    pub(crate) log: Log,
-    pub(crate) node: Node,
-    pub(crate) sids: Vec<LocalSid>,
-    pub(crate) policies: Vec<Steering>,
-    pub(crate) functions: Vec<Service>,
-}
+pub(super) const SID_KEYS: &[&str] = &[
+    "sid",
+    "behavior",
+    "flavors",
+    "table",
+    "next_hop",
+    "interface",
+    "function",
+];
+pub(super) const POLICY_KEYS: &[&str] = &["name", "segments", "reduced", "mtu", "destinations"];
+pub(super) const FUNCTION_KEYS: &[&str] = &[
+    "name",
+    "interface",
+    "return_interface",
+    "next_hop",
+    "mac",
+    "on_failure",
+    "policy",
+];
+pub(super) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function"]];
 
 const INTERFACES: List<Text<String>> =
     List("[\"eth0\", \"eth1\"]", Text("\"eth0\"", values::interface));
-
-/// Hop limit of the headers that packets are put behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HopLimit {
-    /// That of the packet inside, if that is IPv6; else 64.
-    Inherit,
-    /// This.
-    Of(u8),
-}
-
-impl HopLimit {
-    const fn number(&self) -> Option<&u8> {
-        match self {
-            Self::Of(number) => Some(number),
-            Self::Inherit => None,
-        }
-    }
-}
 
 section! {
     /// `[srv6]`: what all SIDs and policies have in common.
@@ -108,153 +89,9 @@ impl<T, K: document::section::Kind<T>> document::section::Kind<Option<T>> for Re
     }
 }
 
-/// A SID of this node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LocalSid {
-    pub(crate) sid: Ipv6Addr,
-    pub(crate) behavior: Behavior,
-    pub(crate) flavors: Flavors,
-    pub(crate) target: Target,
-}
-
-/// What a SID leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// The main table.
-    Main,
-    /// A routing table.
-    Table(u32),
-    /// A neighbour.
-    NextHop(IpAddr),
-    /// A device.
-    Interface(String),
-    /// A function, by its name.
-    Function(String),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Main => f.write_str("main table"),
-            Self::Table(table) => write!(f, "table {table}"),
-            Self::NextHop(address) => write!(f, "via {address}"),
-            Self::Interface(name) => write!(f, "{name}"),
-            Self::Function(name) => write!(f, "function {name}"),
-        }
-    }
-}
-
-/// A list of segments, and the packets that are put behind it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Steering {
-    pub(crate) name: String,
-    /// In the order of the way; at least one.
-    pub(crate) segments: Vec<Ipv6Addr>,
-    /// The first segment is left out of the SRH.
-    pub(crate) reduced: bool,
-    /// Largest packet with its headers, bytes.
-    pub(crate) mtu: u32,
-    /// Packets to these are steered; none: packets of functions alone.
-    pub(crate) destinations: Vec<IpNet>,
-}
-
-/// A function behind a proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Service {
-    pub(crate) name: String,
-    /// The way to it.
-    pub(crate) interface: String,
-    /// The way back.
-    pub(crate) return_interface: String,
-    pub(crate) address: ServiceAddress,
-    /// While it is down, packets go on without it.
-    pub(crate) bypass: bool,
-    /// Of a static proxy: the name of the policy for what it returns.
-    pub(crate) policy: Option<String>,
-}
-
-/// How a function is addressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServiceAddress {
-    /// As this neighbour, which is asked for its MAC address and thereby watched.
-    NextHop(IpAddr),
-    /// By its MAC address; it counts as alive while its interface has a carrier.
-    Mac([u8; 6]),
-}
-
-/// Number of the kernel's main table.
-const MAIN_TABLE: u32 = 254;
-
-const SID_KEYS: &[&str] = &[
-    "sid",
-    "behavior",
-    "flavors",
-    "table",
-    "next_hop",
-    "interface",
-    "function",
-];
-const POLICY_KEYS: &[&str] = &["name", "segments", "reduced", "mtu", "destinations"];
-const FUNCTION_KEYS: &[&str] = &[
-    "name",
-    "interface",
-    "return_interface",
-    "next_hop",
-    "mac",
-    "on_failure",
-    "policy",
-];
-
-pub(super) static SCHEMA: Schema = Schema(&[
-    ("", &[&["general", "log", "srv6"]]),
-    ("general", &[&["id", "status_socket"]]),
-    ("log", &[&["console"]]),
-    (
-        "log.console",
-        &[Log::KEYS, &["stacktrace_level", "disable_caller"]],
-    ),
-    ("srv6", &[Node::KEYS, &["sid", "policy", "function"]]),
-    ("srv6.sid[]", &[SID_KEYS]),
-    ("srv6.policy[]", &[POLICY_KEYS]),
-    ("srv6.function[]", &[FUNCTION_KEYS]),
-]);
-
-/// Checks a configuration, its `text`; `file` is its name for messages. Beside it, what works but deserves a look.
-///
-/// # Errors
-/// All problems at once.
-pub(crate) fn check(text: &str, file: &str) -> Result<(Config, Vec<Problem>), Errors> {
-    let report = Report::new(file, text);
-    let config = document::toml::parse(&report, text, LONGEST_TEXT)
-        .and_then(|table| read(&Section::root(&report, table.get_ref(), &SCHEMA)));
-    let (mut errors, mut warnings) = report.take();
-    match config {
-        Some(config) if errors.is_empty() => Ok((config, warnings)),
-        _ => {
-            errors.append(&mut warnings);
-            Err(Errors::new(errors))
-        }
-    }
-}
-
-/// Reads and checks the file at `path`.
-///
-/// # Errors
-/// As [`check`].
-pub(crate) fn load(path: &Path) -> Result<(Config, Vec<Problem>), Errors> {
-    check(&document::read_text(path, "")?, &path.display().to_string())
-}
-
-fn read(root: &Section<'_>) -> Option<Config> {
-    let general = root.section("general");
-    let id = general
-        .require("id", "the name of this node, for example id = \"sr-1\"")
-        .and_then(|item| file_name(&item, "\"sr-1\""));
-    let socket = general.get("status_socket");
-    let socket = socket.map(|item| socket_path(&item, "\"/run/sig/sr-1.sock\""));
-    let log = common::log(root);
-    let section = root.section("srv6");
-    let node = Node::read(&section);
+/// `[srv6]` with all that is below it.
+pub(crate) fn srv6(section: &Section<'_>) -> Option<Srv6> {
+    let node = Node::read(section);
     section.require(
         "source",
         "the address of this node, for example source = \"2001:db8:a::1\"",
@@ -267,207 +104,29 @@ fn read(root: &Section<'_>) -> Option<Config> {
             .place
             .error("there is nothing to do; write a [[srv6.sid]] or [[srv6.policy]] section");
     }
-    let id = id?;
-    let (node, log) = (node?, log?);
     unique(
-        &section,
+        section,
         "function",
         functions.iter().flatten().map(|of| of.name.clone()),
     );
     unique(
-        &section,
+        section,
         "policy",
         policies.iter().flatten().map(|of| of.name.clone()),
     );
     unique(
-        &section,
+        section,
         "sid",
         sids.iter().flatten().map(|of| of.sid.to_string()),
     );
-    let config = Config {
-        status_socket: match socket {
-            Some(path) => path?,
-            None => PathBuf::from(format!("/run/sig/{id}.sock")),
-        },
-        id,
-        log,
-        node,
+    let srv6 = Srv6 {
+        node: node?,
         sids: sids.into_iter().collect::<Option<_>>()?,
         policies: policies.into_iter().collect::<Option<_>>()?,
         functions: functions.into_iter().collect::<Option<_>>()?,
     };
-    whole(&section, &config);
-    Some(config)
-}
-
-/// What follows from several sections.
-fn whole(section: &Section<'_>, config: &Config) {
-    let places = ["sid", "policy", "function"].map(|array| {
-        let sections = section.sections(array).into_iter();
-        sections.map(|section| section.place).collect::<Vec<_>>()
-    });
-    let place = |array: &str, number: usize| -> Option<&Place<'_>> {
-        let [sids, policies, functions] = &places;
-        match array {
-            "sid" => sids,
-            "policy" => policies,
-            _ => functions,
-        }
-        .get(number)
-    };
-    let node = &config.node;
-    for name in node
-        .trusted
-        .iter()
-        .filter(|name| node.untrusted.contains(name))
-    {
-        section.place.below("untrusted").error(format!(
-            "\"{}\" is trusted as well; name it once",
-            excerpt(name)
-        ));
-    }
-    for (number, sid) in config.sids.iter().enumerate() {
-        let Some(place) = place("sid", number) else {
-            continue;
-        };
-        if !node
-            .locators
-            .iter()
-            .any(|locator| locator.contains(&sid.sid))
-        {
-            place.below("sid").error(format!(
-                "{} is in none of the locators; write one of their addresses, or add its prefix to [srv6] locators",
-                sid.sid
-            ));
-        }
-        if node.source == Some(sid.sid) {
-            place
-                .below("sid")
-                .error("this is [srv6] source, the address of the node itself; write another");
-        }
-        if let Target::Function(name) = &sid.target {
-            match config
-                .functions
-                .iter()
-                .find(|function| function.name == *name)
-            {
-                None => place.below("function").error(format!(
-                    "there is no [[srv6.function]] with the name \"{}\"",
-                    excerpt(name)
-                )),
-                Some(function)
-                    if (sid.behavior == Behavior::EndAs) != function.policy.is_some() =>
-                {
-                    place.below("function").error(match function.policy {
-                        None => "a static proxy needs headers for what its function returns; write policy = \"NAME\" in the function's section",
-                        Some(_) => "the function has a policy, which is for End.AS; remove it, or write behavior = \"End.AS\"",
-                    });
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    let mut proxies: BTreeMap<&str, Ipv6Addr> = BTreeMap::new();
-    for (number, sid) in config.sids.iter().enumerate() {
-        if let Target::Function(name) = &sid.target
-            && let Some(other) = proxies.insert(name, sid.sid)
-            && let Some(place) = place("sid", number)
-        {
-            place.below("function").error(format!(
-                "SID {other} has this function already; what it returns could not be told apart, so write another function"
-            ));
-        }
-    }
-    let mut returns: BTreeMap<&str, &str> = BTreeMap::new();
-    for (number, function) in config.functions.iter().enumerate() {
-        let Some(place) = place("function", number) else {
-            continue;
-        };
-        let interface = &function.return_interface;
-        if let Some(other) = returns.insert(interface, &function.name) {
-            place.below("return_interface").error(format!(
-                "\"{}\" is the return interface of function \"{}\" already; each function needs its own",
-                excerpt(interface),
-                excerpt(other)
-            ));
-        }
-        if node.trusted.contains(interface) || node.untrusted.contains(interface) {
-            place.below("return_interface").error(format!(
-                "\"{}\" is in [srv6] trusted or untrusted; all that a function's interface brings belongs to its chain",
-                excerpt(interface)
-            ));
-        }
-        let is_proxied = |sid: &&LocalSid| matches!(&sid.target, Target::Function(name) if *name == function.name);
-        let sid = config.sids.iter().find(is_proxied);
-        if sid.is_none() {
-            place.warn("no [[srv6.sid]] has this function: all that it returns is dropped");
-        }
-        let policy = function.policy.as_ref();
-        let policy = policy.and_then(|name| config.policies.iter().find(|of| of.name == *name));
-        if let (Some(sid), Some(policy)) = (sid, policy)
-            && policy.segments.contains(&sid.sid)
-        {
-            place.below("policy").error(format!(
-                "policy \"{}\" leads back to {}, the SID of this function: packets would go in circles",
-                excerpt(&policy.name),
-                sid.sid
-            ));
-        }
-        if let Some(name) = &function.policy
-            && policy.is_none()
-        {
-            place.below("policy").error(format!(
-                "there is no [[srv6.policy]] with the name \"{}\"",
-                excerpt(name)
-            ));
-        }
-    }
-    let mut steered: BTreeMap<IpNet, &str> = BTreeMap::new();
-    for (number, policy) in config.policies.iter().enumerate() {
-        let most = ipv6::HEADER_LEN + srv6::FIXED_LEN + policy.segments.len() * srv6::SEGMENT_LEN;
-        let least = 1280 + most as u32;
-        let has_v6 = policy.destinations.iter().any(|net| net.addr().is_ipv6());
-        if has_v6
-            && policy.mtu < least
-            && let Some(place) = place("policy", number)
-        {
-            place.below("mtu").error(format!(
-                "IPv6 packets of 1280 bytes would not fit with the headers; write {least} or more"
-            ));
-        }
-        for destination in &policy.destinations {
-            if let Some(other) = steered.insert(*destination, &policy.name)
-                && let Some(place) = place("policy", number)
-            {
-                place.below("destinations").error(format!(
-                    "packets to {destination} are steered into policy \"{}\" already; write it once",
-                    excerpt(other)
-                ));
-            }
-        }
-    }
-    for (what, count, most) in [
-        (
-            "function",
-            config.functions.len(),
-            MAX_FUNCTIONS as usize - 1,
-        ),
-        ("sid", config.sids.len(), MAX_SIDS as usize),
-        ("locators", node.locators.len(), MAX_LOCATORS as usize),
-        (
-            "policy.destinations",
-            steered.len(),
-            MAX_STEERED as usize / 2,
-        ),
-        ("policy", config.policies.len(), MAX_POLICIES as usize - 1),
-    ] {
-        if count > most {
-            section
-                .place
-                .below(what)
-                .error(format!("{count} are too many; write up to {most}"));
-        }
-    }
+    whole::check(section, &srv6);
+    Some(srv6)
 }
 
 fn unique(section: &Section<'_>, array: &'static str, names: impl Iterator<Item = String>) {
@@ -480,7 +139,6 @@ fn unique(section: &Section<'_>, array: &'static str, names: impl Iterator<Item 
         }
     }
 }
-
 fn sid(section: &Section<'_>) -> Option<LocalSid> {
     let sid = section
         .require("sid", "the address, for example sid = \"2001:db8:a::d6\"")
@@ -688,7 +346,6 @@ fn function(section: &Section<'_>) -> Option<Service> {
         },
     })
 }
-
 /// An address that one node has.
 fn source(text: &str) -> Result<Ipv6Addr, String> {
     let wrong = || {

@@ -1,0 +1,112 @@
+//! What the sections say.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use ipnet::IpNet;
+use sig_common::srv6::{Behavior, Flavors};
+
+use super::sections::Node;
+
+/// `[srv6]` and all sections below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Srv6 {
+    pub(crate) node: Node,
+    pub(crate) sids: Vec<LocalSid>,
+    pub(crate) policies: Vec<Steering>,
+    pub(crate) functions: Vec<Service>,
+}
+
+/// Hop limit of the headers that packets are put behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HopLimit {
+    /// That of the packet inside, if that is IPv6; else 64.
+    Inherit,
+    /// This.
+    Of(u8),
+}
+
+impl HopLimit {
+    pub(super) const fn number(&self) -> Option<&u8> {
+        match self {
+            Self::Of(number) => Some(number),
+            Self::Inherit => None,
+        }
+    }
+}
+
+/// A SID of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalSid {
+    pub(crate) sid: Ipv6Addr,
+    pub(crate) behavior: Behavior,
+    pub(crate) flavors: Flavors,
+    pub(crate) target: Target,
+}
+
+/// What a SID leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The main table.
+    Main,
+    /// A routing table.
+    Table(u32),
+    /// A neighbour.
+    NextHop(IpAddr),
+    /// A device.
+    Interface(String),
+    /// A function, by its name.
+    Function(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Main => f.write_str("main table"),
+            Self::Table(table) => write!(f, "table {table}"),
+            Self::NextHop(address) => write!(f, "via {address}"),
+            Self::Interface(name) => write!(f, "{name}"),
+            Self::Function(name) => write!(f, "function {name}"),
+        }
+    }
+}
+
+/// A list of segments, and the packets that are put behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Steering {
+    pub(crate) name: String,
+    /// In the order of the way; at least one.
+    pub(crate) segments: Vec<Ipv6Addr>,
+    /// The first segment is left out of the SRH.
+    pub(crate) reduced: bool,
+    /// Largest packet with its headers, bytes.
+    pub(crate) mtu: u32,
+    /// Packets to these are steered; none: packets of functions alone.
+    pub(crate) destinations: Vec<IpNet>,
+}
+
+/// A function behind a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) name: String,
+    /// The way to it.
+    pub(crate) interface: String,
+    /// The way back.
+    pub(crate) return_interface: String,
+    pub(crate) address: ServiceAddress,
+    /// While it is down, packets go on without it.
+    pub(crate) bypass: bool,
+    /// Of a static proxy: the name of the policy for what it returns.
+    pub(crate) policy: Option<String>,
+}
+
+/// How a function is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServiceAddress {
+    /// As this neighbour, which is asked for its MAC address and thereby watched.
+    NextHop(IpAddr),
+    /// By its MAC address; it counts as alive while its interface has a carrier.
+    Mac([u8; 6]),
+}
