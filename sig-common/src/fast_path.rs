@@ -73,6 +73,8 @@ pub mod control {
     pub const GENERATION: usize = 0;
     /// Packets that wait in a socket above which its worker is taken to be behind.
     pub const BACKLOG: usize = 1;
+    /// Not 0: what is delivered is decided flow by flow, see [`super::pair_key`].
+    pub const BY_FLOW: usize = 2;
 }
 
 /// A decision of the engine, in eight words.
@@ -131,11 +133,51 @@ pub fn flow_key(packet: &InnerPacket) -> [u64; 5] {
     key(packet, rest)
 }
 
-/// The inner addresses of a packet and the number of the remote that sent it, as the key of a [`slot`].
+/// The key of a flow that has been through its chain: the gateway sees such a flow twice.
 #[inline(always)]
 #[must_use]
-pub fn pair_key(packet: &InnerPacket, remote: u32) -> [u64; 5] {
-    key(packet, remote as u64)
+pub const fn returned_key(key: &[u64; 5]) -> [u64; 5] {
+    let [a, b, c, d, rest] = *key;
+    [a, b, c, d, rest | RETURNED]
+}
+
+/// Whether the flow of a key has been through its chain.
+#[must_use]
+pub const fn has_returned(key: &[u64; 5]) -> bool {
+    key[4] & RETURNED != 0
+}
+
+/// Of the key of a flow, see [`returned_key`].
+const RETURNED: u64 = 1 << 48;
+
+/// The inner addresses of a packet and the number of the remote that sent it, as the key of a [`slot`]; where rules look at
+/// more than addresses, `by_flow`, also the rest of the flow.
+#[inline(always)]
+#[must_use]
+pub fn pair_key(packet: &InnerPacket, remote: u32, by_flow: bool) -> [u64; 5] {
+    let flow = packet.protocol_and_ports() | (packet.tos as u64) << 40;
+    key(packet, pair_rest(flow, remote, by_flow))
+}
+
+/// What is in the key of a pair beside the addresses and the version of IP. `flow`: protocol, ports and traffic class.
+#[inline(always)]
+#[must_use]
+pub const fn pair_rest(flow: u64, remote: u32, by_flow: bool) -> u64 {
+    let remote = remote as u64;
+    match by_flow {
+        false => remote,
+        // There are 4096 remotes; the bits between belong to the version.
+        true => flow | (remote & 0xff) << 48 | (remote >> 8 & 0xf) << 60,
+    }
+}
+
+/// The number of the remote in the key of a pair.
+#[must_use]
+pub const fn remote_of_pair(key: &[u64; 5], by_flow: bool) -> u16 {
+    match by_flow {
+        false => key[4] as u16,
+        true => (key[4] >> 48 & 0xff | (key[4] >> 60) << 8) as u16,
+    }
 }
 
 #[inline(always)]
@@ -171,11 +213,11 @@ pub fn pair_place(key: &[u64; 5]) -> u32 {
     (mixed >> 40) as u32 & (PAIR_SLOTS - 1)
 }
 
-/// Place of a flow in [`FLOWS`].
+/// Place of a flow in [`FLOWS`]; of one that has been through its chain, another one.
 #[inline(always)]
 #[must_use]
-pub const fn flow_place(flow_hash: u32) -> u32 {
-    flow_hash & (FLOW_SLOTS - 1)
+pub const fn flow_place(flow_hash: u32, returned: bool) -> u32 {
+    (flow_hash ^ returned as u32) & (FLOW_SLOTS - 1)
 }
 
 /// A received stream, in eight words.

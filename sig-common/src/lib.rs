@@ -16,6 +16,7 @@ pub mod accelerate;
 pub mod addr;
 pub mod fast_path;
 pub mod maps;
+pub mod mark;
 pub mod reason;
 pub mod router;
 pub mod scope;

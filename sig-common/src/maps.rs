@@ -28,6 +28,8 @@ pub const REFUSED: &str = "REFUSED";
 pub const REMOTES: &str = "REMOTES";
 /// Sockets per receive queue: [`QueueKey`] to [`Sockets`].
 pub const STEERING: &str = "STEERING";
+/// The program for packets that `sig_lan` leaves to the kernel, if there is one.
+pub const NEXT: &str = "NEXT";
 /// AF_XDP sockets of all workers: index to socket.
 pub const XSKS: &str = "XSKS";
 /// LAN interfaces: `u32` interface index to [`LanPort`].

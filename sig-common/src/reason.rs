@@ -124,6 +124,8 @@ reasons! {
     // Forwarding.
     NoRoute, "no_route",
         "No remote announces the destination of the packet.";
+    Filtered, "filtered",
+        "A rule says that the packet is dropped.";
     NoSession, "no_session",
         "No session of the remote matches this traffic class.";
     NoPath, "no_path",

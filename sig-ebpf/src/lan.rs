@@ -6,6 +6,7 @@ use aya_ebpf::{maps::lpm_trie::Key, programs::XdpContext};
 use sig_common::{
     fast_path::flow_place,
     maps::{LanPort, LanRoute, TUNNEL_PORT},
+    mark::Mark,
     reason::DropReason,
     scope::may_cross,
     wire::{Load as _, ethernet, flow::flow_hash, inner::InnerPacket},
@@ -48,33 +49,50 @@ pub fn from_lan(ctx: &XdpContext, ifindex: u32) -> Option<Verdict> {
         if *route? != LanRoute::TUNNEL {
             return None;
         }
-        Some(take(ctx, inner, ifindex, true, flags))
+        Some(take(ctx, inner, ifindex, Way::Lan, flags))
     })
 }
 
-/// Packets that the kernel routed into the `sig` device: it looked at hops and route already.
+/// Packets that the kernel routed into the `sig` device, or that have been through a chain: hops and route have been looked at
+/// already.
 #[inline(always)]
 pub fn from_kernel(ctx: &XdpContext) -> Option<Verdict> {
-    with_inner(&Packet::of_xdp(ctx), |inner| {
-        Some(take(ctx, inner, TUNNEL_PORT, false, LanPort::FAST))
+    const RETURNED: [u8; 6] = Mark::Returned.address();
+    let packet = &Packet::of_xdp(ctx);
+    let (way, flags) = match packet.bytes::<6>(0)? == RETURNED {
+        true => (Way::Chain, LanPort::FAST | LanPort::PARTIAL_CHECKSUMS),
+        false => (Way::Kernel, LanPort::FAST),
+    };
+    with_inner(packet, |inner| {
+        Some(take(ctx, inner, TUNNEL_PORT, way, flags))
     })
+}
+
+/// How a packet has come here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Lan,
+    Kernel,
+    Chain,
 }
 
 /// A packet that goes into the tunnel: by the fast path, or to the worker of its flow. `flags` are those of [`LanPort`].
 #[inline(always)]
-fn take(ctx: &XdpContext, inner: &InnerPacket, port: u32, is_hop: bool, flags: u16) -> Verdict {
+fn take(ctx: &XdpContext, inner: &InnerPacket, port: u32, way: Way, flags: u16) -> Verdict {
     let flow_hash = flow_hash(inner);
     let Some(socket) = socket(ctx, port, worker_hash(flow_hash)) else {
         return Verdict::NO_SOCKET;
     };
-    let place = flow_place(flow_hash);
+    let has_returned = way == Way::Chain;
+    let place = flow_place(flow_hash, has_returned);
     let mut owner = Owner::Nothing;
     if flags & LanPort::FAST != 0 && fast::is_there() {
         owner = Owner::Flow;
         let origin = Origin {
             flow_hash,
             socket,
-            is_hop,
+            is_hop: way == Way::Lan,
+            has_returned,
             partial: flags & LanPort::PARTIAL_CHECKSUMS != 0,
         };
         let outcome = match inner.source {

@@ -164,8 +164,13 @@ pub fn sig_underlay(ctx: XdpContext) -> u32 {
 /// Packets of the LAN to prefixes of remotes go to a worker.
 #[xdp]
 pub fn sig_lan(ctx: XdpContext) -> u32 {
-    let verdict = lan::from_lan(&ctx, ctx.ingress_ifindex() as u32);
-    act(&ctx, &LAN, verdict.unwrap_or(Verdict::PASS))
+    let Some(verdict) = lan::from_lan(&ctx, ctx.ingress_ifindex() as u32) else {
+        maps::count(LAN.passed);
+        // SAFETY: the context is of the running program, which ends here if there is another one.
+        unsafe { maps::NEXT.tail_call(&ctx, 0) };
+        return XDP_PASS;
+    };
+    act(&ctx, &LAN, verdict)
 }
 
 /// Packets that the kernel routed into the `sig` device go to a worker.

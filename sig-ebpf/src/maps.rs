@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{HashMap, LpmTrie, PerCpuArray, XskMap, lpm_trie::Key},
+    maps::{HashMap, LpmTrie, PerCpuArray, ProgramArray, XskMap, lpm_trie::Key},
 };
 use sig_common::{
     maps::{
@@ -30,6 +30,9 @@ static REFUSED: PerCpuArray<Ip> = PerCpuArray::with_max_entries(1, 0);
 
 #[map]
 pub static STEERING: HashMap<QueueKey, Sockets> = HashMap::with_max_entries(MAX_QUEUES, 0);
+
+#[map]
+pub static NEXT: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
 #[map]
 pub static XSKS: XskMap = XskMap::with_max_entries(MAX_SOCKETS, 0);

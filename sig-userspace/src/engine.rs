@@ -274,6 +274,13 @@ impl Engine {
         self.renew(now);
     }
 
+    /// Makes the workers follow other rules.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn set_filter(&mut self, filter: Arc<sig_core::dataplane::filter::Filter>) {
+        self.planner.set_filter(filter);
+        self.renew(self.now());
+    }
+
     /// Tells the workers about a changed environment. Paths that stay usable keep their streams.
     pub fn update(&mut self, environment: &Environment) {
         self.environment = environment.clone();

@@ -57,6 +57,11 @@ pub const MAX_HEADERS: usize = 208;
 /// Segments of a policy at most, if all are listed: an IPv6 header and an SRH of so many are no longer than [`MAX_HEADERS`].
 pub const MAX_LISTED: usize = 10;
 
+/// Of a SID that takes packets out of a chain: not a routing table of the kernel's, but the gateway's tunnel.
+pub const TUNNEL: u32 = u32::MAX;
+/// Number of the adjacency that is the engine of the gateway.
+pub const ENGINE: u32 = 0;
+
 /// A device that packets come in by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -78,6 +83,8 @@ impl Port {
     pub const STEERED: u32 = 2;
     /// A function returns packets by it.
     pub const RETURN: u32 = 4;
+    /// The tunnel device of the gateway whose engine is behind it: packets have a [`crate::mark::Mark`].
+    pub const ENGINE: u32 = 8;
 }
 
 /// Headers that packets are put behind.
@@ -222,6 +229,8 @@ reasons! {
         "The headers of a packet are longer than a program can handle.";
     FunctionDown, "function_down",
         "The function of a proxy is down, and its packets are to be dropped.";
+    NoPolicy, "no_policy",
+        "The policy that a packet was for is no more.";
     NoHeaders, "no_headers",
         "A function returned a packet before any had been sent to it.";
     Changing, "changing",

@@ -158,7 +158,7 @@ impl InnerPacket {
     #[must_use]
     pub fn of_flow(key: &[u64; 5]) -> Self {
         let [a, b, c, d, rest] = *key;
-        let (source, destination, header_len) = match rest >> 56 {
+        let (source, destination, header_len) = match rest >> 56 & 0xf {
             6 => {
                 let address = |high: u64, low: u64| {
                     IpAddr::from(Ipv6Addr::from_bits((high as u128) << 64 | low as u128))

@@ -9,6 +9,7 @@ use super::ipv6::{DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING};
 use super::{
     Load, PROTO_ICMP, PROTO_ICMPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP, Store, ipv4, ipv6, tcp, udp,
 };
+use crate::fast_path::pair_rest;
 
 /// The summary of a simple packet, of IPv6 if `V6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,10 +117,9 @@ impl<const V6: bool> Simple<V6> {
         })
     }
 
-    /// The addresses and `rest`, below 2^56, as the key of a [`crate::fast_path::slot`].
+    /// The addresses and `rest` as the key of a [`crate::fast_path::slot`].
     #[inline(always)]
-    #[must_use]
-    pub const fn key(&self, rest: u64) -> [u64; 5] {
+    const fn key(&self, rest: u64) -> [u64; 5] {
         let [a, b, c, d] = self.addresses;
         let version = if V6 { 6 } else { 4 };
         [a, b, c, d, rest | version << 56]
@@ -129,7 +129,20 @@ impl<const V6: bool> Simple<V6> {
     #[inline(always)]
     #[must_use]
     pub const fn flow_key(&self) -> [u64; 5] {
-        self.key((self.tos as u64) << 40 | (self.protocol as u64) << 32 | self.ports as u64)
+        self.key(self.flow())
+    }
+
+    /// The key of [`crate::fast_path::pair_key`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn pair_key(&self, remote: u32, by_flow: bool) -> [u64; 5] {
+        self.key(pair_rest(self.flow(), remote, by_flow))
+    }
+
+    /// Traffic class, protocol and ports, as they are in the keys of flows.
+    #[inline(always)]
+    const fn flow(&self) -> u64 {
+        (self.tos as u64) << 40 | (self.protocol as u64) << 32 | self.ports as u64
     }
 
     /// The sum over the pseudo header of the upper layer, folded.
@@ -233,7 +246,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fast_path::{flow_key, pair_key};
+    use crate::fast_path::{flow_key, pair_key, remote_of_pair};
     use crate::wire::flow::{flow_hash, hash_of_key};
     use crate::wire::inner::InnerPacket;
     use crate::wire::ipv6::UpperLayer;
@@ -287,7 +300,11 @@ mod tests {
         };
         prop_assert_eq!(inner.upper(), at);
         prop_assert_eq!(simple.flow_key(), flow_key(&inner));
-        prop_assert_eq!(simple.key(7), pair_key(&inner, 7));
+        for by_flow in [false, true] {
+            let key = pair_key(&inner, 0xabc, by_flow);
+            prop_assert_eq!(simple.pair_key(0xabc, by_flow), key);
+            prop_assert_eq!(remote_of_pair(&key, by_flow), 0xabc);
+        }
         let mut same = InnerPacket::of_flow(&simple.flow_key());
         (same.total_len, same.ttl) = (total_len, ttl);
         prop_assert_eq!(same, inner);

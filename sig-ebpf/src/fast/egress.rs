@@ -5,7 +5,9 @@ use aya_ebpf::{
     helpers,
     programs::XdpContext,
 };
-use sig_common::fast_path::{FastPath, MAX_HEADERS, control, flow_place, sender, slot};
+use sig_common::fast_path::{
+    FastPath, MAX_HEADERS, control, flow_place, returned_key, sender, slot,
+};
 use sig_common::wire::{
     PROTO_SCTP, PROTO_UDP, Store as _, checksum::Sum, simple::Simple, template::FrameFields, udp,
 };
@@ -26,6 +28,8 @@ pub struct Origin {
     pub socket: u32,
     /// The gateway is a router hop, which takes one from the TTL: not for packets that the kernel has routed.
     pub is_hop: bool,
+    /// It has been through its chain.
+    pub has_returned: bool,
     /// The sender may have left the transport checksum to its network card.
     pub partial: bool,
 }
@@ -54,7 +58,7 @@ fn try_send<const V6: bool>(ctx: *mut xdp_md, origin: &Origin) -> u32 {
     let Some(simple) = Simple::<V6>::parse(&packet) else {
         return Outcome::DECLINED;
     };
-    let place = flow_place(origin.flow_hash);
+    let place = flow_place(origin.flow_hash, origin.has_returned);
     let generation = control_word(control::GENERATION) as u16;
     let Some(words) = FLOWS.get_ptr_mut(place) else {
         return Outcome::DECLINED;
@@ -62,7 +66,11 @@ fn try_send<const V6: bool>(ctx: *mut xdp_md, origin: &Origin) -> u32 {
     if generation == 0 {
         return Outcome::DECLINED;
     }
-    let Some(number) = slot::open(&super::sealed(words), generation, &simple.flow_key()) else {
+    let key = match origin.has_returned {
+        true => returned_key(&simple.flow_key()),
+        false => simple.flow_key(),
+    };
+    let Some(number) = slot::open(&super::sealed(words), generation, &key) else {
         return Outcome::DECLINED;
     };
     // SAFETY: the value is only read; an update replaces it as a whole.

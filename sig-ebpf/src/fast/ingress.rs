@@ -175,7 +175,7 @@ fn hand_on<const V6: bool>(ctx: *mut xdp_md, frame: &Frame, next_word: *mut u64,
     {
         return Outcome::DECLINED;
     }
-    let key = simple.key(frame.remote.into());
+    let key = simple.pair_key(frame.remote, control_word(control::BY_FLOW) != 0);
     let place = pair_place(&key);
     let Some(words) = PAIRS.get_ptr_mut(place) else {
         return Outcome::DECLINED;

@@ -40,7 +40,23 @@ pub fn into_policy(ctx: *mut xdp_md, number: u32) -> u32 {
     let Some(policy) = (unsafe { S_POLICIES.get(number) }) else {
         return XDP_PASS;
     };
-    match put(ctx, policy) {
+    steer(ctx, policy, true)
+}
+
+/// The same with a packet of the engine. Who takes it out of its chain is the router hop.
+#[inline(always)]
+pub fn of_engine(ctx: *mut xdp_md, number: u32) -> u32 {
+    // SAFETY: as in `into_policy`.
+    match unsafe { S_POLICIES.get(number) } {
+        Some(policy) => steer(ctx, policy, false),
+        None => refuse(Reason::NoPolicy),
+    }
+}
+
+/// `is_hop`: as by any router, one is taken from the hop limit.
+#[inline(always)]
+fn steer(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
+    match put(ctx, policy, is_hop) {
         PASS => XDP_PASS,
         DONE => match work() {
             Some(work) => go_on(ctx, work, true),
@@ -63,13 +79,13 @@ pub const TOO_BIG: u32 = 2;
 /// There is no room for them.
 pub const NO_ROOM: u32 = 3;
 
-/// Puts a packet behind the headers of a policy, and takes one from its hop limit.
+/// Puts a packet behind the headers of a policy. `is_hop`: one is taken from its hop limit.
 #[inline(never)]
-pub fn put(ctx: *mut xdp_md, policy: &Policy) -> u32 {
+pub fn put(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
     let Some(inside) = look(ctx) else {
         return PASS;
     };
-    if inside.hops <= 1 {
+    if is_hop && inside.hops <= 1 {
         return PASS;
     }
     let len = opaque(policy.len.into());
@@ -79,7 +95,7 @@ pub fn put(ctx: *mut xdp_md, policy: &Policy) -> u32 {
     if usize::from(inside.len) + len > policy.mtu as usize {
         return TOO_BIG;
     }
-    if take_hop(ctx, &inside).is_none() {
+    if is_hop && take_hop(ctx, &inside).is_none() {
         return PASS;
     }
     count(policy.slot, inside.len.into());
@@ -160,7 +176,7 @@ pub fn prepend(
         packet.store(opaque(next_at) & 0xff, [inside.next])?;
     }
     if inherits && inside.next == NEXT_IPV6 {
-        packet.store(7, [inside.hops - 1])?;
+        packet.store(7, [inside.hops.saturating_sub(1)])?;
     }
     let mut frame = Packet::of(ctx, 0);
     frame.store(0, macs)?;

@@ -13,19 +13,22 @@ use aya_ebpf::{
 };
 use sig_common::{
     maps::Ip,
-    srv6::maps::{Adjacency, Reason},
+    srv6::maps::{Adjacency, Reason, TUNNEL},
     wire::{Load as _, Store as _, checksum, ethernet},
 };
 
-use super::{S_DEVICES, S_PORTS, Work, ip, note, refuse, tell};
+use super::{S_DEVICES, S_PORTS, Work, engine, ip, note, refuse, tell};
 use crate::packet::{self, AF_INET, AF_INET6, IP, Packet};
 
 /// No device.
 const NO_DEVICE: u64 = XDP_PASS as u64;
 
-/// Sends the packet where a table leads it; 0 is the main one.
+/// Sends the packet where a table leads it; 0 is the main one, [`TUNNEL`] the gateway's tunnel.
 #[inline(always)]
 pub fn by_table(ctx: *mut xdp_md, work: &mut Work, table: u32) -> u32 {
+    if table == TUNNEL {
+        return engine::send(ctx, work);
+    }
     let hops = match ask(ctx, work, table) {
         0 => return refuse(Reason::Malformed),
         hops => hops - 1,

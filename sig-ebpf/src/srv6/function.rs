@@ -167,7 +167,7 @@ pub fn put_configured(ctx: *mut xdp_md, policy: u32) -> u32 {
         return refuse(Reason::NoHeaders);
     };
     // The function takes no hop for certain, and the headers begin anew: this ends what goes in circles.
-    match encap::put(ctx, policy) {
+    match encap::put(ctx, policy, true) {
         encap::DONE => on(ctx),
         encap::TOO_BIG => {
             let room = policy.mtu.saturating_sub(policy.len.into());

@@ -8,12 +8,14 @@
 //! | the same, done | `endpoint` |
 //! | into a policy | `encap` |
 //! | from a function | `function` |
+//! | from and to the gateway's engine | `engine` |
 //! | out | `forward` |
 //!
 //! A packet whose next destination is a SID of this node as well starts over in a program of its own, [`again`].
 
 mod encap;
 mod endpoint;
+mod engine;
 mod forward;
 mod function;
 
@@ -125,6 +127,9 @@ pub fn receive(ctx: &XdpContext) -> u32 {
     };
     if port.flags & Port::RETURN != 0 {
         return function::returned(ctx.ctx, port.function);
+    }
+    if port.flags & Port::ENGINE != 0 {
+        return engine::receive(ctx);
     }
     let packet = Packet::of_xdp(ctx);
     // One after the other, as in `InnerPacket::parse_v6`.

@@ -46,6 +46,12 @@ pub struct Status {
     /// The fast path in the kernel.
     #[serde(default)]
     pub fast_path: FastPath,
+    /// What is done with packets beside carrying them.
+    #[serde(default)]
+    pub rules: Vec<Rule>,
+    /// The SR node that chains are made of, as `sig srv6 status` shows one.
+    #[serde(default)]
+    pub chains: Option<Value>,
     /// The sessions with remote gateways.
     pub remotes: Vec<Remote>,
     /// What the control plane knows; `None` when the configuration names the remotes.
@@ -96,6 +102,27 @@ pub struct FastPath {
     pub packets_delivered: u64,
     /// Their bytes.
     pub packet_bytes_delivered: u64,
+}
+
+/// A rule, and what it held for in a worker. Packets that a rule accepts take the fast path as well, where it does not hold again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Its name.
+    pub name: String,
+    /// Which packets.
+    pub class: String,
+    /// What is done with them.
+    pub action: String,
+    /// By what: the device of copies, the policies of a chain.
+    pub target: Option<String>,
+    /// IP packets to remotes.
+    pub packets_to_remotes: u64,
+    /// Their bytes.
+    pub packet_bytes_to_remotes: u64,
+    /// IP packets from remotes.
+    pub packets_from_remotes: u64,
+    /// Their bytes.
+    pub packet_bytes_from_remotes: u64,
 }
 
 /// A worker thread.

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use sig_core::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, FastPath,
-    Lan, Path, Port, Probing, Queue, Refused, Remote, RemoteAs, SessionPolicy, Site, SiteClass,
-    Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
+    Lan, Path, Port, Probing, Queue, Refused, Remote, RemoteAs, Rule, SessionPolicy, Site,
+    SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
 };
 use sig_core::{
     dataplane::counters::WorkerCounts,
@@ -32,6 +32,8 @@ pub fn idle() -> Status {
         ports: vec![],
         underlay: Underlay::default(),
         fast_path: FastPath::default(),
+        rules: vec![],
+        chains: None,
         lan: Lan {
             neighbours: 0,
             helped: vec!["everything: no interface in `[dataplane] lan`".to_owned()],
@@ -93,6 +95,16 @@ pub fn busy() -> Status {
             packets_delivered: 5,
             packet_bytes_delivered: 500,
         },
+        rules: vec![Rule {
+            name: "web".to_owned(),
+            class: "dstport=80-80".to_owned(),
+            action: "chain".to_owned(),
+            target: Some("inspect / -".to_owned()),
+            packets_to_remotes: 8,
+            packet_bytes_to_remotes: 800,
+            packets_from_remotes: 0,
+            packet_bytes_from_remotes: 0,
+        }],
         lan: Lan {
             neighbours: 3,
             helped: vec![],

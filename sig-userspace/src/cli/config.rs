@@ -10,6 +10,7 @@ use super::Failure;
 use crate::control::{
     config::{self, Config},
     discovery::Policies,
+    rules::{self, Rules},
 };
 use sig_core::problem::{Errors, Problem};
 
@@ -51,6 +52,8 @@ enum Sample {
     TrafficPolicy,
     /// Prefixes advertised and accepted, for ip_routing_policy_file.
     RoutingPolicy,
+    /// What is done with packets, and service chains, for rules_file.
+    Rules,
 }
 
 impl Sample {
@@ -59,6 +62,7 @@ impl Sample {
             Self::Gateway => config::SAMPLE,
             Self::TrafficPolicy => TRAFFIC_POLICY_SAMPLE,
             Self::RoutingPolicy => ROUTING_POLICY_SAMPLE,
+            Self::Rules => rules::SAMPLE,
         }
     }
 }
@@ -114,9 +118,11 @@ fn check(file: &Path) -> Result<(String, Vec<Problem>), Errors> {
         None => None,
     };
     let (policies, more) = policies.unzip();
+    let (rules, of_rules) = Rules::load(&config)?;
     let own = config.warnings().iter().cloned();
-    let warnings: Vec<Problem> = own.chain(more.into_iter().flatten()).collect();
-    let verdict = verdict(&config, policies.as_ref(), warnings.len());
+    let more = more.into_iter().flatten();
+    let warnings: Vec<Problem> = own.chain(more).chain(of_rules).collect();
+    let verdict = verdict(&config, policies.as_ref(), &rules, warnings.len());
     Ok((verdict, warnings))
 }
 
@@ -149,7 +155,7 @@ fn write_json(
     Ok(())
 }
 
-fn verdict(config: &Config, policies: Option<&Policies>, warnings: usize) -> String {
+fn verdict(config: &Config, policies: Option<&Policies>, rules: &Rules, warnings: usize) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut text = match policies {
         None => format!(
@@ -163,6 +169,9 @@ fn verdict(config: &Config, policies: Option<&Policies>, warnings: usize) -> Str
             count(policies.routing.rules.len(), "routing rule")
         ),
     };
+    if config.gateway.rules_file.is_some() {
+        text += &format!(", {}", count(rules.rules.len(), "rule"));
+    }
     if warnings > 0 {
         text += &format!(", {}", count(warnings, "warning"));
     }

@@ -1,6 +1,7 @@
 //! The command line of the binary `sig`: one file per subcommand.
 
 mod accelerate;
+mod chain;
 mod config;
 mod dissect;
 mod doctor;
@@ -15,6 +16,7 @@ mod srv6;
 mod status;
 mod supervise;
 mod table;
+mod top;
 mod version;
 
 use std::io::{self, Write};
@@ -55,6 +57,7 @@ enum Command {
     Router(router::Args),
     Accelerate(accelerate::Args),
     Srv6(srv6::Args),
+    Chain(chain::Args),
     Path(path::Args),
     Version(version::Args),
 }
@@ -116,6 +119,7 @@ pub fn main() -> ExitCode {
         Command::Router(args) => router::run(&args, &mut out),
         Command::Accelerate(args) => accelerate::run(&args, &mut out),
         Command::Srv6(args) => srv6::run(&args, &mut out),
+        Command::Chain(args) => chain::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     // What was found before a failure comes before its message.

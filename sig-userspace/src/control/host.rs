@@ -7,6 +7,7 @@
 //! end lives in.
 
 mod apply;
+mod chains;
 mod environment;
 mod fast_path;
 mod guard;
@@ -33,10 +34,12 @@ use super::{
     Environment, PlannedPath,
     config::{Config, FastPathUse, LanTransmit},
     configured::Configured,
+    rules::{Counts, Links, Rules, filter},
 };
 use crate::{
     engine::{Engine, InKernel},
     gateway::Error,
+    srv6::Beside,
 };
 use apply::Applied;
 pub use apply::HostHandle;
@@ -102,6 +105,11 @@ struct Shared {
     /// What follows from the plan in force, outside of the workers.
     applied: tokio::sync::Mutex<Applied>,
     control: Mutex<Option<status::ControlSource>>,
+    /// The gateway as its SR node sees it.
+    beside: Beside,
+    chains: Mutex<chains::Chains>,
+    /// Held while rules are put into force.
+    setting_rules: tokio::sync::Mutex<()>,
 }
 
 /// Programs on devices; they leave when this is dropped.
@@ -124,6 +132,11 @@ impl Host {
     ///
     /// If anything that is needed is missing, with what to do; nothing is left behind then.
     pub async fn start(config: Config) -> Result<Host, Error> {
+        Self::start_with(config, Rules::default()).await
+    }
+
+    /// As [`Host::start`], with rules.
+    pub(crate) async fn start_with(config: Config, rules: Rules) -> Result<Host, Error> {
         let system = |what| move |source| Error::System { what, source };
         let netlink = Netlink::open().map_err(system("open a netlink socket"))?;
         let watch = Watch::open()?;
@@ -178,7 +191,7 @@ impl Host {
             }
             None => None,
         };
-        let engine = Engine::builder(config.clone())
+        let mut engine = Engine::builder(config.clone())
             .environment(environment.clone())
             .in_kernel(in_kernel)
             .partial_checksums(partial_checksums)
@@ -189,6 +202,15 @@ impl Host {
             )
             .start()?;
 
+        // Before any packet is carried; chains are there later.
+        let mut counts = Counts::default();
+        let first = filter(
+            &rules,
+            &Links::default(),
+            engine.counters().len(),
+            &mut counts,
+        );
+        engine.set_filter(Arc::new(first));
         steer(&mut programs, &ports)?;
         let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
         let next_hops = NextHops::new(
@@ -205,6 +227,7 @@ impl Host {
                 }
             })
         });
+        let (fail, failed) = watch::channel(None);
         let (lan, lan_hops) = lan::start(&config, &ports.facts, &netlink, &watch);
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
@@ -227,13 +250,16 @@ impl Host {
                 known,
             )),
             control: Mutex::new(None),
+            beside: chains::beside(&config),
+            chains: Mutex::new(chains::Chains::new(counts, fail.clone())),
+            setting_rules: tokio::sync::Mutex::new(()),
         });
         let handle = HostHandle::new(&shared);
+        handle.set_rules(rules).await?;
         let now = std::time::SystemTime::now();
         let plan = Configured::new(&config, now).plan(now);
         handle.apply(plan).await?;
         handle.settle().await;
-        let (fail, failed) = watch::channel(None);
         let follow = handle.follow_networks(networks.clone());
         let mut tasks = vec![Task::spawn("the network monitor", follow)];
         let follow = environment::follow(shared.clone(), place, environment, networks);
@@ -348,6 +374,7 @@ impl Host {
         self.shared.applied.lock().await.end();
         self.shared.routes.close().await?;
         drop(self.attached);
+        lock(&self.shared.chains).end();
         for task in self.tasks.drain(..) {
             task.stop().await;
         }

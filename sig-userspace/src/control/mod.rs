@@ -17,6 +17,8 @@ pub(crate) mod operator;
 pub mod plan;
 pub(crate) mod planner;
 pub(crate) mod remotes;
+#[cfg(feature = "xdp")]
+pub(crate) mod rules;
 
 #[cfg(feature = "xdp")]
 pub(crate) use planner::PlannedPath;

@@ -10,9 +10,11 @@ use super::{
     config::{self, Config, LogLevel},
     configured, discovery,
     host::HostHandle,
+    rules::Rules,
 };
 use sig_core::status::Status;
 use sig_observe::{log::LogControl, operator::Operator};
+use tokio::runtime::Handle as Runtime;
 
 /// Where a gateway has its remotes from.
 #[derive(Clone)]
@@ -39,6 +41,7 @@ pub(crate) struct Running {
     reloading: Mutex<()>,
     /// `None`: the log is none of ours.
     log: Option<LogControl>,
+    runtime: Runtime,
 }
 
 impl Running {
@@ -61,6 +64,7 @@ impl Running {
             in_force: Mutex::new(in_force),
             reloading: Mutex::default(),
             log,
+            runtime: Runtime::current(),
         }
     }
 
@@ -83,6 +87,12 @@ impl Running {
     fn put_into_force(&self, config: Config) -> Result<String, String> {
         let mut told = String::new();
         let mut incomplete = None;
+        // Both files are checked before either is put into force.
+        let (rules, warnings) = Rules::load(&config).map_err(|errors| errors.to_string())?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+            let _ = writeln!(told, "warning: {warning}");
+        }
         match (&self.remotes, &config.control) {
             (Remotes::Found(discovery), Some(control)) => {
                 let (changes, warnings) = discovery
@@ -110,6 +120,14 @@ impl Running {
                     self.prefix()
                 ));
             }
+        }
+        match self.runtime.block_on(self.host.set_rules(rules)) {
+            Ok(changes) => {
+                for line in changes {
+                    let _ = writeln!(told, "{line}");
+                }
+            }
+            Err(error) => incomplete = Some(error),
         }
         take_over(&mut lock(&self.in_force), &config);
         if let Some(log) = &self.log
@@ -193,6 +211,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Takes over what a reload puts into force.
 fn take_over(in_force: &mut Config, now: &Config) {
     in_force.log.level = now.log.level;
+    in_force
+        .gateway
+        .rules_file
+        .clone_from(&now.gateway.rules_file);
     match (&mut in_force.control, &now.control) {
         (Some(control), Some(now)) => {
             control

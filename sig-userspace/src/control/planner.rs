@@ -31,8 +31,8 @@ pub(crate) use session::PlannedPath;
 pub(crate) use session::PlannedSession;
 use sig_core::{
     dataplane::{
-        Action, Path, PathError, PathSpec, Routing, Rule, Tables, icmp::Sources, lan::LanTable,
-        lpm::Lpm,
+        Action, Path, PathError, PathSpec, Routing, Rule, Tables, filter::Filter, icmp::Sources,
+        lan::LanTable, lpm::Lpm,
     },
     framing::StreamIds,
     scion::{Endpoints, NextHop},
@@ -84,6 +84,7 @@ pub struct Planner {
     served: Option<Arc<Lpm<()>>>,
     routing: Option<Arc<Routing>>,
     home: Vec<IpNet>,
+    filter: Arc<Filter>,
 }
 
 impl Planner {
@@ -104,6 +105,7 @@ impl Planner {
             served: None,
             routing: None,
             home: Vec::new(),
+            filter: Arc::default(),
             config,
         };
         planner.set_plan(0, Plan::from_config(&planner.config));
@@ -128,6 +130,12 @@ impl Planner {
     /// What became of the plan's gateways, in their order; `None`: refused, because there are too many.
     pub fn remotes(&self) -> &[Option<PlannedRemote>] {
         self.remotes.planned()
+    }
+
+    /// Makes these the rules, from the next [`Planner::tables`] on.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn set_filter(&mut self, filter: Arc<Filter>) {
+        self.filter = filter;
     }
 
     /// Makes this the plan, from the next [`Planner::tables`] on, at the monotonic time `now` in
@@ -176,6 +184,7 @@ impl Planner {
         tables.tunnel_macs = environment.tunnel_macs;
         tables.icmp = environment.icmp;
         tables.lan = environment.lan.clone();
+        tables.filter = self.filter.clone();
         tables.routing = self.routing(&environment.home);
         for (gateway, remote) in self.plan.gateways.iter().zip(self.remotes.planned()) {
             if let Some(remote) = remote {

@@ -33,6 +33,7 @@ use crate::control::{
     config::{self, Config},
     discovery::{Found, Policies},
     operator::Running,
+    rules::Rules,
 };
 pub use error::Error;
 use handle::{EndOnDrop, Request};
@@ -76,6 +77,7 @@ struct Files {
     config: Config,
     /// Where the remotes are to be found.
     policies: Option<Policies>,
+    rules: Rules,
     warnings: Vec<Problem>,
 }
 
@@ -88,10 +90,13 @@ impl Files {
         let (policies, more) = policies.unzip();
         let mut warnings = config.warnings().to_vec();
         warnings.extend(more.into_iter().flatten());
+        let (rules, more) = Rules::load(&config)?;
+        warnings.extend(more);
         Ok(Files {
             file,
             config,
             policies,
+            rules,
             warnings,
         })
     }
@@ -193,9 +198,10 @@ impl Builder {
             file,
             config,
             policies,
+            rules,
             warnings: _,
         } = self.files;
-        let parts = Parts::start(config.clone(), found.zip(policies)).await?;
+        let parts = Parts::start(config.clone(), rules, found.zip(policies)).await?;
         let servers = config.observe;
         let running = Arc::new(parts.running(file, config, self.log));
         self.handle.set_running(&running);

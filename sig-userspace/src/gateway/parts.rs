@@ -11,6 +11,7 @@ use crate::control::{
     discovery::{Discovery, Found, Policies},
     host::{Host, HostHandle},
     operator::{Remotes, Running},
+    rules::Rules,
 };
 
 pub(super) enum Parts {
@@ -27,14 +28,15 @@ pub(super) enum Parts {
 impl Parts {
     pub(super) async fn start(
         config: Config,
+        rules: Rules,
         found: Option<(Found, Policies)>,
     ) -> Result<Self, Error> {
         match found {
-            Some((found, policies)) => Discovery::start(config, policies, found)
+            Some((found, policies)) => Discovery::start(config, rules, policies, found)
                 .await
                 .map(Self::Finding),
             None => {
-                let host = Host::start(config.clone()).await?;
+                let host = Host::start_with(config.clone(), rules).await?;
                 let (remotes, following) = configured::follow(host.handle(), &config);
                 let following = JoinSet::from_iter([following]);
                 Ok(Self::Configured {

@@ -23,7 +23,7 @@ use sig_core::dataplane::icmp::Sources;
 use sig_core::document::common::XdpMode as Wanted;
 use sig_linux::{
     Error,
-    bpf::{Attachment, Events, SrPrograms, XdpMode, address_of, monotonic_ns},
+    bpf::{Attachment, Events, Programs, SrPrograms, XdpMode, address_of, monotonic_ns},
     link,
     neighbours::{self, NextHops, Timing},
     netdev::xdp_features,
@@ -35,6 +35,7 @@ use tokio::sync::Notify;
 
 use answer::Answerer;
 use config::Srv6;
+pub(crate) use tables::Beside;
 use tables::{Around, Numbers, is_up, next_hops, outputs, ports, tables};
 
 /// Changes come in series: this long after the first, all are looked at.
@@ -68,6 +69,7 @@ struct State {
     id: String,
     programs: SrPrograms,
     config: Srv6,
+    beside: Option<Beside>,
     numbers: Numbers,
     around: Around,
     /// Devices with the program: their index, and the program's hold on them.
@@ -82,11 +84,16 @@ struct State {
 }
 
 impl SrNode {
-    /// Loads the programs; `id` is the node's name. Must be called within a tokio runtime.
+    /// Loads the programs; `id` is the node's name, `beside` the gateway that it is part of, if it is. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// Missing privileges, or a kernel that cannot do it.
-    pub(crate) fn load(id: String, config: Srv6) -> Result<(Self, Events), Error> {
+    pub(crate) fn load(
+        id: String,
+        config: Srv6,
+        beside: Option<Beside>,
+    ) -> Result<(Self, Events), Error> {
         let (programs, events) = SrPrograms::load()?;
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
         let watch = Watch::open()?;
@@ -104,6 +111,7 @@ impl SrNode {
                 id,
                 programs,
                 config,
+                beside,
                 numbers: Numbers::default(),
                 around: Around::default(),
                 attached: BTreeMap::new(),
@@ -129,19 +137,48 @@ impl SrNode {
         )
     }
 
+    /// Has the program of the node take what the gateway's program leaves to the kernel on LAN interfaces.
+    ///
+    /// # Errors
+    /// The kernel does not take it.
+    pub(crate) fn run_behind(&self, gateway: &mut Programs) -> Result<(), Error> {
+        gateway.set_next(&lock(&self.state).programs)
+    }
+
+    /// The number of a policy, and the longest packet that fits it.
+    pub(crate) fn chain(&self, policy: &str) -> (u32, u32) {
+        let mut state = lock(&self.state);
+        let number = state.numbers.policy(policy);
+        (number, tables::room(&state.config, policy))
+    }
+
+    /// The number of a device that copies leave by.
+    pub(crate) fn mirror(&self, device: &str) -> u32 {
+        lock(&self.state).numbers.mirror(device)
+    }
+
+    /// What it does now.
+    pub(crate) fn status(&self) -> status::Status {
+        status::read(&mut lock(&self.state), self.started)
+    }
+
     /// Follows another configuration.
-    pub(crate) async fn reload(&self, config: Srv6) -> Result<(), Error> {
-        lock(&self.state).config = config;
+    pub(crate) async fn reload(&self, config: Srv6, beside: Option<Beside>) -> Result<(), Error> {
+        {
+            let mut state = lock(&self.state);
+            (state.config, state.beside) = (config, beside);
+        }
         self.look().await?;
         // Only now, when no table has them any more, their numbers may be those of others.
         let mut state = lock(&self.state);
         let State {
             programs,
             config,
+            beside,
             numbers,
             ..
         } = &mut *state;
-        for slot in numbers.keep(config) {
+        for slot in numbers.keep(config, beside.as_ref()) {
             programs.clear(slot)?;
         }
         Ok(())
@@ -226,6 +263,7 @@ impl SrNode {
         let State {
             programs,
             config,
+            beside,
             numbers,
             around,
             attached,
@@ -241,19 +279,23 @@ impl SrNode {
 
         // Where a device is another one by now, the program goes first and comes anew.
         let index = |name: &String| around.links.get(name).map(|link| link.ifindex);
-        let wanted: Vec<&String> = ports(config).collect();
+        let beside = beside.as_ref();
+        let is_gateways = |name: &&String| beside.is_some_and(|of| of.lan.contains(name));
+        let wanted: Vec<&String> = ports(config, beside)
+            .filter(|name| !is_gateways(name))
+            .collect();
         attached
             .retain(|name, (ifindex, _)| wanted.contains(&name) && index(name) == Some(*ifindex));
         sending.retain(|name, ifindex| {
-            let stays =
-                outputs(config).any(|wanted| wanted == name) && index(name) == Some(*ifindex);
+            let stays = outputs(config, beside).any(|wanted| wanted == name)
+                && index(name) == Some(*ifindex);
             if !stays && let Err(error) = programs.remove_device(*ifindex) {
                 tracing::warn!("{error}");
             }
             stays
         });
-        let mut problems = problems(config, around);
-        for name in outputs(config) {
+        let mut problems = problems(config, beside, around);
+        for name in outputs(config, beside) {
             let (Some(ifindex), false) = (index(name), sending.contains_key(name)) else {
                 continue;
             };
@@ -277,7 +319,7 @@ impl SrNode {
                 Err(error) => problems.push(error.to_string()),
             }
         }
-        programs.set(&tables(config, numbers, around))?;
+        programs.set(&tables(config, beside, numbers, around))?;
         for name in wanted {
             let mode = match config.node.xdp {
                 Wanted::Auto => None,
@@ -337,9 +379,11 @@ fn sources(config: &Srv6, around: &Around) -> Sources {
 }
 
 /// What keeps packets from being processed.
-fn problems(config: &Srv6, around: &Around) -> Vec<String> {
+fn problems(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut names: Vec<&String> = ports(config).chain(outputs(config)).collect();
+    let mut names: Vec<&String> = ports(config, beside)
+        .chain(outputs(config, beside))
+        .collect();
     names.sort_unstable();
     names.dedup();
     for name in names {

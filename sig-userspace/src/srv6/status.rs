@@ -84,6 +84,7 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         id,
         programs,
         config,
+        beside,
         numbers,
         around,
         attached,
@@ -142,8 +143,8 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         id: id.clone(),
         uptime_ms: started.elapsed().as_millis() as u64,
-        problems: super::problems(config, around),
-        interfaces: super::tables::ports(config)
+        problems: super::problems(config, beside.as_ref(), around),
+        interfaces: super::tables::ports(config, beside.as_ref())
             .map(|name| Interface {
                 name: name.clone(),
                 xdp: attached.get(name).map(|(_, of)| of.mode().to_string()),

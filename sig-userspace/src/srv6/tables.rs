@@ -7,9 +7,10 @@ use std::{
 
 use ipnet::IpNet;
 use sig_common::{
+    mark::Mark,
     srv6::{
         Behavior, Flavors, Sid,
-        maps::{Adjacency, Function, MAX_HEADERS, Policy, Port},
+        maps::{Adjacency, ENGINE, Function, MAX_HEADERS, Policy, Port, TUNNEL},
     },
     wire::{
         TTL, ipv6,
@@ -43,13 +44,33 @@ impl Around {
     }
 }
 
+/// The gateway that a node is part of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// Its tunnel device.
+    pub(crate) tunnel: String,
+    /// LAN interfaces: the gateway's program runs there, and leaves to that of the node what is not its own.
+    pub(crate) lan: Vec<String>,
+    /// Devices that copies of packets leave by.
+    pub(crate) mirrors: BTreeSet<String>,
+}
+
 /// What things are called in the maps: a number for each, which stays while it is configured.
 #[derive(Default)]
 pub(crate) struct Numbers {
     policies: Given<String>,
     functions: Given<String>,
-    adjacencies: Given<IpAddr>,
+    adjacencies: Given<Neighbour>,
     slots: Given<Counted>,
+}
+
+/// What packets are sent to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Neighbour {
+    /// A neighbour.
+    Of(IpAddr),
+    /// A device that copies leave by.
+    Mirror(String),
 }
 
 /// What has counters.
@@ -100,13 +121,16 @@ impl<K: Ord + Clone> Given<K> {
 impl Numbers {
     /// Takes back the numbers of what is configured no more, and is in no table. Returns the slots whose counters somebody else
     /// may get.
-    pub(crate) fn keep(&mut self, config: &Srv6) -> Vec<u32> {
+    pub(crate) fn keep(&mut self, config: &Srv6, beside: Option<&Beside>) -> Vec<u32> {
         let is_policy = |name: &String| config.policies.iter().any(|of| of.name == *name);
         let is_function = |name: &String| config.functions.iter().any(|of| of.name == *name);
         self.policies.keep(is_policy);
         self.functions.keep(is_function);
-        self.adjacencies
-            .keep(|address| next_hops(config).contains(address));
+        let hops = next_hops(config);
+        self.adjacencies.keep(|neighbour| match neighbour {
+            Neighbour::Of(address) => hops.contains(address),
+            Neighbour::Mirror(device) => beside.is_some_and(|of| of.mirrors.contains(device)),
+        });
         self.slots.keep(|counted| match counted {
             Counted::Sid(sid) => config.sids.iter().any(|of| of.sid == *sid),
             Counted::Policy(name) => is_policy(name),
@@ -117,6 +141,17 @@ impl Numbers {
     /// Where something is counted.
     pub(crate) fn slot(&mut self, of: Counted) -> u32 {
         self.slots.number(&of)
+    }
+
+    /// The number of a policy.
+    pub(crate) fn policy(&mut self, name: &str) -> u32 {
+        self.policies.number(&name.to_owned())
+    }
+
+    /// The number of a device that copies leave by.
+    pub(crate) fn mirror(&mut self, device: &str) -> u32 {
+        self.adjacencies
+            .number(&Neighbour::Mirror(device.to_owned()))
     }
 
     /// The number of a function.
@@ -141,15 +176,29 @@ pub(crate) fn next_hops(config: &Srv6) -> Vec<IpAddr> {
     all
 }
 
-/// The devices with the program.
-pub(crate) fn ports(config: &Srv6) -> impl Iterator<Item = &String> {
+/// The devices that packets come in by.
+pub(crate) fn ports<'a>(
+    config: &'a Srv6,
+    beside: Option<&'a Beside>,
+) -> impl Iterator<Item = &'a String> {
     let returns = config.functions.iter().map(|of| &of.return_interface);
     let node = &config.node;
-    node.trusted.iter().chain(&node.untrusted).chain(returns)
+    let tunnel = beside.map(|gateway| &gateway.tunnel);
+    node.trusted
+        .iter()
+        .chain(&node.untrusted)
+        .chain(returns)
+        .chain(tunnel)
 }
 
 /// The devices that packets may leave by.
-pub(crate) fn outputs(config: &Srv6) -> impl Iterator<Item = &String> {
+pub(crate) fn outputs<'a>(
+    config: &'a Srv6,
+    beside: Option<&'a Beside>,
+) -> impl Iterator<Item = &'a String> {
+    let of_gateway = beside
+        .into_iter()
+        .flat_map(|gateway| gateway.mirrors.iter().chain([&gateway.tunnel]));
     let of_sids = config.sids.iter().filter_map(|sid| match &sid.target {
         Target::Interface(name) => Some(name),
         _ => None,
@@ -161,6 +210,7 @@ pub(crate) fn outputs(config: &Srv6) -> impl Iterator<Item = &String> {
         .chain(&node.untrusted)
         .chain(of_sids)
         .chain(of_functions)
+        .chain(of_gateway)
 }
 
 /// Whether a function is alive, as far as devices and neighbours tell.
@@ -196,7 +246,12 @@ fn adjacency(ifindex: u32, destination: [u8; 6], source: [u8; 6], mtu: u32) -> A
 }
 
 /// The tables.
-pub(crate) fn tables(config: &Srv6, numbers: &mut Numbers, around: &Around) -> Sr {
+pub(crate) fn tables(
+    config: &Srv6,
+    beside: Option<&Beside>,
+    numbers: &mut Numbers,
+    around: &Around,
+) -> Sr {
     let mut sr = Sr::default();
     for locator in &config.node.locators {
         sr.locators.insert((*locator).into(), 1);
@@ -215,7 +270,7 @@ pub(crate) fn tables(config: &Srv6, numbers: &mut Numbers, around: &Around) -> S
         }
     }
     for policy in &config.policies {
-        let number = numbers.policies.number(&policy.name);
+        let number = numbers.policy(&policy.name);
         let slot = numbers.slot(Counted::Policy(policy.name.clone()));
         if let Some(made) = headers(config, policy, slot) {
             sr.policies.insert(number, made);
@@ -230,14 +285,18 @@ pub(crate) fn tables(config: &Srv6, numbers: &mut Numbers, around: &Around) -> S
         let resolved = around
             .resolved(address)
             .map(|to| adjacency(to.ifindex, to.destination_mac, to.interface_mac, to.mtu));
-        let number = numbers.adjacencies.number(&address);
+        let number = numbers.adjacencies.number(&Neighbour::Of(address));
         sr.adjacencies.insert(number, resolved.unwrap_or_default());
+    }
+    if let Some(gateway) = beside {
+        between_engine(&mut sr, gateway, numbers, around);
     }
     for sid in &config.sids {
         let target = match &sid.target {
             Target::Main => Some(0),
             Target::Table(table) => Some(*table),
-            Target::NextHop(address) => Some(numbers.adjacencies.number(address)),
+            Target::Tunnel => Some(TUNNEL),
+            Target::NextHop(address) => Some(numbers.adjacencies.number(&Neighbour::Of(*address))),
             Target::Interface(name) => around.links.get(name).map(|link| link.ifindex),
             Target::Function(name) => Some(numbers.function(name)),
         };
@@ -273,7 +332,7 @@ pub(crate) fn tables(config: &Srv6, numbers: &mut Numbers, around: &Around) -> S
             Function {
                 to: way_to(function, around).unwrap_or_default(),
                 flags,
-                policy: policy.map_or(0, |name| numbers.policies.number(name)),
+                policy: policy.map_or(0, |name| numbers.policy(name)),
                 slot: numbers.slot(Counted::Function(function.name.clone())),
             },
         );
@@ -283,6 +342,24 @@ pub(crate) fn tables(config: &Srv6, numbers: &mut Numbers, around: &Around) -> S
         }
     }
     sr
+}
+
+/// The tunnel device, and the devices that copies leave by.
+fn between_engine(sr: &mut Sr, gateway: &Beside, numbers: &mut Numbers, around: &Around) {
+    if let Some(link) = around.links.get(&gateway.tunnel) {
+        let mac = link.mac.unwrap_or_default();
+        let engine = adjacency(link.ifindex, Mark::Returned.address(), mac, link.mtu);
+        sr.adjacencies.insert(ENGINE, engine);
+        sr.ports.insert(link.ifindex, port(link, Port::ENGINE, 0));
+    }
+    for device in &gateway.mirrors {
+        if let Some(link) = around.links.get(device) {
+            let mac = link.mac.unwrap_or_default();
+            // Nobody but a sniffer takes what is addressed so.
+            let copies = adjacency(link.ifindex, Mark::Mirror(0).address(), mac, link.mtu);
+            sr.adjacencies.insert(numbers.mirror(device), copies);
+        }
+    }
 }
 
 /// What is for this host, or for the link alone, is not steered, whatever prefix it is in.
@@ -307,6 +384,13 @@ fn port(link: &Link, flags: u32, function: u32) -> Port {
     }
 }
 
+/// The longest packet that fits a policy, bytes.
+pub(crate) fn room(config: &Srv6, name: &str) -> u32 {
+    let policy = config.policies.iter().find(|of| of.name == name);
+    let made = policy.and_then(|policy| headers(config, policy, 0));
+    made.map_or(0, |made| made.mtu.saturating_sub(made.len.into()))
+}
+
 /// The headers of a policy.
 fn headers(config: &Srv6, policy: &Steering, slot: u32) -> Option<Policy> {
     let segments: Vec<[u8; 16]> = policy.segments.iter().map(Ipv6Addr::octets).collect();
@@ -320,7 +404,7 @@ fn headers(config: &Srv6, policy: &Steering, slot: u32) -> Option<Policy> {
             HopLimit::Of(_) => 0,
         },
         slot,
-        mtu: policy.mtu,
+        mtu: config.mtu(policy),
     };
     let outer = ipv6::Header {
         traffic_class: 0,

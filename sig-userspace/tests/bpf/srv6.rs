@@ -1,12 +1,13 @@
 //! The SR node's program over single packets.
 //!
-//! [`endpoint`], [`decap`], [`refused`], [`encap`] and [`proxies`] hold packets written by hand after RFC 8754, RFC 8986 and
+//! [`endpoint`], [`decap`], [`refused`], [`encap`], [`engine`] and [`proxies`] hold packets written by hand after RFC 8754, RFC 8986 and
 //! draft-ietf-spring-sr-service-programming; [`random`] compares the program with [`model`] over many others.
 
 mod bed;
 mod decap;
 mod encap;
 mod endpoint;
+mod engine;
 mod headers;
 mod model;
 mod node;

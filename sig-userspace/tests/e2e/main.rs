@@ -9,6 +9,7 @@ mod support;
 mod tcx;
 
 mod accelerate;
+mod chains;
 mod lan;
 mod network;
 mod order;

@@ -40,6 +40,8 @@ counters! {
         "ICMP errors sent to hosts of the local network.";
     mss_clamped "gateway_mss_clamped_total" []
         "TCP SYNs whose maximum segment size was lowered to fit a SIG frame.";
+    mirror_lost "gateway_mirror_lost_total" []
+        "Copies of packets that rules asked for and that were not made, as no buffer was free.";
     frames_held "gateway_frames_held_total" []
         "SIG frames buffered while waiting for an earlier one.";
     gaps "gateway_frame_gaps_total" []

@@ -4,6 +4,7 @@ use std::{collections::HashMap, ops::Range};
 
 use sig_common::{
     addr::{HostAddr, IsdAs},
+    mark::Mark,
     reason::DropReason,
     wire::{
         PROTO_UDP,
@@ -19,6 +20,7 @@ use sig_common::{
 
 use super::{
     context::Context,
+    filter::{self, Decision, Direction},
     inner,
     police::{self, Police},
     tables::Tables,
@@ -392,37 +394,49 @@ fn finish(
     if congestion {
         inner::mark_congestion(bytes, &mut summary)?;
     }
-    if context.clamp_mss {
-        let capacity = tables.remotes[usize::from(slot)].frame_capacity;
-        if inner::clamp_mss(bytes, &summary, capacity) {
-            context.counters.mss_clamped.add(1);
-        }
+    let decision = filter::apply(context, Direction::Ingress, packet, &summary);
+    let mut capacity = tables.remotes[usize::from(slot)].frame_capacity;
+    if let Decision::Chain(chain) = decision {
+        capacity = capacity.min(chain.room as usize);
     }
-    let (start, len) = (packet.headroom() - ethernet::HEADER_LEN, packet.len());
-    packet.place(start, ethernet::HEADER_LEN + len);
+    let bytes = packet.bytes_mut(context.area);
+    if context.clamp_mss && inner::clamp_mss(bytes, &summary, capacity) {
+        context.counters.mss_clamped.add(1);
+    }
+    let repeats = match decision {
+        Decision::Carry { repeats } => repeats,
+        Decision::Drop => return Err(DropReason::Filtered),
+        Decision::Chain(chain) => {
+            filter::mark(context, Mark::Policy(chain.policy), packet, &summary);
+            return Ok(None);
+        }
+    };
     let hop = match delivery {
         police::Delivery::Lan(place) | police::Delivery::LanThisOne(place) => tables.lan.hop(place),
         police::Delivery::Kernel | police::Delivery::KernelButNotBack => None,
     }
     .filter(|hop| hop.takes(&summary) && usize::from(hop.port) < context.to_lan.len());
-    let frame = packet.bytes_mut(context.area);
     let Some(hop) = hop else {
         // The kernel is the next router: it takes its one from the TTL.
-        inner::write_ethernet(frame, &tables.tunnel_macs, &summary);
+        inner::put_ethernet(packet, context.area, &tables.tunnel_macs, &summary);
+        let frame = packet.bytes_mut(context.area);
         if delivery == police::Delivery::KernelButNotBack {
             frame[6..12].copy_from_slice(&BACK_TO_SENDER);
         }
         return Ok(None);
     };
-    let lives_on = summary.decrement_ttl(&mut frame[ethernet::HEADER_LEN..]);
+    let lives_on = summary.decrement_ttl(packet.bytes_mut(context.area));
     debug_assert!(lives_on, "a hop takes only packets with hops left");
-    inner::write_ethernet(frame, &hop.macs, &summary);
+    inner::put_ethernet(packet, context.area, &hop.macs, &summary);
     hop.mark_used();
-    if let (Some(teacher), police::Delivery::Lan(place)) = (&mut context.teacher, delivery) {
+    if let (Some(teacher), police::Delivery::Lan(place), true) =
+        (&mut context.teacher, delivery, repeats)
+    {
         let number = tables.fast_hops.get(place as usize).copied();
         if let Some(number) = number.filter(|number| *number != 0) {
             let remote = tables.remotes[usize::from(slot)].id;
-            teacher.pair(tables.fast_generation, &summary, remote, number);
+            let pair = (&summary, tables.filter.by_flow());
+            teacher.pair(tables.fast_generation, pair, remote, number);
         }
     }
     Ok(Some(usize::from(hop.port)))

@@ -6,12 +6,14 @@
 use std::{collections::HashMap, net::IpAddr, sync::atomic::Ordering};
 
 use sig_common::{
+    mark::Mark,
     reason::DropReason,
     wire::{ethernet, flow::flow_hash, inner::InnerPacket, sig_frame},
 };
 
 use super::{
     context::Context,
+    filter::{self, Decision, Direction},
     flow_cache::FlowCache,
     icmp::{self, Message, RateLimit},
     inner,
@@ -37,8 +39,16 @@ pub(super) enum Origin {
         /// Finish transport checksums that hold only the pseudo header's sum.
         partial: bool,
     },
-    /// The tunnel device: the kernel has routed the packet and taken its one from the TTL.
+    /// The tunnel device: the kernel has routed the packet and taken its one from the TTL, or it has been through its chain.
     Tunnel,
+}
+
+/// Where a packet goes.
+enum Way {
+    /// The path with this place in the tables.
+    Path(u16),
+    /// Into a chain, by this policy.
+    Chain(u32),
 }
 
 /// A frame being filled. The packet of `frame` is the payload so far.
@@ -95,7 +105,11 @@ impl Encap {
             None => 0,
         };
         match self.classify(context, &mut frame, origin) {
-            Ok((path, packet)) => {
+            Ok((Way::Chain(policy), class)) => {
+                filter::mark(context, Mark::Policy(policy), &mut frame, &class.packet);
+                context.to_tunnel.push(frame);
+            }
+            Ok((Way::Path(path), packet)) => {
                 let socket = Teacher::socket(metadata);
                 match (socket, context.tables.paths[usize::from(path)].fast) {
                     (Some(socket), Some(fast)) => {
@@ -145,16 +159,18 @@ impl Encap {
         self.alone.extend(tables.paths.iter().map(alone));
     }
 
-    /// The number of the path in the tables and the packet's summary; the frame then holds the
-    /// packet alone.
+    /// Where the packet goes, and its summary; the frame then holds the packet alone.
     #[inline]
     fn classify(
         &mut self,
-        context: &Context<'_>,
+        context: &mut Context<'_>,
         frame: &mut Frame,
         origin: Origin,
-    ) -> Result<(u16, Classified), Refused> {
-        let ip = frame.bytes(context.area).get(ethernet::HEADER_LEN..);
+    ) -> Result<(Way, Classified), Refused> {
+        let bytes = frame.bytes(context.area);
+        let is_marked = bytes.first_chunk() == Some(&Mark::Returned.address());
+        let has_returned = origin == Origin::Tunnel && is_marked;
+        let ip = bytes.get(ethernet::HEADER_LEN..);
         let mut packet = ip
             .and_then(|packet| InnerPacket::parse(packet).ok())
             .ok_or((DropReason::InvalidPacket, None))?;
@@ -166,19 +182,40 @@ impl Encap {
         let way = self
             .route(context.tables, packet.source, packet.destination)
             .map_err(|reason| (reason, None))?;
-        if let Origin::Lan { partial } = origin {
-            let bytes = frame.bytes_mut(context.area);
-            if !packet.decrement_ttl(bytes) {
-                return Err((
-                    DropReason::TtlExpired,
-                    Some((Message::TimeExceeded, packet)),
-                ));
-            }
-            if partial {
-                inner::complete_checksum(bytes, &packet);
-            }
+        let is_hop = matches!(origin, Origin::Lan { .. });
+        if is_hop && packet.ttl <= 1 {
+            return Err((
+                DropReason::TtlExpired,
+                Some((Message::TimeExceeded, packet)),
+            ));
+        }
+        // A function, like a host, may leave them to its network card.
+        if has_returned || origin == (Origin::Lan { partial: true }) {
+            inner::complete_checksum(frame.bytes_mut(context.area), &packet);
         }
         let flow_hash = flow_hash(&packet);
+        let mut class = Classified {
+            traffic_class: packet.tos,
+            flow_hash,
+            packet,
+            has_returned,
+            repeats: true,
+        };
+        if !has_returned {
+            match filter::apply(context, Direction::Egress, frame, &packet) {
+                Decision::Carry { repeats } => class.repeats = repeats,
+                Decision::Drop => return Err((DropReason::Filtered, None)),
+                Decision::Chain(chain) => {
+                    clamp_mss(context, frame, &packet, chain.room as usize);
+                    return Ok((Way::Chain(chain.policy), class));
+                }
+            }
+        }
+        if is_hop {
+            let lives_on = packet.decrement_ttl(frame.bytes_mut(context.area));
+            debug_assert!(lives_on, "looked at above");
+            class.packet = packet;
+        }
         let path = context
             .tables
             .path_to(way, &packet, |spread| spread.pick(flow_hash));
@@ -186,20 +223,9 @@ impl Encap {
             DropReason::NoRoute => (reason, None),
             _ => (reason, Some((Message::Unreachable, packet))),
         })?;
-        if context.clamp_mss {
-            let capacity = context.tables.paths[usize::from(path)].packer.capacity();
-            if inner::clamp_mss(frame.bytes_mut(context.area), &packet, capacity) {
-                context.counters.mss_clamped.add(1);
-            }
-        }
-        Ok((
-            path,
-            Classified {
-                traffic_class: packet.tos,
-                flow_hash,
-                packet,
-            },
-        ))
+        let capacity = context.tables.paths[usize::from(path)].packer.capacity();
+        clamp_mss(context, frame, &packet, capacity);
+        Ok((Way::Path(path), class))
     }
 
     #[inline]
@@ -248,9 +274,10 @@ impl Encap {
         let frames = packet.len().div_ceil(path.packer.capacity()).max(1);
         stream.id = id;
         stream.sequence = sequence.fetch_add(frames as u64, Ordering::Relaxed);
-        if frames == 1 {
+        if frames == 1 && class.repeats {
             let generation = context.tables.fast_generation;
-            teacher.flow(generation, &class.packet, class.flow_hash, fast);
+            let flow = (&class.packet, class.has_returned);
+            teacher.flow(generation, flow, class.flow_hash, fast);
         }
         stream.send(context, path, packet, class);
         if let Some(closed) = stream.packer.close() {
@@ -293,6 +320,18 @@ struct Classified {
     traffic_class: u8,
     flow_hash: u32,
     packet: InnerPacket,
+    /// It has been through its chain.
+    has_returned: bool,
+    /// What is done with it is done with all packets of its flow.
+    repeats: bool,
+}
+
+/// Keeps a TCP connection from agreeing on segments that do not fit, if that is wanted.
+#[inline]
+fn clamp_mss(context: &Context<'_>, frame: &mut Frame, packet: &InnerPacket, capacity: usize) {
+    if context.clamp_mss && inner::clamp_mss(frame.bytes_mut(context.area), packet, capacity) {
+        context.counters.mss_clamped.add(1);
+    }
 }
 
 impl Stream {

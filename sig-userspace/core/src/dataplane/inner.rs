@@ -15,6 +15,8 @@ use sig_common::{
     },
 };
 
+use crate::port::umem::{Area, Frame};
+
 const ECN_MASK: u8 = 0b11;
 const ECN_NOT_ECT: u8 = 0b00;
 const ECN_CE: u8 = 0b11;
@@ -46,6 +48,14 @@ pub(super) fn mark_congestion(
 pub(super) fn write_ethernet(frame: &mut [u8], macs: &[u8; 12], packet: &InnerPacket) {
     frame[..12].copy_from_slice(macs);
     frame[12..ethernet::HEADER_LEN].copy_from_slice(&packet.ethertype().to_be_bytes());
+}
+
+/// Puts an Ethernet header in front of the packet that `frame` holds, behind room for that.
+#[inline]
+pub(super) fn put_ethernet(frame: &mut Frame, area: &Area, macs: &[u8; 12], packet: &InnerPacket) {
+    let len = ethernet::HEADER_LEN + frame.len();
+    frame.place(frame.headroom() - ethernet::HEADER_LEN, len);
+    write_ethernet(frame.bytes_mut(area), macs, packet);
 }
 
 /// Computes the TCP, UDP or SCTP checksum of a packet whose sender left that to its network card.

@@ -9,6 +9,7 @@ mod context;
 pub mod counters;
 mod decap;
 mod encap;
+pub mod filter;
 pub mod flow_cache;
 pub mod icmp;
 mod inner;

@@ -105,6 +105,9 @@ fn is_home(tables: &Tables, source: IpAddr) -> bool {
 
 /// Where packets of remote number `slot` to a destination are delivered, if it is one of ours.
 fn deliver(tables: &Tables, slot: u16, destination: IpAddr) -> Verdict {
+    if tables.filter.is_sid(destination) {
+        return Err(DropReason::AddressScope);
+    }
     let served = match &tables.served {
         Some(served) => served.get(destination).is_some(),
         None => matches!(tables.routing.way(destination), None | Some(Target::Home)),

@@ -15,7 +15,15 @@ use sig_common::{
     wire::{inner::InnerPacket, underlay::Local},
 };
 
-use super::{counters::Traffic, icmp::Sources, lan::LanTable, lpm::Lpm, mark::Mark, police};
+use super::{
+    counters::Traffic,
+    filter::{Decision, Filter},
+    icmp::Sources,
+    lan::LanTable,
+    lpm::Lpm,
+    mark::Mark,
+    police,
+};
 use crate::{
     counter::Counter,
     framing::{CapacityError, Packer},
@@ -41,6 +49,8 @@ pub struct Tables {
     pub lan: Arc<LanTable>,
     /// Which packets go into which session.
     pub routing: Arc<Routing>,
+    /// What is done with packets beside carrying them.
+    pub filter: Arc<Filter>,
     /// Sessions with remote gateways.
     pub sessions: Vec<Session>,
     /// By the place of a session, that of its remote in `remotes`; [`NO_REMOTE`] if it is not there.
@@ -303,6 +313,7 @@ impl Tables {
             served: Some(Arc::default()),
             lan: Arc::default(),
             routing: Arc::default(),
+            filter: Arc::default(),
             sessions: Vec::new(),
             session_remotes: Vec::new(),
             paths: Vec::new(),
@@ -378,12 +389,21 @@ impl Tables {
         }
     }
 
-    /// The place in `paths` of the path that a packet takes, and its flow with it. It is not marked as used.
+    /// The place in `paths` of the path that a packet takes, and its flow with it, unless something else is done with it first. It is
+    /// not marked as used. `has_returned`: it has been through its chain.
     ///
     /// # Errors
     ///
     /// Why it takes none.
-    pub(crate) fn path_of(&self, packet: &InnerPacket, flow_hash: u32) -> Result<u16, DropReason> {
+    pub(crate) fn path_of(
+        &self,
+        packet: &InnerPacket,
+        flow_hash: u32,
+        has_returned: bool,
+    ) -> Result<u16, DropReason> {
+        if !has_returned && self.filter.of_egress(packet) != (Decision::Carry { repeats: true }) {
+            return Err(DropReason::Filtered);
+        }
         let target = self.target(packet.source, packet.destination)?;
         self.path_to(target, packet, |spread| spread.look_up(flow_hash))
     }
@@ -417,9 +437,13 @@ impl Tables {
         }
     }
 
-    /// The place in `lan` of the next hop for packets of the remote with this [`Remote::id`] between these addresses, if they are
+    /// The place in `lan` of the next hop for packets of the remote with this [`Remote::id`] and of this flow, if they are
     /// delivered there.
-    pub(crate) fn place_for(&self, id: u16, source: IpAddr, destination: IpAddr) -> Option<u32> {
+    pub(crate) fn place_for(&self, id: u16, packet: &InnerPacket) -> Option<u32> {
+        if self.filter.of_ingress(packet) != (Decision::Carry { repeats: true }) {
+            return None;
+        }
+        let (source, destination) = (packet.source, packet.destination);
         match police::decide(self, self.remote_slot(id)?, source, destination) {
             Ok(police::Delivery::Lan(place)) => Some(place),
             _ => None,

@@ -1,6 +1,7 @@
 //! Two workers, each the other's remote, over packets in memory.
 
 mod fast_path;
+mod filter;
 mod hub;
 mod lan;
 mod mss;

@@ -13,8 +13,8 @@ use std::{
 use rand::{RngCore as _, SeedableRng as _, rngs::SmallRng};
 use sig_common::{
     fast_path::{
-        FLOW_SLOTS, MAX_PATHS, MAX_STREAMS, PAIR_SLOTS, StreamKey, control, sender, slot, stream,
-        tickets,
+        FLOW_SLOTS, MAX_PATHS, MAX_STREAMS, PAIR_SLOTS, StreamKey, control, has_returned,
+        remote_of_pair, sender, slot, stream, tickets,
     },
     wire::{flow::flow_hash, inner::InnerPacket},
 };
@@ -179,6 +179,9 @@ impl Shared {
     pub fn renew(&self, before: u16, tables: &Tables) {
         let mut rng = SmallRng::from_os_rng();
         let generation = tables.fast_generation;
+        let by_flow = tables.filter.by_flow();
+        let was_by_flow =
+            self.control.all()[control::BY_FLOW].swap(by_flow.into(), Ordering::Relaxed) != 0;
         let mut renew = |slots: &Words, decide: &dyn Fn(&[u64; 5]) -> Option<u32>| {
             let slots: &[[AtomicU64; slot::WORDS]] = slots.all().as_chunks().0;
             for place in slots {
@@ -199,12 +202,16 @@ impl Shared {
         };
         renew(&self.flows, &|key| {
             let packet = InnerPacket::of_flow(key);
-            let path = tables.path_of(&packet, flow_hash(&packet)).ok()?;
+            let path = tables.path_of(&packet, flow_hash(&packet), has_returned(key));
+            let path = path.ok()?;
             tables.paths.get(usize::from(path))?.fast
         });
         renew(&self.pairs, &|key| {
             let packet = InnerPacket::of_flow(key);
-            let place = tables.place_for(key[4] as u16, packet.source, packet.destination)?;
+            if by_flow != was_by_flow {
+                return None;
+            }
+            let place = tables.place_for(remote_of_pair(key, by_flow), &packet)?;
             let hop = *tables.fast_hops.get(place as usize)?;
             (hop != 0).then_some(hop)
         });

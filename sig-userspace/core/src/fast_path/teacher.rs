@@ -11,7 +11,10 @@ use std::{
 use rand::{RngCore as _, SeedableRng as _, rngs::SmallRng};
 use sig_common::{
     addr::{HostAddr, IsdAs},
-    fast_path::{self, MAX_STREAMS, flow_key, flow_place, pair_key, pair_place, stream, tickets},
+    fast_path::{
+        self, MAX_STREAMS, flow_key, flow_place, pair_key, pair_place, returned_key, stream,
+        tickets,
+    },
     maps::Ip,
     wire::{PROTO_SCTP, PROTO_TCP, PROTO_UDP, inner::InnerPacket, ipv6::UpperLayer},
 };
@@ -77,31 +80,41 @@ impl Teacher {
         self.shared.sender(path, socket)
     }
 
-    /// Packets of this flow go on a path, if the packet is no fragment: these have no ports, which is another flow than that with
-    /// ports of 0, but has the same key.
+    /// Packets of this flow go on a path. `has_returned`: those that have been through their chain.
     #[inline]
-    pub(crate) fn flow(&mut self, generation: u16, packet: &InnerPacket, hash: u32, path: u32) {
-        let has_all = match packet.upper() {
-            UpperLayer::At {
-                protocol: PROTO_TCP | PROTO_UDP | PROTO_SCTP,
-                ..
-            } => packet.ports().is_some(),
-            UpperLayer::At { .. } => true,
-            UpperLayer::Fragment | UpperLayer::Unknown(_) => false,
-        };
-        if !has_all {
+    pub(crate) fn flow(
+        &mut self,
+        generation: u16,
+        (packet, has_returned): (&InnerPacket, bool),
+        hash: u32,
+        path: u32,
+    ) {
+        if !has_all_of_its_flow(packet) {
             return;
         }
-        let slot = self.shared.flow(flow_place(hash));
-        shared::write(slot, generation, path, &flow_key(packet), || {
-            self.random.next_u64()
-        });
+        let key = flow_key(packet);
+        let key = if has_returned {
+            returned_key(&key)
+        } else {
+            key
+        };
+        let slot = self.shared.flow(flow_place(hash, has_returned));
+        shared::write(slot, generation, path, &key, || self.random.next_u64());
     }
 
-    /// Packets of a remote between the addresses of this one go to a next hop.
+    /// Packets of a remote between the addresses of this one go to a next hop; `by_flow`: those of its flow.
     #[inline]
-    pub(crate) fn pair(&mut self, generation: u16, packet: &InnerPacket, remote: u16, hop: u32) {
-        let key = pair_key(packet, remote.into());
+    pub(crate) fn pair(
+        &mut self,
+        generation: u16,
+        (packet, by_flow): (&InnerPacket, bool),
+        remote: u16,
+        hop: u32,
+    ) {
+        if by_flow && !has_all_of_its_flow(packet) {
+            return;
+        }
+        let key = pair_key(packet, remote.into(), by_flow);
         let slot = self.shared.pair(pair_place(&key));
         shared::write(slot, generation, hop, &key, || self.random.next_u64());
     }
@@ -217,6 +230,19 @@ impl Teacher {
             }
             stays
         });
+    }
+}
+
+/// Whether the packet is no fragment: these have no ports, which is another flow than that with ports of 0, but has the same key.
+#[inline]
+fn has_all_of_its_flow(packet: &InnerPacket) -> bool {
+    match packet.upper() {
+        UpperLayer::At {
+            protocol: PROTO_TCP | PROTO_UDP | PROTO_SCTP,
+            ..
+        } => packet.ports().is_some(),
+        UpperLayer::At { .. } => true,
+        UpperLayer::Fragment | UpperLayer::Unknown(_) => false,
     }
 }
 

@@ -68,6 +68,37 @@ impl Condition {
         1 + self.parts().iter().map(Self::depth).max().unwrap_or(0)
     }
 
+    /// The same condition on the answers: source and destination have changed places.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        let all = |parts: &[Self]| parts.iter().map(Self::reversed).collect();
+        match self {
+            Self::All(parts) => Self::All(all(parts)),
+            Self::Any(parts) => Self::Any(all(parts)),
+            Self::Not(part) => Self::Not(Box::new(part.reversed())),
+            Self::Source(prefix) => Self::Destination(*prefix),
+            Self::Destination(prefix) => Self::Source(*prefix),
+            Self::SourcePort(range) => Self::DestinationPort(range.clone()),
+            Self::DestinationPort(range) => Self::SourcePort(range.clone()),
+            Self::Bool(_) | Self::Dscp(_) | Self::Tos(_) | Self::Protocol(_) => self.clone(),
+        }
+    }
+
+    /// Whether more than the addresses of a packet decides.
+    #[must_use]
+    pub fn looks_beyond_addresses(&self) -> bool {
+        match self {
+            Self::Bool(_) | Self::Source(_) | Self::Destination(_) => false,
+            Self::Dscp(_)
+            | Self::Tos(_)
+            | Self::Protocol(_)
+            | Self::SourcePort(_)
+            | Self::DestinationPort(_) => true,
+            Self::All(parts) | Self::Any(parts) => parts.iter().any(Self::looks_beyond_addresses),
+            Self::Not(part) => part.looks_beyond_addresses(),
+        }
+    }
+
     fn parts(&self) -> &[Self] {
         match self {
             Self::All(parts) | Self::Any(parts) => parts,

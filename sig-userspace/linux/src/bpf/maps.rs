@@ -8,7 +8,7 @@ use std::{
 
 use aya::{
     Pod,
-    maps::{HashMap, LpmTrie, MapData, MapError, PerCpuArray, XskMap, lpm_trie::Key},
+    maps::{HashMap, LpmTrie, MapData, MapError, PerCpuArray, ProgramArray, XskMap, lpm_trie::Key},
 };
 use ipnet::IpNet;
 use sig_common::{
@@ -20,6 +20,7 @@ use sig_common::{
     wire::{ethernet, underlay::Local},
 };
 
+use super::srv6::SrPrograms;
 use super::{Programs, errors, object::Object};
 use crate::Error;
 
@@ -63,6 +64,7 @@ pub(super) struct Maps {
     remotes: HashMap<MapData, RemoteKey, RemoteValue>,
     steering: HashMap<MapData, QueueKey, Sockets>,
     sockets: XskMap<MapData>,
+    next: ProgramArray<MapData>,
     lan_v4: LpmTrie<MapData, [u8; 4], LanRoute>,
     lan_v6: LpmTrie<MapData, [u8; 16], LanRoute>,
     drops: PerCpuArray<MapData, u64>,
@@ -84,6 +86,7 @@ impl Maps {
             remotes: object.map(maps::REMOTES)?,
             steering: object.map(maps::STEERING)?,
             sockets: object.map(maps::XSKS)?,
+            next: object.map(maps::NEXT)?,
             lan_v4: object.map(maps::LAN_V4)?,
             lan_v6: object.map(maps::LAN_V6)?,
             drops: object.map(maps::DROPS)?,
@@ -333,6 +336,17 @@ impl Programs {
             .sockets
             .set(index, socket.as_raw_fd(), 0)
             .map_err(|e| errors::of_map(format!("set AF_XDP socket {index}"), e))
+    }
+
+    /// Has the SR node's program take what the program of LAN interfaces leaves to the kernel.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn set_next(&mut self, node: &SrPrograms) -> Result<(), Error> {
+        self.maps
+            .next
+            .set(0, node.entry(), 0)
+            .map_err(|e| errors::of_map("chain the programs".into(), e))
     }
 
     /// Reads how many packets had this verdict.

@@ -10,6 +10,7 @@ use aya::maps::{
     Array, DevMapHash, HashMap, LpmTrie, MapData, PerCpuArray, PerCpuValues, ProgramArray, RingBuf,
     lpm_trie::Key, xdp::XdpMapError,
 };
+use aya::programs::ProgramFd;
 use ipnet::IpNet;
 use sig_common::srv6::{
     Sid,
@@ -64,6 +65,7 @@ pub struct SrPrograms {
     budget: PerCpuArray<MapData, [u64; 2]>,
     /// What is in the maps.
     written: Sr,
+    entry: ProgramFd,
     _again: ProgramArray<MapData>,
 }
 
@@ -99,6 +101,7 @@ impl SrPrograms {
             reasons: object.map(REASONS)?,
             budget: object.map(BUDGET)?,
             written: Sr::default(),
+            entry: object.program_fd(Program::Srv6)?,
             _again: again,
             object,
         };
@@ -228,6 +231,11 @@ impl SrPrograms {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The program that packets come to first.
+    pub(super) fn entry(&self) -> &ProgramFd {
+        &self.entry
     }
 
     /// Packets and bytes at a slot, summed over the CPUs.

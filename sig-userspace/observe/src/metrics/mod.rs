@@ -345,6 +345,32 @@ fn data_plane(page: &mut Exposition, status: &Status) {
         page.add(QUEUE_DROPS, &reason("fill_ring_empty"), empty);
         page.add(QUEUE_DROPS, &reason("refused"), socket.rx_refused);
     }
+    for rule in &status.rules {
+        let labels = |direction| {
+            let name = ("rule", &*rule.name);
+            [
+                isd_as,
+                name,
+                ("action", &*rule.action),
+                ("direction", direction),
+            ]
+        };
+        for (direction, packets, bytes) in [
+            (
+                "egress",
+                rule.packets_to_remotes,
+                rule.packet_bytes_to_remotes,
+            ),
+            (
+                "ingress",
+                rule.packets_from_remotes,
+                rule.packet_bytes_from_remotes,
+            ),
+        ] {
+            page.add(RULE_PACKETS, &labels(direction), packets);
+            page.add(RULE_BYTES, &labels(direction), bytes);
+        }
+    }
     for port in &status.ports {
         let labels = [
             isd_as,

@@ -150,6 +150,10 @@ metrics! {
         "Received packets that an AF_XDP socket dropped.";
     Counter QUEUE_INVALID_DESCRIPTORS "gateway_queue_invalid_descriptors_total"
         "AF_XDP ring entries that the kernel refused.";
+    Counter RULE_PACKETS "gateway_rule_packets_total"
+        "IP packets that a rule held for, beside those of the fast path.";
+    Counter RULE_BYTES "gateway_rule_bytes_total"
+        "Bytes of IP packets that a rule held for, beside those of the fast path.";
     Gauge INTERFACE_UP "gateway_interface_up"
         "Whether the link of an interface is up.";
 

@@ -1,64 +1,27 @@
 //! `sig router top`: packets per second, again and again.
 
-use std::{
-    io::{self, IsTerminal as _, Write},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{self, Write};
 
 use super::Choice;
 use crate::cli::{
     Failure,
-    socket::{self, Kind},
+    socket::Kind,
     table::Table,
+    top::{self, Updates},
 };
 use sig_router::status::{Count, Interface, KINDS, Status};
 
 /// Show packets per second of each interface, and drops, until interrupted.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Seconds between updates.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
-    interval: f64,
-    /// Exit after this many updates.
-    #[arg(long, value_name = "N")]
-    count: Option<u64>,
+    #[command(flatten)]
+    updates: Updates,
     #[command(flatten)]
     router: Choice,
 }
 
-fn interval(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("write a number of seconds from 0.1 to 3600".to_owned()),
-    }
-}
-
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    // Home, and clear the rest: the terminal keeps what was above.
-    const REDRAW: &str = "\x1b[H\x1b[2J";
-    let mut out = io::stdout().lock();
-    let redraws = out.is_terminal();
-    let mut before: Option<(Status, Instant)> = None;
-    let mut looks = 0;
-    loop {
-        let status = socket::fetch(&args.router.socket()?, Kind::Router)?;
-        let now = Instant::now();
-        if let Some((earlier, then)) = &before {
-            let seconds = (now - *then).as_secs_f64();
-            if redraws {
-                out.write_all(REDRAW.as_bytes())?;
-            }
-            write(earlier, &status, seconds, &mut out)?;
-            out.flush()?;
-            looks += 1;
-        }
-        if args.count == Some(looks) {
-            return Ok(());
-        }
-        before = Some((status, now));
-        thread::sleep(Duration::from_secs_f64(args.interval));
-    }
+    top::show(&args.updates, &args.router.socket()?, Kind::Router, write)
 }
 
 fn write(before: &Status, now: &Status, seconds: f64, out: &mut dyn Write) -> io::Result<()> {

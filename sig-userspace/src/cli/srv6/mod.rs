@@ -2,7 +2,7 @@
 
 mod check;
 mod run;
-mod status;
+pub(super) mod status;
 
 use std::{io::Write, path::PathBuf};
 

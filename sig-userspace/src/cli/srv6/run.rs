@@ -44,7 +44,7 @@ async fn process(config: config::Config, file: PathBuf) -> Result<(), String> {
     let socket = config.status_socket;
     let id = config.id.clone();
     let (node, mut events) =
-        SrNode::load(config.id, config.srv6).map_err(|error| error.to_string())?;
+        SrNode::load(config.id, config.srv6, None).map_err(|error| error.to_string())?;
     node.look().await.map_err(|error| error.to_string())?;
     let _socket = node.listen(&socket).map_err(|error| {
         format!(
@@ -85,7 +85,7 @@ async fn reload(node: &SrNode, file: &Path) {
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            match node.reload(config.srv6).await {
+            match node.reload(config.srv6, None).await {
                 Ok(()) => tracing::info!(file = %file.display(), "follows the file as it is now"),
                 Err(error) => tracing::error!(
                     "the file is right but not in force in full; trying again every second: {error}"

@@ -42,6 +42,11 @@ fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for problem in &status.problems {
         writeln!(out, "  {problem}")?;
     }
+    write_tables(status, out)
+}
+
+/// Interfaces, SIDs, policies, functions, and what did not go on.
+pub(in crate::cli) fn write_tables(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     let mut tables = Vec::new();
     let mut table = Table::new(&["INTERFACE", "XDP"]);
     for interface in &status.interfaces {

@@ -55,6 +55,11 @@ section! {
     /// IP prefixes served here: packets from remotes are accepted only towards them. Canonical. Prefixes that
     /// the routing policy advertises are served as well.
     prefixes: Vec<IpNet> = Vec::new(), List("[\"10.1.0.0/24\"]", Text("\"10.1.0.0/24\"", prefix::inner));
+    /// What is done with packets beside carrying them (TOML); `None`: nothing.
+    rules_file: Option<PathBuf> = None, UnlessEmpty(Special(
+        |item| item.text("\"/etc/sig/rules.toml\"").map(|text| Some(PathBuf::from(text))),
+        |path| path.as_ref().map(|path| path.display().to_string().into()),
+    ));
 }
 
 section! {

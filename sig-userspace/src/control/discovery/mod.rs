@@ -29,6 +29,7 @@ use super::{
     host::{Host, HostHandle},
     plan::Plan,
     remotes::{Now, Remotes, Settings},
+    rules::Rules,
 };
 use crate::gateway::Error;
 pub(crate) use operator::Handle;
@@ -104,6 +105,7 @@ impl Discovery {
     /// If anything that is needed is missing, with what to do; nothing is left behind then.
     pub(crate) async fn start(
         config: Config,
+        rules: Rules,
         policies: Policies,
         found: Found,
     ) -> Result<Self, Error> {
@@ -114,7 +116,7 @@ impl Discovery {
         };
         let Found { daemon, local_as } = found;
         let (config, control) = addresses::complete(config, control, &daemon, &local_as).await?;
-        let mut host = Host::start(config.clone()).await?;
+        let mut host = Host::start_with(config.clone(), rules).await?;
 
         host.handle().set_routers(routers(&local_as.interfaces))?;
         let (first, last) = local_as.ports;

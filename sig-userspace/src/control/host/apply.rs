@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// For changing the running gateway and looking at it, from any task.
 #[derive(Clone)]
 pub struct HostHandle {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl HostHandle {

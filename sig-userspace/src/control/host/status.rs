@@ -50,6 +50,10 @@ pub(super) fn of(shared: &Shared) -> Status {
         let programs = lock(&shared.programs);
         (programs.counters(), programs.refused_sources())
     };
+    let (rules, chains) = {
+        let chains = lock(&shared.chains);
+        (chains.rules(), chains.node())
+    };
     let mut engine = lock(&shared.engine);
     let fast_path = engine.in_kernel().map(|programs| programs.status());
     let fast_path = fast_path.unwrap_or_else(|| FastPath {
@@ -106,6 +110,8 @@ pub(super) fn of(shared: &Shared) -> Status {
         },
         lan: lan(shared),
         fast_path,
+        rules,
+        chains,
         remotes: remotes(&engine, &hops, &probing),
         control,
         counters,

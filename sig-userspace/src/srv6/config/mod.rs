@@ -17,6 +17,7 @@ use sig_core::{
 };
 
 pub(crate) use model::{HopLimit, LocalSid, Service, ServiceAddress, Srv6, Steering, Target};
+pub(crate) use sections::{FUNCTION_KEYS, POLICY_KEYS, SID_KEYS, SRV6_KEYS, of_gateway};
 
 /// A commented configuration with every key.
 pub(crate) const SAMPLE: &str = include_str!("../sample.toml");
@@ -43,10 +44,10 @@ pub(super) static SCHEMA: Schema = Schema(&[
         "log.console",
         &[Log::KEYS, &["stacktrace_level", "disable_caller"]],
     ),
-    ("srv6", sections::SRV6_KEYS),
-    ("srv6.sid[]", &[sections::SID_KEYS]),
-    ("srv6.policy[]", &[sections::POLICY_KEYS]),
-    ("srv6.function[]", &[sections::FUNCTION_KEYS]),
+    ("srv6", SRV6_KEYS),
+    ("srv6.sid[]", &[SID_KEYS]),
+    ("srv6.policy[]", &[POLICY_KEYS]),
+    ("srv6.function[]", &[FUNCTION_KEYS]),
 ]);
 
 ///

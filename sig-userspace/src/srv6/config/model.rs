@@ -19,6 +19,34 @@ pub(crate) struct Srv6 {
     pub(crate) functions: Vec<Service>,
 }
 
+/// What a wire takes, unless written otherwise, and what packets that never reach one may have.
+const ON_A_WIRE: u32 = 1500;
+const WITHIN: u32 = 9216;
+
+impl Default for Srv6 {
+    /// Of a node that only makes copies.
+    fn default() -> Self {
+        Self {
+            node: Node::with_defaults(),
+            sids: Vec::new(),
+            policies: Vec::new(),
+            functions: Vec::new(),
+        }
+    }
+}
+
+impl Srv6 {
+    /// Largest packet with the headers of a policy, bytes: if all segments are SIDs of this node, its headers never reach a wire.
+    pub(crate) fn mtu(&self, policy: &Steering) -> u32 {
+        let is_local = |segment: &Ipv6Addr| self.sids.iter().any(|sid| sid.sid == *segment);
+        let default = match policy.segments.iter().all(is_local) {
+            true => WITHIN,
+            false => ON_A_WIRE,
+        };
+        policy.mtu.unwrap_or(default)
+    }
+}
+
 /// Hop limit of the headers that packets are put behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HopLimit {
@@ -53,6 +81,8 @@ pub(crate) enum Target {
     Main,
     /// A routing table.
     Table(u32),
+    /// The tunnel of the gateway that the node is part of.
+    Tunnel,
     /// A neighbour.
     NextHop(IpAddr),
     /// A device.
@@ -66,6 +96,7 @@ impl fmt::Display for Target {
         match self {
             Self::Main => f.write_str("main table"),
             Self::Table(table) => write!(f, "table {table}"),
+            Self::Tunnel => f.write_str("tunnel"),
             Self::NextHop(address) => write!(f, "via {address}"),
             Self::Interface(name) => write!(f, "{name}"),
             Self::Function(name) => write!(f, "function {name}"),
@@ -81,8 +112,8 @@ pub(crate) struct Steering {
     pub(crate) segments: Vec<Ipv6Addr>,
     /// The first segment is left out of the SRH.
     pub(crate) reduced: bool,
-    /// Largest packet with its headers, bytes.
-    pub(crate) mtu: u32,
+    /// Largest packet with its headers, bytes; `None`: see [`Srv6::mtu`].
+    pub(crate) mtu: Option<u32>,
     /// Packets to these are steered; none: packets of functions alone.
     pub(crate) destinations: Vec<IpNet>,
 }

@@ -25,7 +25,7 @@ use super::{HopLimit, LocalSid, Service, ServiceAddress, Srv6, Steering, Target,
 /// Number of the kernel's main table.
 const MAIN_TABLE: u32 = 254;
 
-pub(super) const SID_KEYS: &[&str] = &[
+pub(crate) const SID_KEYS: &[&str] = &[
     "sid",
     "behavior",
     "flavors",
@@ -34,8 +34,8 @@ pub(super) const SID_KEYS: &[&str] = &[
     "interface",
     "function",
 ];
-pub(super) const POLICY_KEYS: &[&str] = &["name", "segments", "reduced", "mtu", "destinations"];
-pub(super) const FUNCTION_KEYS: &[&str] = &[
+pub(crate) const POLICY_KEYS: &[&str] = &["name", "segments", "reduced", "mtu", "destinations"];
+pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "name",
     "interface",
     "return_interface",
@@ -44,7 +44,7 @@ pub(super) const FUNCTION_KEYS: &[&str] = &[
     "on_failure",
     "policy",
 ];
-pub(super) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function"]];
+pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function"]];
 
 const INTERFACES: List<Text<String>> =
     List("[\"eth0\", \"eth1\"]", Text("\"eth0\"", values::interface));
@@ -91,6 +91,20 @@ impl<T, K: document::section::Kind<T>> document::section::Kind<Option<T>> for Re
 
 /// `[srv6]` with all that is below it.
 pub(crate) fn srv6(section: &Section<'_>) -> Option<Srv6> {
+    let srv6 = of_gateway(section);
+    let sids = section.sections("sid");
+    for (number, sid) in srv6.iter().flat_map(|of| &of.sids).enumerate() {
+        if let (Target::Tunnel, Some(section)) = (&sid.target, sids.get(number)) {
+            section.place.below("table").error(
+                "there is no tunnel here: \"tunnel\" is for the rules of a gateway; write another table",
+            );
+        }
+    }
+    srv6
+}
+
+/// The same for a node that is part of a gateway.
+pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
     let node = Node::read(section);
     section.require(
         "source",
@@ -232,13 +246,16 @@ fn target(section: &Section<'_>, behavior: Behavior) -> Option<Target> {
                 "table",
                 "the number of a routing table, for example table = 100, or table = \"main\"",
             )
-            .and_then(|item| match item.is_word("main") {
-                true => Some(Target::Main),
-                false => item.number(1..=u32::MAX).map(|table| match table {
-                    MAIN_TABLE => Target::Main,
-                    table => Target::Table(table),
-                }),
-            }),
+            .and_then(
+                |item| match (item.is_word("main"), item.is_word("tunnel")) {
+                    (true, _) => Some(Target::Main),
+                    (_, true) if behavior != Behavior::EndT => Some(Target::Tunnel),
+                    _ => item.number(1..=u32::MAX).map(|table| match table {
+                        MAIN_TABLE => Target::Main,
+                        table => Target::Table(table),
+                    }),
+                },
+            ),
         Some("interface") => section
             .require("interface", "the device, for example interface = \"eth1\"")
             .and_then(|item| {
@@ -277,7 +294,8 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
             Some(segments)
         });
     let reduced = document::section::value(section, "reduced", || true, &Boolean);
-    let mtu = document::section::value(section, "mtu", || 1500, &Number(1280..=9000));
+    let mtu = section.get("mtu");
+    let mtu = mtu.map(|item| item.number(1280..=9000));
     let destinations = section
         .get("destinations")
         .map_or(Some(Vec::new()), |item| {
@@ -289,7 +307,10 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
         name: name?,
         segments: segments?,
         reduced: reduced?,
-        mtu: mtu?,
+        mtu: match mtu {
+            Some(mtu) => Some(mtu?),
+            None => None,
+        },
         destinations: destinations?,
     })
 }

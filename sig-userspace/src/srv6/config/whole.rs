@@ -144,7 +144,7 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
         let least = 1280 + most as u32;
         let has_v6 = policy.destinations.iter().any(|net| net.addr().is_ipv6());
         if has_v6
-            && policy.mtu < least
+            && config.mtu(policy) < least
             && let Some(place) = place("policy", number)
         {
             place.below("mtu").error(format!(

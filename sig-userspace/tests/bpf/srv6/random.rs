@@ -38,7 +38,7 @@ const HOSTS: [&str; 6] = [
 ];
 
 /// Reasons that one packet at a time, over tables in order, does not have.
-const OTHERS: [Reason; 2] = [Reason::TooManySids, Reason::Changing];
+const OTHERS: [Reason; 3] = [Reason::TooManySids, Reason::Changing, Reason::NoPolicy];
 
 #[test]
 fn the_program_does_what_the_model_does() {

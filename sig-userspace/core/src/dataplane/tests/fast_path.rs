@@ -73,7 +73,7 @@ impl Gateway {
 
 fn decision(shared: &Shared, packet: &[u8], generation: u16) -> Option<u32> {
     let packet = summary(packet);
-    let place = flow_place(flow_hash(&packet)) as usize * slot::WORDS;
+    let place = flow_place(flow_hash(&packet), false) as usize * slot::WORDS;
     open(&shared.flows.all()[place..], generation, &flow_key(&packet))
 }
 
@@ -143,7 +143,7 @@ fn next_hops_are_taught_for_pairs_that_are_delivered() {
     let (frames, _) = a.send_lan(std::slice::from_ref(&packet));
     b.deliver(&frames);
     let decision = |remote, generation| {
-        let key = pair_key(&summary(&packet), remote);
+        let key = pair_key(&summary(&packet), remote, false);
         let place = pair_place(&key) as usize * slot::WORDS;
         open(&shared.pairs.all()[place..], generation, &key)
     };

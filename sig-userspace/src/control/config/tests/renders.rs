@@ -135,6 +135,7 @@ fn every_key_that_has_an_effect_is_written() {
         "file",
         "network",
         "via",
+        "rules_file",
     ];
     for (section, lists) in keys::SCHEMA.0 {
         let keys = lists.concat();

@@ -1,0 +1,194 @@
+//! Rules about inner packets: which are carried, counted, copied, or sent through a service chain.
+
+use std::{net::IpAddr, sync::Arc};
+
+use sig_common::{mark::Mark, wire::inner::InnerPacket};
+
+use super::{context::Context, inner, lpm::Lpm};
+use crate::{
+    counter::Counter,
+    policy::class::Condition,
+    port::umem::{Frame, HEADROOM},
+};
+
+/// Rules of both directions. None holds: the packet is carried.
+#[derive(Debug, Default)]
+pub struct Filter {
+    egress: Box<[FilterRule]>,
+    ingress: Box<[FilterRule]>,
+    /// Prefixes of the SIDs behind this gateway: nothing from remotes is delivered there (RFC 8754, section 5).
+    locators: Lpm<()>,
+    by_flow: bool,
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub struct FilterRule {
+    /// Which packets.
+    pub condition: Arc<Condition>,
+    /// What is done with them.
+    pub action: FilterAction,
+    /// Per worker, what the rule held for.
+    pub hits: Arc<[Hits]>,
+}
+
+/// What is done with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterAction {
+    /// It is carried, whatever later rules say.
+    Accept,
+    /// It is dropped.
+    Drop,
+    /// It is counted; later rules decide.
+    Count,
+    /// A copy leaves by the device that the SR node knows under this number; later rules decide.
+    Mirror(u32),
+    /// It goes through a chain, and is carried when it returns.
+    Chain(Chain),
+}
+
+/// A chain, as the engine knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Number of the SR node's policy.
+    pub policy: u32,
+    /// Longest packet that fits it, bytes: what TCP connections are kept to.
+    pub room: u32,
+}
+
+/// What a rule held for. Aligned so that workers do not share cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Hits {
+    /// Packets.
+    pub packets: Counter,
+    /// Bytes of these.
+    pub bytes: Counter,
+}
+
+/// What the rules say about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is carried. If `repeats`, so are all packets of its flow, and nothing else is done with them.
+    Carry {
+        /// See above.
+        repeats: bool,
+    },
+    /// It is dropped.
+    Drop,
+    /// It goes through a chain first.
+    Chain(Chain),
+}
+
+impl Filter {
+    /// These rules, of packets to remotes and of packets from there. The first one that decides counts.
+    #[must_use]
+    pub fn new(egress: Vec<FilterRule>, ingress: Vec<FilterRule>, locators: Lpm<()>) -> Self {
+        let looks_further = |rule: &FilterRule| rule.condition.looks_beyond_addresses();
+        Filter {
+            by_flow: ingress.iter().any(looks_further),
+            egress: egress.into(),
+            ingress: ingress.into(),
+            locators,
+        }
+    }
+
+    /// Whether packets from remotes between the same addresses may be decided differently.
+    #[must_use]
+    pub fn by_flow(&self) -> bool {
+        self.by_flow
+    }
+
+    /// Whether the address is one of a SID behind this gateway.
+    pub(super) fn is_sid(&self, address: IpAddr) -> bool {
+        self.locators.get(address).is_some()
+    }
+
+    /// What is done with packets like this one to a remote; nothing is counted or copied.
+    #[must_use]
+    pub fn of_egress(&self, packet: &InnerPacket) -> Decision {
+        decide(&self.egress, packet, |_| {})
+    }
+
+    /// The same for packets from a remote.
+    #[must_use]
+    pub fn of_ingress(&self, packet: &InnerPacket) -> Decision {
+        decide(&self.ingress, packet, |_| {})
+    }
+}
+
+fn decide(
+    rules: &[FilterRule],
+    packet: &InnerPacket,
+    mut holds: impl FnMut(&FilterRule),
+) -> Decision {
+    let mut repeats = true;
+    for rule in rules.iter().filter(|rule| rule.condition.matches(packet)) {
+        holds(rule);
+        match rule.action {
+            FilterAction::Accept => break,
+            FilterAction::Drop => return Decision::Drop,
+            FilterAction::Chain(chain) => return Decision::Chain(chain),
+            FilterAction::Count | FilterAction::Mirror(_) => repeats = false,
+        }
+    }
+    Decision::Carry { repeats }
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// To a remote.
+    Egress,
+    /// From one.
+    Ingress,
+}
+
+/// What is done with the packet that `frame` holds. It is counted and copied as well.
+#[inline]
+pub(super) fn apply(
+    context: &mut Context<'_>,
+    direction: Direction,
+    frame: &Frame,
+    packet: &InnerPacket,
+) -> Decision {
+    let tables = context.tables;
+    let rules = match direction {
+        Direction::Egress => &tables.filter.egress,
+        Direction::Ingress => &tables.filter.ingress,
+    };
+    if rules.is_empty() {
+        return Decision::Carry { repeats: true };
+    }
+    let worker = context.worker;
+    decide(rules, packet, |rule| {
+        if let Some(hits) = rule.hits.get(worker) {
+            hits.packets.add(1);
+            hits.bytes.add(packet.total_len.into());
+        }
+        if let FilterAction::Mirror(number) = rule.action {
+            copy(context, Mark::Mirror(number), frame, packet);
+        }
+    })
+}
+
+/// Puts an Ethernet header with the mark in front of the packet that `frame` holds, behind room for that.
+pub(super) fn mark(context: &Context<'_>, mark: Mark, frame: &mut Frame, packet: &InnerPacket) {
+    let mut macs = context.tables.tunnel_macs;
+    macs[..6].copy_from_slice(&mark.address());
+    inner::put_ethernet(frame, context.area, &macs, packet);
+}
+
+/// Sends a copy of the packet that `frame` holds, unless no chunk is free.
+#[cold]
+fn copy(context: &mut Context<'_>, with: Mark, frame: &Frame, packet: &InnerPacket) {
+    let Some(mut copy) = context.free.take() else {
+        context.counters.mirror_lost.add(1);
+        return;
+    };
+    let bytes = frame.bytes(context.area);
+    copy.place(HEADROOM, bytes.len());
+    copy.bytes_mut(context.area).copy_from_slice(bytes);
+    mark(context, with, &mut copy, packet);
+    context.to_tunnel.push(copy);
+}

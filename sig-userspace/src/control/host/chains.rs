@@ -1,0 +1,182 @@
+//! The gateway's rules in force, and the SR node that their chains are made of.
+
+use std::sync::Arc;
+
+use sig_core::{dataplane::filter::Chain, status, task::Task};
+use tokio::sync::watch;
+
+use super::{Error, HostHandle, Shared, lock};
+use crate::{
+    control::{
+        config::Config,
+        rules::{Action, Counts, Links, Rules, filter},
+    },
+    srv6::{Beside, SrNode},
+};
+
+/// What is in force.
+pub(super) struct Chains {
+    rules: Rules,
+    counts: Counts,
+    node: Option<Node>,
+    /// Whether everything took effect.
+    is_complete: bool,
+    fail: watch::Sender<Option<String>>,
+}
+
+/// A running node. It ends with this.
+struct Node {
+    node: Arc<SrNode>,
+    _follows: Task,
+}
+
+impl Chains {
+    /// No rules. `counts`: of those that workers follow already; `fail` takes why the gateway cannot go on.
+    pub(super) fn new(counts: Counts, fail: watch::Sender<Option<String>>) -> Self {
+        Chains {
+            rules: Rules::default(),
+            counts,
+            node: None,
+            is_complete: true,
+            fail,
+        }
+    }
+
+    /// Ends the node.
+    pub(super) fn end(&mut self) {
+        self.node = None;
+    }
+
+    /// What each rule held for.
+    pub(super) fn rules(&self) -> Vec<status::Rule> {
+        let rules = self.rules.rules.iter().map(|rule| {
+            let [to, from] = self.counts.of(&rule.name);
+            status::Rule {
+                name: rule.name.clone(),
+                class: rule.condition.to_string(),
+                action: rule.action.name().to_owned(),
+                target: target(&rule.action),
+                packets_to_remotes: to.0,
+                packet_bytes_to_remotes: to.1,
+                packets_from_remotes: from.0,
+                packet_bytes_from_remotes: from.1,
+            }
+        });
+        rules.collect()
+    }
+
+    /// What the node does.
+    pub(super) fn node(&self) -> Option<serde_json::Value> {
+        let node = self.node.as_ref()?;
+        serde_json::to_value(node.node.status()).ok()
+    }
+}
+
+fn target(action: &Action) -> Option<String> {
+    match action {
+        Action::Accept | Action::Drop | Action::Count => None,
+        Action::Mirror(device) => Some(device.clone()),
+        Action::Chain { egress, ingress } => {
+            let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
+            Some(format!("{} / {}", name(egress), name(ingress)))
+        }
+    }
+}
+
+impl HostHandle {
+    /// Puts these rules into force. Tells what has changed, one line each.
+    ///
+    /// # Errors
+    ///
+    /// If the SR node cannot be started, or its programs do not take everything. Packets for chains that are not there are dropped.
+    pub(crate) async fn set_rules(&self, rules: Rules) -> Result<Vec<String>, Error> {
+        let shared = &*self.shared;
+        let _setting = shared.setting_rules.lock().await;
+        let (changes, is_complete) = {
+            let chains = lock(&shared.chains);
+            (rules.changes(&chains.rules), chains.is_complete)
+        };
+        if changes.is_empty() && is_complete {
+            return Ok(changes);
+        }
+        let outcome = shared.follow(&rules).await;
+        let mut chains = lock(&shared.chains);
+        let links = chains.node.as_ref();
+        let links = links.map_or_else(Links::default, |of| links_of(&rules, &of.node));
+        let mut engine = lock(&shared.engine);
+        let workers = engine.counters().len();
+        let filter = filter(&rules, &links, workers, &mut chains.counts);
+        engine.set_filter(Arc::new(filter));
+        chains.rules = rules;
+        chains.is_complete = outcome.is_ok();
+        outcome.map(|()| changes)
+    }
+}
+
+/// What the rules name, by the numbers of the node.
+fn links_of(rules: &Rules, node: &SrNode) -> Links {
+    let policies = rules.srv6.iter().flat_map(|srv6| &srv6.policies);
+    Links {
+        policies: policies
+            .map(|policy| {
+                let (policy_number, room) = node.chain(&policy.name);
+                let chain = Chain {
+                    policy: policy_number,
+                    room,
+                };
+                (policy.name.clone(), chain)
+            })
+            .collect(),
+        mirrors: rules
+            .mirrors()
+            .into_iter()
+            .map(|device| {
+                let number = node.mirror(&device);
+                (device, number)
+            })
+            .collect(),
+    }
+}
+
+impl Shared {
+    /// Starts the node, or makes it follow the rules. Once there, it stays: with nothing to do it costs nothing.
+    async fn follow(&self, rules: &Rules) -> Result<(), Error> {
+        let srv6 = rules.srv6.clone().unwrap_or_default();
+        let beside = Beside {
+            mirrors: rules.mirrors(),
+            ..self.beside.clone()
+        };
+        let running = lock(&self.chains).node.as_ref().map(|of| of.node.clone());
+        if let Some(node) = running {
+            return Ok(node.reload(srv6, Some(beside)).await?);
+        }
+        if rules.srv6.is_none() && beside.mirrors.is_empty() {
+            return Ok(());
+        }
+        let id = lock(&self.engine).planner().config().gateway.id.clone();
+        let (node, mut events) = SrNode::load(id, srv6, Some(beside))?;
+        node.look().await?;
+        node.run_behind(&mut lock(&self.programs))?;
+        let node = Arc::new(node);
+        let running = node.clone();
+        let fail = lock(&self.chains).fail.clone();
+        let follows = Task::spawn("the SR node", async move {
+            let Err(error) = running.run(&mut events).await;
+            fail.send_replace(Some(format!("the SR node has ended: {error}")));
+        });
+        lock(&self.chains).node = Some(Node {
+            node,
+            _follows: follows,
+        });
+        Ok(())
+    }
+}
+
+/// The gateway of the node. Mirrors come with the rules.
+pub(super) fn beside(config: &Config) -> Beside {
+    Beside {
+        tunnel: config.tunnel.name.clone(),
+        lan: config.dataplane.lan.clone(),
+        mirrors: Default::default(),
+    }
+}
