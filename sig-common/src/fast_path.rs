@@ -180,8 +180,9 @@ pub const fn remote_of_pair(key: &[u64; 5], by_flow: bool) -> u16 {
     }
 }
 
+/// Version and addresses of a packet, and the lower 56 bits of `rest`.
 #[inline(always)]
-fn key(packet: &InnerPacket, rest: u64) -> [u64; 5] {
+pub(crate) fn key(packet: &InnerPacket, rest: u64) -> [u64; 5] {
     match (packet.source, packet.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let both = (source.to_bits() as u64) << 32 | destination.to_bits() as u64;

@@ -1,6 +1,6 @@
 //! Names, keys and values of the BPF maps of an SR node; see [`crate::maps`] for the rules of their layout.
 
-use crate::reason::reasons;
+use crate::{fast_path::key, reason::reasons, wire::inner::InnerPacket};
 
 /// Devices that packets come in by: `u32` interface index to [`Port`].
 pub const PORTS: &str = "S_PORTS";
@@ -20,6 +20,9 @@ pub const ADJACENCIES: &str = "S_ADJACENCIES";
 pub const FUNCTIONS: &str = "S_FUNCTIONS";
 /// Headers of the last packet to each function: number to [`Cache`].
 pub const CACHES: &str = "S_CACHES";
+/// Headers of the flows through functions that have them for each: [`FlowKey`] to [`Flow`]. What was not used for the longest time
+/// makes room.
+pub const FLOWS: &str = "S_FLOWS";
 /// Devices that packets leave by, by interface index.
 pub const DEVICES: &str = "S_DEVICES";
 /// Per CPU, packets and bytes: counter slot to [`Traffic`].
@@ -47,6 +50,9 @@ pub const MAX_POLICIES: u32 = 4096;
 pub const MAX_ADJACENCIES: u32 = 4096;
 /// Entries of [`FUNCTIONS`] and [`CACHES`].
 pub const MAX_FUNCTIONS: u32 = 256;
+/// Entries of [`FLOWS`]. Every packet to a function renews the entry of its flow, so that it is flows with packets within functions that
+/// have to be there.
+pub const MAX_FLOWS: u32 = 65_536;
 /// Entries of [`TRAFFIC`].
 pub const MAX_SLOTS: u32 = MAX_SIDS + MAX_POLICIES + MAX_FUNCTIONS;
 /// Bytes of [`EVENTS`].
@@ -137,6 +143,8 @@ pub struct Function {
     pub policy: u32,
     /// Counters of what it returned.
     pub slot: u32,
+    /// Of a dynamic proxy that remembers headers per flow: what [`FlowKey::function`] is, never that of another function. Else 0.
+    pub flows: u32,
 }
 
 impl Function {
@@ -144,7 +152,7 @@ impl Function {
     pub const UP: u32 = 1;
     /// While it is not, packets go on without it. Without this bit they are dropped.
     pub const BYPASS: u32 = 2;
-    /// What it returns gets the headers of the last packet to it (dynamic proxy).
+    /// What it returns gets the headers of the last packet to it, or of its flow (dynamic proxy).
     pub const CACHED: u32 = 4;
     /// What it returns gets those of its policy (static proxy).
     pub const CONFIGURED: u32 = 8;
@@ -160,7 +168,7 @@ impl Function {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cache {
-    /// Grows by two with every change. Many changes: several chains share a function that can serve one only.
+    /// Grows by two with every change, also of those of a flow. Many changes: several chains share a function that can serve one only.
     pub version: u64,
     /// Bytes of the headers; 0: none yet.
     pub len: u32,
@@ -168,6 +176,41 @@ pub struct Cache {
     pub exposed: u32,
     /// The headers, as they were when the packet had its next segment already; without traffic class, flow label and length.
     pub headers: [u8; MAX_HEADERS],
+}
+
+/// A flow through a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct FlowKey {
+    /// Version, addresses, protocol and ports of the packets ([`crate::fast_path::key`]). Fragments, and packets of other protocols than
+    /// TCP, UDP and SCTP, have no ports.
+    pub packets: [u64; 5],
+    /// [`Function::flows`].
+    pub function: u64,
+}
+
+impl FlowKey {
+    /// That of a packet to or from a function.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(packet: &InnerPacket, function: u32) -> Self {
+        Self {
+            packets: key(packet, packet.protocol_and_ports()),
+            function: function as u64,
+        }
+    }
+}
+
+/// Headers of a flow. An entry of the map does not change: other headers make another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Flow {
+    /// As [`Cache::headers`]. First, as they are read as words.
+    pub headers: [u8; MAX_HEADERS],
+    /// Bytes of them; 0: the flow ends its chain at the function.
+    pub len: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// Packets and bytes.
@@ -232,7 +275,7 @@ reasons! {
     NoPolicy, "no_policy",
         "The policy that a packet was for is no more.";
     NoHeaders, "no_headers",
-        "A function returned a packet before any had been sent to it.";
+        "A function returned a packet before any had been sent to it, or any of its flow.";
     Changing, "changing",
         "A function returned a packet while the headers for it were being changed.";
     NotReturned, "not_returned",
@@ -267,8 +310,10 @@ const _: () = {
     assert!(size_of::<super::Sid>() == 1 + 1 + 2 + 4 + 4);
     assert!(size_of::<Policy>() == MAX_HEADERS + 2 + 2 + 4 + 4 + 4);
     assert!(size_of::<Adjacency>() == 4 + 4 + 12 + 4);
-    assert!(size_of::<Function>() == size_of::<Adjacency>() + 3 * 4);
+    assert!(size_of::<Function>() == size_of::<Adjacency>() + 4 * 4);
     assert!(size_of::<Cache>() == 8 + 4 + 4 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
+    assert!(size_of::<FlowKey>() == 6 * 8);
+    assert!(size_of::<Flow>() == MAX_HEADERS + 2 * 4);
     assert!(size_of::<Traffic>() == 16);
     assert!(size_of::<Event>() == 4 * 4 + 16);
 };

@@ -111,25 +111,39 @@ pub fn put(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
 /// Reads the packet behind the Ethernet header.
 #[inline(always)]
 pub fn look(ctx: *mut xdp_md) -> Option<Inside> {
+    let (inner, next) = parse(ctx)?;
+    Some(Inside::of(&inner, next))
+}
+
+impl Inside {
+    /// Of this packet.
+    #[inline(always)]
+    pub fn of(inner: &InnerPacket, next: u8) -> Self {
+        Self {
+            len: inner.total_len,
+            tos: inner.tos,
+            hops: inner.ttl,
+            next,
+            flow: flow_hash(inner),
+        }
+    }
+}
+
+/// The packet behind the Ethernet header, and its next header value.
+#[inline(always)]
+pub fn parse(ctx: *mut xdp_md) -> Option<(InnerPacket, u8)> {
     let packet = ip(ctx);
     let ethertype = Packet::of(ctx, 0).be16(12)?;
     // One after the other, as in `lan::with_inner`.
-    let (inner, next) = match ethertype {
+    match ethertype {
         ethernet::ETHERTYPE_IPV4 if packet.bytes::<2>(0)?[0] >> 4 == 4 => {
-            (InnerPacket::parse_v4(&packet).ok()?, NEXT_IPV4)
+            Some((InnerPacket::parse_v4(&packet).ok()?, NEXT_IPV4))
         }
         ethernet::ETHERTYPE_IPV6 if packet.bytes::<2>(0)?[0] >> 4 == 6 => {
-            (InnerPacket::parse_v6(&packet).ok()?, NEXT_IPV6)
+            Some((InnerPacket::parse_v6(&packet).ok()?, NEXT_IPV6))
         }
-        _ => return None,
-    };
-    Some(Inside {
-        len: inner.total_len,
-        tos: inner.tos,
-        hops: inner.ttl,
-        next,
-        flow: flow_hash(&inner),
-    })
+        _ => None,
+    }
 }
 
 #[inline(always)]

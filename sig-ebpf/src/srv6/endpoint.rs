@@ -139,16 +139,23 @@ fn to_function(ctx: *mut xdp_md, work: &mut Work) -> u32 {
         return refuse(Reason::TooLong);
     }
     if strip != 0 {
-        if to.flags & Function::CACHED != 0 {
+        let is_cached = to.flags & Function::CACHED != 0;
+        if is_cached {
             // At the end of a chain nothing is put in front of what comes back.
             let kept = if work.step.advances { strip } else { 0 };
-            if function::remember(ctx, work, number, kept.into()) != 0 {
+            if function::load(ctx, work, kept.into()) != 0 {
                 return refuse(Reason::TooLong);
+            }
+            if to.flows == 0 {
+                function::remember(work, number);
             }
         }
         work.step.strip = strip;
         if remove_front(ctx, work) != 0 {
             return refuse(Reason::TooLong);
+        }
+        if is_cached && to.flows != 0 && function::remember_flow(ctx, work, number, to.flows) != 0 {
+            return refuse(Reason::Malformed);
         }
     }
     forward::to(ctx, work, &to.to, false)
@@ -248,8 +255,8 @@ fn pop(ctx: *mut xdp_md, work: &mut Work) -> u32 {
         return 1;
     }
     let by = i32::from(srh.len);
-    let buffer = work.headers.as_mut_ptr();
-    // SAFETY: the buffer is longer than what is loaded and stored; the context is of the running program, and pointers into the
+    let buffer = work.flow.headers.as_mut_ptr();
+    // SAFETY: the buffer is as long as what is loaded and stored; the context is of the running program, and pointers into the
     // packet from before are not used any more.
     let failed = unsafe {
         helpers::bpf_xdp_load_bytes(ctx, 0, buffer.cast(), front as u32) != 0

@@ -11,13 +11,13 @@ use aya_ebpf::{
     helpers,
 };
 use sig_common::{
-    srv6::maps::{Cache, Function, MAX_HEADERS, Reason},
+    srv6::maps::{Cache, FlowKey, Function, MAX_HEADERS, Reason},
     wire::{Load as _, PROTO_ICMPV6, Store as _, ethernet, ipv6, srv6},
 };
 
 use super::{
-    S_CACHES, S_FUNCTIONS, S_POLICIES, Work, count,
-    encap::{self, look},
+    S_CACHES, S_FLOWS, S_FUNCTIONS, S_POLICIES, Work, count,
+    encap::{self, Inside, look},
     forward, go_on, ip, refuse, tell, work,
 };
 use crate::{
@@ -28,27 +28,23 @@ use crate::{
 /// Words of the headers in a [`Cache`].
 const WORDS: usize = MAX_HEADERS / 8;
 
-/// Remembers the first `strip` bytes of the IPv6 packet, which are about to be removed, unless they are known. Returns 0, or 1 if
-/// they are too long.
+/// Reads the first `len` bytes of the IPv6 packet, which are about to be removed, into `work`. Returns 0, or 1 if they are too long.
 #[inline(never)]
-pub fn remember(ctx: *mut xdp_md, work: &mut Work, number: u32, strip: u32) -> u32 {
-    let Some(cache) = S_CACHES.get_ptr_mut(number) else {
-        return 1;
-    };
-    let len = opaque(strip as usize);
+pub fn load(ctx: *mut xdp_md, work: &mut Work, len: u32) -> u32 {
+    work.flow.len = len;
     if len == 0 {
-        forget(cache);
         return 0;
     }
+    let len = opaque(len as usize);
     if !(ipv6::HEADER_LEN..=MAX_HEADERS).contains(&len) {
         return 1;
     }
-    let buffer = work.headers.as_mut_ptr();
-    // SAFETY: the buffer is longer; the context is of the running program.
+    let headers = &mut work.flow.headers;
+    let buffer = headers.as_mut_ptr();
+    // SAFETY: the buffer is as long; the context is of the running program.
     if unsafe { helpers::bpf_xdp_load_bytes(ctx, IP as u32, buffer.cast(), len as u32) } != 0 {
         return 1;
     }
-    let headers = &mut work.headers;
     // What is different from packet to packet: traffic class, flow label, length.
     headers[0] = 0x60;
     headers[1] = 0;
@@ -56,20 +52,44 @@ pub fn remember(ctx: *mut xdp_md, work: &mut Work, number: u32, strip: u32) -> u
     headers[3] = 0;
     headers[4] = 0;
     headers[5] = 0;
-    let exposed: u32 = work.step.exposed.into();
-    // SAFETY: both are at least MAX_HEADERS long and begin at multiples of eight; an element of a map lives as long as the program.
-    unsafe {
-        let new = work.headers.as_ptr().cast::<u64>();
-        let old = (&raw mut (*cache).headers).cast::<u64>();
-        let mut same = (*cache).len == len as u32 && (*cache).exposed == exposed;
-        let mut word = 1;
-        while word < WORDS {
-            if word * 8 < len && old.add(word).read_volatile() != new.add(word).read() {
-                same = false;
-            }
-            word += 1;
+    0
+}
+
+/// Whether the first `len` bytes of headers are the same, but for next header and hop limit.
+///
+/// # Safety
+/// Both are MAX_HEADERS long and begin at multiples of eight.
+#[inline(always)]
+unsafe fn are_same(old: *const u64, new: *const u64, len: usize) -> bool {
+    let mut same = true;
+    let mut word = 1;
+    while word < WORDS {
+        // SAFETY: by the contract.
+        if word * 8 < len && unsafe { old.add(word).read_volatile() != new.add(word).read() } {
+            same = false;
         }
-        if same {
+        word += 1;
+    }
+    same
+}
+
+/// Remembers the headers in `work` as those of the last packet to a function, unless they are known.
+#[inline(never)]
+pub fn remember(work: &Work, number: u32) -> u32 {
+    let Some(cache) = S_CACHES.get_ptr_mut(number) else {
+        return 1;
+    };
+    let len = work.flow.len as usize;
+    if len == 0 {
+        forget(cache);
+        return 0;
+    }
+    let exposed: u32 = work.step.exposed.into();
+    // SAFETY: both are MAX_HEADERS long and begin at multiples of eight; an element of a map lives as long as the program.
+    unsafe {
+        let new = work.flow.headers.as_ptr().cast::<u64>();
+        let old = (&raw mut (*cache).headers).cast::<u64>();
+        if (*cache).len == len as u32 && (*cache).exposed == exposed && are_same(old, new, len) {
             // What is left of the first word: next header and hop limit. The latter follows the last packet, or packets that go
             // in circles would never end.
             if old.read_volatile() != new.read() {
@@ -94,6 +114,40 @@ pub fn remember(ctx: *mut xdp_md, work: &mut Work, number: u32, strip: u32) -> u
         (&raw mut (*cache).exposed).write_volatile(exposed);
         fetch_add_one(version);
     }
+    0
+}
+
+/// Remembers the headers in `work` as those of the flow of the packet, which they have been removed from, unless they are known.
+/// Returns 0, or 1 if it is no packet.
+///
+/// An entry is never written to: the kernel may give it to another flow at any time.
+#[inline(never)]
+pub fn remember_flow(ctx: *mut xdp_md, work: &mut Work, number: u32, flows: u32) -> u32 {
+    let Some((inner, _)) = encap::parse(ctx) else {
+        return 1;
+    };
+    work.key = FlowKey::of(&inner, flows);
+    work.flow.reserved = 0;
+    // Where they are: the stack is small.
+    let (key, flow) = (&work.key, &work.flow);
+    let len = work.flow.len as usize;
+    if let Some(old) = S_FLOWS.get_ptr(key) {
+        // SAFETY: as in `remember`.
+        unsafe {
+            let new = work.flow.headers.as_ptr().cast::<u64>();
+            let headers = (&raw const (*old).headers).cast::<u64>();
+            if (*old).len as usize != len || !are_same(headers, new, len) {
+                if let Some(cache) = S_CACHES.get_ptr_mut(number) {
+                    fetch_add_one(&raw mut (*cache).version);
+                    fetch_add_one(&raw mut (*cache).version);
+                }
+            } else if len == 0 || headers.read_volatile() == new.read() {
+                return 0;
+            }
+        }
+    }
+    // If there is no room, what comes back is dropped.
+    let _ = S_FLOWS.insert(key, flow, 0);
     0
 }
 
@@ -143,7 +197,14 @@ pub fn returned(ctx: *mut xdp_md, number: u32) -> u32 {
     if function.flags & Function::CONFIGURED != 0 {
         return put_configured(ctx, function.policy);
     }
-    match put_remembered(ctx, number) {
+    let put = match function.flows {
+        0 => put_remembered(ctx, number),
+        flows => match work() {
+            Some(work) => put_of_flow(ctx, work, flows),
+            None => return XDP_DROP,
+        },
+    };
+    match put {
         0 => on(ctx),
         1 if function.flags & Function::LAST != 0 => match work() {
             Some(work) => {
@@ -228,6 +289,42 @@ fn put_remembered(ctx: *mut xdp_md, number: u32) -> u32 {
     match unsafe { (&raw const (*cache).version).read_volatile() } == version {
         true => 0,
         false => 4,
+    }
+}
+
+/// Puts the headers of its flow in front of the packet. Returns what [`put_remembered`] does.
+#[inline(never)]
+fn put_of_flow(ctx: *mut xdp_md, work: &mut Work, flows: u32) -> u32 {
+    let Some((inner, next)) = encap::parse(ctx) else {
+        return 2;
+    };
+    work.key = FlowKey::of(&inner, flows);
+    let key = &work.key;
+    let Some(flow) = S_FLOWS.get_ptr(key) else {
+        return 1;
+    };
+    // SAFETY: an element of a map lives as long as the program.
+    let (len, headers) = unsafe {
+        (
+            (&raw const (*flow).len).read_volatile(),
+            (&raw const (*flow).headers).cast::<u8>(),
+        )
+    };
+    if len == 0 {
+        return 1;
+    }
+    let len = opaque(len as usize);
+    if !(ipv6::HEADER_LEN..=MAX_HEADERS).contains(&len) {
+        return 3;
+    }
+    let inside = Inside::of(&inner, next);
+    if encap::prepend(ctx, &inside, headers, len, 0, false).is_none() {
+        return 3;
+    }
+    // The entry may have been given to another flow while it was read.
+    match S_FLOWS.get_ptr(key) {
+        Some(now) if core::ptr::eq(now, flow) => 0,
+        _ => 4,
     }
 }
 

@@ -28,7 +28,8 @@ use aya_ebpf::{
     helpers,
     macros::map,
     maps::{
-        Array, DevMapHash, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf, lpm_trie::Key,
+        Array, DevMapHash, HashMap, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf,
+        lpm_trie::Key,
     },
     programs::XdpContext,
 };
@@ -36,9 +37,9 @@ use sig_common::{
     srv6::{
         Sid, Step,
         maps::{
-            Adjacency, Cache, EVENT_BYTES, EVENT_PACKET, Event, Function, MAX_ADJACENCIES,
-            MAX_FUNCTIONS, MAX_HEADERS, MAX_LOCATORS, MAX_POLICIES, MAX_PORTS, MAX_SIDS, MAX_SLOTS,
-            MAX_STEERED, Policy, Port, Reason, Traffic,
+            Adjacency, Cache, EVENT_BYTES, EVENT_PACKET, Event, Flow, FlowKey, Function,
+            MAX_ADJACENCIES, MAX_FLOWS, MAX_FUNCTIONS, MAX_LOCATORS, MAX_POLICIES, MAX_PORTS,
+            MAX_SIDS, MAX_SLOTS, MAX_STEERED, Policy, Port, Reason, Traffic,
         },
     },
     wire::{Load as _, ethernet},
@@ -78,6 +79,9 @@ static S_FUNCTIONS: HashMap<u32, Function> = HashMap::with_max_entries(MAX_FUNCT
 static S_CACHES: Array<Cache> = Array::with_max_entries(MAX_FUNCTIONS, 0);
 
 #[map]
+static S_FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::with_max_entries(MAX_FLOWS, 0);
+
+#[map]
 static S_DEVICES: DevMapHash = DevMapHash::with_max_entries(MAX_PORTS, 0);
 
 #[map]
@@ -106,8 +110,10 @@ static S_WORK: PerCpuArray<Work> = PerCpuArray::with_max_entries(1, 0);
 /// What is known of the packet at hand. In a map, as the stack is small.
 #[repr(C, align(8))]
 struct Work {
-    /// Headers that move. First, as they are read as words.
-    headers: [u8; MAX_HEADERS + 16],
+    /// Headers that move, or are remembered.
+    flow: Flow,
+    /// The flow that they are of.
+    key: FlowKey,
     step: Step,
     /// What the kernel is asked about the way.
     fib: FibLookup,

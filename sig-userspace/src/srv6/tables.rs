@@ -23,7 +23,7 @@ use sig_linux::{
     neighbours::{Resolution, Resolved},
 };
 
-use super::config::{HopLimit, Service, ServiceAddress, Srv6, Steering, Target};
+use super::config::{HopLimit, Remembered, Service, ServiceAddress, Srv6, Steering, Target};
 
 /// What the configuration does not say.
 #[derive(Default)]
@@ -62,6 +62,26 @@ pub(crate) struct Numbers {
     functions: Given<String>,
     adjacencies: Given<Neighbour>,
     slots: Given<Counted>,
+    flows: Flows,
+}
+
+/// What the flows of functions are remembered under. No number is given twice: the entries of a function that is gone stay until
+/// there are newer ones.
+#[derive(Default)]
+struct Flows {
+    numbers: BTreeMap<String, u32>,
+    last: u32,
+}
+
+impl Flows {
+    fn number(&mut self, function: &str) -> u32 {
+        if let Some(number) = self.numbers.get(function) {
+            return *number;
+        }
+        self.last += 1;
+        self.numbers.insert(function.to_owned(), self.last);
+        self.last
+    }
 }
 
 /// What packets are sent to.
@@ -126,6 +146,10 @@ impl Numbers {
         let is_function = |name: &String| config.functions.iter().any(|of| of.name == *name);
         self.policies.keep(is_policy);
         self.functions.keep(is_function);
+        self.flows.numbers.retain(|name, _| {
+            let mut functions = config.functions.iter();
+            functions.any(|of| of.name == *name && of.headers == Remembered::OfFlows)
+        });
         let hops = next_hops(config);
         self.adjacencies.keep(|neighbour| match neighbour {
             Neighbour::Of(address) => hops.contains(address),
@@ -310,14 +334,14 @@ pub(crate) fn tables(
         let served = config
             .sids
             .iter()
-            .find(|sid| matches!(&sid.target, Target::Function(name) if *name == function.name));
-        let kind = match served.map(|sid| sid.behavior) {
+            .filter(|sid| matches!(&sid.target, Target::Function(name) if *name == function.name));
+        let kind = match served.clone().next().map(|sid| sid.behavior) {
             Some(Behavior::EndAm) => Function::MASQUERADED,
             Some(Behavior::EndAs) => Function::CONFIGURED,
             _ => Function::CACHED,
         };
         let mut flags = kind;
-        if served.is_some_and(|sid| sid.flavors.has(Flavors::LAST)) {
+        if served.clone().any(|sid| sid.flavors.has(Flavors::LAST)) {
             flags |= Function::LAST;
         }
         if function.bypass {
@@ -334,6 +358,10 @@ pub(crate) fn tables(
                 flags,
                 policy: policy.map_or(0, |name| numbers.policy(name)),
                 slot: numbers.slot(Counted::Function(function.name.clone())),
+                flows: match function.headers {
+                    Remembered::OfFlows => numbers.flows.number(&function.name),
+                    Remembered::Latest => 0,
+                },
             },
         );
         if let Some(link) = around.links.get(&function.return_interface) {

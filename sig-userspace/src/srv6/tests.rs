@@ -14,6 +14,16 @@ fn the_sample_is_correct() {
     );
 }
 
+#[test]
+fn a_function_with_headers_per_flow_serves_several_sids() {
+    let text = SAMPLE.replace("headers = \"latest\"", "headers = \"flow\"");
+    let more =
+        "[[srv6.sid]]\nsid = \"2001:db8:a::f6\"\nbehavior = \"End.AD6\"\nfunction = \"firewall\"\n";
+    let (config, _) =
+        check(&format!("{text}{more}"), "node.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(config.srv6.sids.len(), 7);
+}
+
 /// The sample with something else in it.
 fn refused(old: &str, new: &str) -> String {
     assert!(SAMPLE.contains(old), "{old} is in the sample");
@@ -80,6 +90,16 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "untrusted = []",
             "untrusted = [\"eth0\"]",
             "\"eth0\" is trusted as well",
+        ),
+        (
+            "behavior = \"End.AS\"\nfunction = \"shaper\"",
+            "behavior = \"End.AD4\"\nfunction = \"firewall\"",
+            "SID 2001:db8:a::f has this function already",
+        ),
+        (
+            "policy = \"back\"",
+            "policy = \"back\"\nheaders = \"flow\"",
+            "headers = \"flow\", which is for End.AD4 and End.AD6",
         ),
         (
             "flavors = [\"PSP\", \"USD\"]",

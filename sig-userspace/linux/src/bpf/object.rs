@@ -80,8 +80,9 @@ const ACCELERATOR_MAPS: [&str; 16] = [
 ];
 
 /// Maps of the SR node that hold much.
-const SR_NODE_MAPS: [&str; 6] = [
+const SR_NODE_MAPS: [&str; 7] = [
     srv6::maps::CACHES,
+    srv6::maps::FLOWS,
     srv6::maps::FUNCTIONS,
     srv6::maps::PORTS,
     srv6::maps::DEVICES,

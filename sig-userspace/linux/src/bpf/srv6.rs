@@ -130,6 +130,7 @@ impl SrPrograms {
             let is_same = |new: &Function| {
                 new.flags & !Function::UP == function.flags & !Function::UP
                     && new.policy == function.policy
+                    && new.flows == function.flows
             };
             if new.functions.get(number).is_some_and(|new| !is_same(new)) {
                 let cleared = self.caches.set(*number, EMPTY, 0);

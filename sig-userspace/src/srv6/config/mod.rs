@@ -16,7 +16,9 @@ use sig_core::{
     problem::{Errors, Problem, Report},
 };
 
-pub(crate) use model::{HopLimit, LocalSid, Service, ServiceAddress, Srv6, Steering, Target};
+pub(crate) use model::{
+    HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+};
 pub(crate) use sections::{FUNCTION_KEYS, POLICY_KEYS, SID_KEYS, SRV6_KEYS, of_gateway};
 
 /// A commented configuration with every key.

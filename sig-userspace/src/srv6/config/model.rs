@@ -131,6 +131,17 @@ pub(crate) struct Service {
     pub(crate) bypass: bool,
     /// Of a static proxy: the name of the policy for what it returns.
     pub(crate) policy: Option<String>,
+    /// Of a dynamic proxy: which headers it remembers.
+    pub(crate) headers: Remembered,
+}
+
+/// The headers that a dynamic proxy remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remembered {
+    /// Those of the latest packet.
+    Latest,
+    /// Those of each flow.
+    OfFlows,
 }
 
 /// How a function is addressed.

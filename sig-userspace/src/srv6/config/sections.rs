@@ -20,7 +20,9 @@ use sig_core::{
     section,
 };
 
-use super::{HopLimit, LocalSid, Service, ServiceAddress, Srv6, Steering, Target, whole};
+use super::{
+    HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target, whole,
+};
 
 /// Number of the kernel's main table.
 const MAIN_TABLE: u32 = 254;
@@ -43,6 +45,7 @@ pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "mac",
     "on_failure",
     "policy",
+    "headers",
 ];
 pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function"]];
 
@@ -355,6 +358,15 @@ fn function(section: &Section<'_>) -> Option<Service> {
         .and_then(|item| item.choice(&[("bypass", true), ("drop", false)]));
     let policy = section.get("policy");
     let policy = policy.map(|item| file_name(&item, "\"back\""));
+    let headers = document::section::value(
+        section,
+        "headers",
+        || Remembered::Latest,
+        &Words(&[
+            ("latest", Remembered::Latest),
+            ("flow", Remembered::OfFlows),
+        ]),
+    );
     Some(Service {
         name: name?,
         interface: to?,
@@ -365,8 +377,10 @@ fn function(section: &Section<'_>) -> Option<Service> {
             Some(policy) => Some(policy?),
             None => None,
         },
+        headers: headers?,
     })
 }
+
 /// An address that one node has.
 fn source(text: &str) -> Result<Ipv6Addr, String> {
     let wrong = || {

@@ -15,7 +15,7 @@ use sig_core::{
     problem::excerpt,
 };
 
-use super::{LocalSid, Srv6, Target};
+use super::{LocalSid, Remembered, Srv6, Target};
 
 pub(super) fn check(section: &Section<'_>, config: &Srv6) {
     let places = ["sid", "policy", "function"].map(|array| {
@@ -79,6 +79,15 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
                         Some(_) => "the function has a policy, which is for End.AS; remove it, or write behavior = \"End.AS\"",
                     });
                 }
+                Some(function)
+                    if function.headers == Remembered::OfFlows
+                        && !matches!(sid.behavior, Behavior::EndAd4 | Behavior::EndAd6) =>
+                {
+                    place.below("function").error(format!(
+                        "the function has headers = \"flow\", which is for End.AD4 and End.AD6; remove it, or write another function than \"{}\"",
+                        excerpt(name)
+                    ));
+                }
                 Some(_) => {}
             }
         }
@@ -86,11 +95,15 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
     let mut proxies: BTreeMap<&str, Ipv6Addr> = BTreeMap::new();
     for (number, sid) in config.sids.iter().enumerate() {
         if let Target::Function(name) = &sid.target
+            && !config
+                .functions
+                .iter()
+                .any(|function| function.name == *name && function.headers == Remembered::OfFlows)
             && let Some(other) = proxies.insert(name, sid.sid)
             && let Some(place) = place("sid", number)
         {
             place.below("function").error(format!(
-                "SID {other} has this function already; what it returns could not be told apart, so write another function"
+                "SID {other} has this function already; what it returns could not be told apart, so write another function, or of a dynamic proxy headers = \"flow\" in the function's section"
             ));
         }
     }

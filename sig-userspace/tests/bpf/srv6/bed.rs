@@ -157,6 +157,8 @@ pub(crate) struct Bed {
     pub(crate) sr: Sr,
     pub(crate) out: u32,
     pub(crate) other: u32,
+    /// What flows through a function were last remembered under: the map outlives tests.
+    pub(crate) flows: u32,
 }
 
 /// Runs a test on a thread in the namespace.
@@ -237,6 +239,7 @@ impl Bed {
             sr: Sr::default(),
             out,
             other,
+            flows: 0,
         }
     }
 

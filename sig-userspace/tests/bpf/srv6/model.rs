@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use sig_common::srv6::{
     Cause, Flavors, Sid, Step, Way,
-    maps::{Adjacency, Function, Port, Reason},
+    maps::{Adjacency, FlowKey, Function, Port, Reason},
     process,
 };
-use sig_common::wire::srv6;
+use sig_common::wire::{inner::InnerPacket, srv6};
 use sig_linux::bpf::Sr;
 
 use super::bed::{FOURTH, MTU, OUT, Outcome, SECOND, TABLE};
@@ -26,6 +26,8 @@ pub(crate) struct Model {
     pub(crate) sr: Sr,
     /// Headers of the last packet to each function, and what was behind them.
     pub(crate) caches: BTreeMap<u32, (Vec<u8>, u8)>,
+    /// Headers of each flow; none where it has ended its chain.
+    pub(crate) flows: BTreeMap<FlowKey, Vec<u8>>,
     pub(crate) out: u32,
     pub(crate) other: u32,
     /// How often the packet has started over.
@@ -62,6 +64,7 @@ impl Model {
         Self {
             sr,
             caches: BTreeMap::new(),
+            flows: BTreeMap::new(),
             out,
             other,
             depth: 0,
@@ -221,9 +224,22 @@ impl Model {
             frame[IP + 7] -= 1;
         }
         let frame = rewrite(frame, &Step { strip: 0, ..step }).expect("nothing moves");
-        if strip != 0 && function.flags & Function::CACHED != 0 && !step.advances {
+        let is_cached = strip != 0 && function.flags & Function::CACHED != 0;
+        if is_cached && function.flows != 0 {
+            let inner = InnerPacket::parse(&frame[IP + strip..]).expect("it was looked at");
+            let mut headers = Vec::new();
+            if step.advances {
+                if strip > ROOM {
+                    return refuse(Reason::TooLong);
+                }
+                headers = frame[IP..IP + strip].to_vec();
+                headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
+            }
+            self.flows
+                .insert(FlowKey::of(&inner, function.flows), headers);
+        } else if is_cached && !step.advances {
             self.caches.remove(&number);
-        } else if strip != 0 && function.flags & Function::CACHED != 0 {
+        } else if is_cached {
             if strip > ROOM {
                 return refuse(Reason::TooLong);
             }
@@ -264,6 +280,19 @@ impl Model {
             return self.configured(frame, function.policy);
         }
         let inside = look(&frame);
+        if function.flows != 0 {
+            let (Some(inside), Ok(inner)) = (&inside, InnerPacket::parse(&frame[IP..])) else {
+                return refuse(Reason::NotReturned);
+            };
+            return match self.flows.get(&FlowKey::of(&inner, function.flows)) {
+                Some(headers) if !headers.is_empty() => {
+                    let frame = prepend(&frame, inside, headers);
+                    self.go_on(frame, None, true)
+                }
+                _ if function.flags & Function::LAST != 0 => self.by_table(frame, 0, false),
+                _ => refuse(Reason::NoHeaders),
+            };
+        }
         let Some((headers, exposed)) = self.caches.get(&number) else {
             if inside.is_some() && function.flags & Function::LAST != 0 {
                 return self.by_table(frame, 0, false);

@@ -18,6 +18,9 @@ const AD6: &str = "2001:db8:a::b6";
 const AM: &str = "2001:db8:a::ba";
 /// `End.AD4` that ends chains.
 const LAST: &str = "2001:db8:a::bb";
+/// SIDs of one function, the last of which ends chains.
+const FLOWS: [&str; 3] = ["2001:db8:a::c1", "2001:db8:a::c2", "2001:db8:a::c3"];
+const FLOWS6: &str = "2001:db8:a::c6";
 /// `End.DT4`.
 const DT4: &str = "2001:db8:a::f4";
 /// Numbers of functions.
@@ -25,6 +28,7 @@ const STATIC: u32 = 0;
 const DYNAMIC: u32 = 1;
 const DYNAMIC6: u32 = 2;
 const MASQUERADED: u32 = 3;
+const PER_FLOW: u32 = 4;
 /// Counters of what the dynamic one returned.
 const SLOT: u32 = 31;
 
@@ -35,6 +39,10 @@ one_after_the_other! {
     what_a_function_returns_may_have_changed
     the_last_chain_is_the_one_remembered
     a_dynamic_proxy_for_ipv6
+    flows_have_headers_of_their_own
+    packets_without_ports_are_of_one_flow
+    a_flow_may_end_or_change_its_chain
+    flows_are_not_those_of_the_next_function
     a_masquerading_proxy_shows_the_last_segment
     a_chain_has_to_go_on
     or_it_ends_where_it_may
@@ -51,18 +59,22 @@ one_after_the_other! {
 fn node(bed: &mut Bed) {
     bed.port(Port::TRUSTED, 0);
     let to = bed.adjacency();
+    bed.flows += 2;
+    let flows = bed.flows;
     bed.set(|sr| {
         for (number, kind) in [
             (STATIC, Function::CONFIGURED),
             (DYNAMIC, Function::CACHED),
             (DYNAMIC6, Function::CACHED),
             (MASQUERADED, Function::MASQUERADED),
+            (PER_FLOW, Function::CACHED),
         ] {
             let function = Function {
                 to,
                 flags: kind | Function::UP,
                 policy: 7,
                 slot: 30 + number,
+                flows: if number == PER_FLOW { flows } else { 0 },
             };
             sr.functions.insert(number, function);
         }
@@ -74,6 +86,10 @@ fn node(bed: &mut Bed) {
             (LAST, Behavior::EndAd4, Flavors::LAST, DYNAMIC),
             (AD6, Behavior::EndAd6, Flavors(0), DYNAMIC6),
             (AM, Behavior::EndAm, Flavors(0), MASQUERADED),
+            (FLOWS[0], Behavior::EndAd4, Flavors(0), PER_FLOW),
+            (FLOWS[1], Behavior::EndAd4, Flavors(0), PER_FLOW),
+            (FLOWS[2], Behavior::EndAd4, Flavors::LAST, PER_FLOW),
+            (FLOWS6, Behavior::EndAd6, Flavors(0), PER_FLOW),
             (DT4, Behavior::EndDt4, Flavors(0), TABLE),
         ] {
             sr.sids.insert(
@@ -258,6 +274,146 @@ fn a_dynamic_proxy_for_ipv6(bed: &mut Bed) {
     assert_eq!(
         sent(bed, &frame(&inner)),
         out(&ipv6(63, OPTIONS, FAR, &headers(0)))
+    );
+}
+
+/// IPv4 packets between the same hosts.
+fn from_port(port: u16) -> Vec<u8> {
+    let mut packet = small_v4();
+    packet[20..22].copy_from_slice(&port.to_be_bytes());
+    packet
+}
+
+fn flows_have_headers_of_their_own(bed: &mut Bed) {
+    let lists = [[FAR, FLOWS[0]], ["2001:db8:b::7", FLOWS[1]]];
+    let packets = [from_port(1), from_port(2)];
+    for (list, inner) in lists.iter().zip(&packets) {
+        bed.check(
+            "out",
+            &frame(&routed(64, IPV4, 1, list, inner)),
+            &given(inner),
+        );
+    }
+    let v6 = small_v6();
+    let out_v6 = frame(&routed(64, IPV6, 1, &[FAR, FLOWS6], &v6));
+    bed.check("out", &out_v6, &given(&v6));
+    let mut other = packets[0].clone();
+    other[9] = 6;
+    back_from(bed, PER_FLOW);
+    for _ in 0..2 {
+        for (list, inner) in lists.iter().zip(&packets) {
+            // Neither the traffic class nor what it carries is of the flow.
+            let mut inner = inner.clone();
+            inner[1] = 0xb8;
+            inner[28] ^= 1;
+            let headers = srh(IPV4, 0, list);
+            let mut expected = ipv6(63, ROUTING, list[0], &[&headers[..], &inner].concat());
+            expected[0] = 0x6b;
+            expected[1] = 0x80;
+            assert_eq!(sent(bed, &frame(&inner)), out(&expected));
+        }
+    }
+    let expected = ipv6(
+        63,
+        ROUTING,
+        FAR,
+        &[&srh(IPV6, 0, &[FAR, FLOWS6])[..], &v6].concat(),
+    );
+    assert_eq!(sent(bed, &frame(&v6)), out(&expected), "the other version");
+    assert_eq!(bed.programs.changes(PER_FLOW).unwrap(), 0);
+    flags(bed, PER_FLOW, Function::CACHED | Function::UP);
+    let none = Outcome::dropped(Reason::NoHeaders);
+    bed.check("another port", &frame(&from_port(3)), &none);
+    bed.check("another protocol", &frame(&other), &none);
+    bed.check(
+        "another destination",
+        &frame(&ipv4(64, "10.2.0.8", &udp(4))),
+        &none,
+    );
+    bed.check(
+        "cut",
+        &frame(&packets[0][..31]),
+        &Outcome::dropped(Reason::NotReturned),
+    );
+}
+
+fn packets_without_ports_are_of_one_flow(bed: &mut Bed) {
+    let fragment = |offset: u8| {
+        let mut packet = small_v4();
+        packet[6..8].copy_from_slice(&[0x20, offset]);
+        packet
+    };
+    let list = [FAR, FLOWS[0]];
+    bed.run(&frame(&routed(64, IPV4, 1, &list, &fragment(0))));
+    back_from(bed, PER_FLOW);
+    for inner in [fragment(0), fragment(9)] {
+        let expected = ipv6(
+            63,
+            ROUTING,
+            FAR,
+            &[&srh(IPV4, 0, &list)[..], &inner].concat(),
+        );
+        assert_eq!(sent(bed, &frame(&inner)), out(&expected), "fragments");
+    }
+    let none = Outcome::dropped(Reason::NoHeaders);
+    bed.check("put together", &frame(&small_v4()), &none);
+}
+
+fn a_flow_may_end_or_change_its_chain(bed: &mut Bed) {
+    let inner = small_v4();
+    let last = frame(&routed(64, IPV4, 0, &[FLOWS[2]], &inner));
+    let lists = [[FAR, FLOWS[0]], ["2001:db8:b::7", FLOWS[2]]];
+    flags(
+        bed,
+        PER_FLOW,
+        Function::CACHED | Function::UP | Function::LAST,
+    );
+    for (changes, list) in lists.iter().enumerate() {
+        network(bed);
+        let changes = 2 * changes as u64;
+        bed.run(&frame(&routed(64, IPV4, 1, list, &inner)));
+        assert_eq!(bed.programs.changes(PER_FLOW).unwrap(), changes);
+        back_from(bed, PER_FLOW);
+        let expected = ipv6(
+            63,
+            ROUTING,
+            list[0],
+            &[&srh(IPV4, 0, list)[..], &inner].concat(),
+        );
+        assert_eq!(sent(bed, &frame(&inner)), out(&expected));
+
+        // A hop less is no other chain, but what goes in circles has to end.
+        network(bed);
+        bed.run(&frame(&routed(9, IPV4, 1, list, &inner)));
+        assert_eq!(bed.programs.changes(PER_FLOW).unwrap(), changes);
+        back_from(bed, PER_FLOW);
+        assert_eq!(sent(bed, &frame(&inner))[21], 8);
+
+        network(bed);
+        bed.check("out", &last, &given(&inner));
+        assert_eq!(bed.programs.changes(PER_FLOW).unwrap(), changes + 1);
+        back_from(bed, PER_FLOW);
+        let routed = out(&ipv4(63, "10.2.0.9", &udp(4)));
+        bed.check("by the table", &frame(&inner), &Outcome::sent(routed));
+    }
+    let unknown = ipv4(64, "10.2.0.8", &udp(4));
+    let routed = out(&ipv4(63, "10.2.0.8", &udp(4)));
+    bed.check(
+        "what it invents too",
+        &frame(&unknown),
+        &Outcome::sent(routed),
+    );
+}
+
+fn flows_are_not_those_of_the_next_function(bed: &mut Bed) {
+    let inner = small_v4();
+    bed.run(&frame(&routed(64, IPV4, 1, &[FAR, FLOWS[0]], &inner)));
+    bed.set(|sr| sr.functions.get_mut(&PER_FLOW).unwrap().flows += 1);
+    back_from(bed, PER_FLOW);
+    bed.check(
+        "it has the same number",
+        &frame(&inner),
+        &Outcome::dropped(Reason::NoHeaders),
     );
 }
 

@@ -47,7 +47,7 @@ fn the_program_does_what_the_model_does() {
         let mut seen: BTreeMap<(u32, Vec<Reason>), usize> = BTreeMap::new();
         for seed in first..first + cases {
             let mut dice = Dice::new(seed);
-            let sr = tables(&mut dice, bed);
+            let sr = tables(&mut dice, bed, seed);
             // Caches of the case before go with their functions.
             bed.set(|now| *now = Sr::default());
             bed.set(|now| *now = sr.clone());
@@ -85,7 +85,7 @@ fn sid_address(number: usize) -> String {
     format!("2001:db8:a::{number:x}")
 }
 
-fn tables(dice: &mut Dice, bed: &Bed) -> Sr {
+fn tables(dice: &mut Dice, bed: &Bed, seed: u64) -> Sr {
     let mut sr = Sr::default();
     sr.locators.insert("2001:db8:a::/48".parse().unwrap(), 1);
     let good = bed.adjacency();
@@ -127,6 +127,11 @@ fn tables(dice: &mut Dice, bed: &Bed) -> Sr {
             flags: kind | up | bypass | last,
             policy: 1 + dice.below(5) as u32,
             slot: 1,
+            // Never those of another case.
+            flows: match dice.percent(50) {
+                true => 1000 + seed as u32 * FUNCTIONS + number,
+                false => 0,
+            },
         };
         sr.functions.insert(number, function);
     }
@@ -137,8 +142,17 @@ fn tables(dice: &mut Dice, bed: &Bed) -> Sr {
             Behavior::End => 0,
             Behavior::EndX | Behavior::EndDx4 | Behavior::EndDx6 => 1 + dice.below(5) as u32,
             Behavior::EndDx2 => dice.one(&[bed.out, bed.out, bed.other]),
-            Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 | Behavior::EndAm => {
+            Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 => {
                 dice.below(FUNCTIONS as usize + 1) as u32
+            }
+            Behavior::EndAm => {
+                let number = dice.below(FUNCTIONS as usize + 1) as u32;
+                // No configuration has this: while it is down, headers come in front of headers until there is no room.
+                let is_static = sr
+                    .functions
+                    .get(&number)
+                    .is_some_and(|function| function.flags & Function::CONFIGURED != 0);
+                if is_static { FUNCTIONS } else { number }
             }
             _ => dice.one(&[0, TABLE, TABLE, 77]),
         };

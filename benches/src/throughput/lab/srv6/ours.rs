@@ -195,6 +195,7 @@ fn tables(
             flags: kind | Function::UP,
             policy: ONE,
             slot: RETURNED_SLOT,
+            flows: 0,
         };
         sr.functions.insert(ONE, value);
         let port = Port {
