@@ -206,6 +206,10 @@ impl Encap {
                 Decision::Carry { repeats } => class.repeats = repeats,
                 Decision::Drop => return Err((DropReason::Filtered, None)),
                 Decision::Chain(chain) => {
+                    if u32::from(packet.total_len) > chain.room {
+                        let message = Message::TooBig(chain.room);
+                        return Err((DropReason::PacketTooBig, Some((message, packet))));
+                    }
                     clamp_mss(context, frame, &packet, chain.room as usize);
                     return Ok((Way::Chain(chain.policy), class));
                 }

@@ -52,7 +52,7 @@ pub enum FilterAction {
 pub struct Chain {
     /// Number of the SR node's policy.
     pub policy: u32,
-    /// Longest packet that fits it, bytes: what TCP connections are kept to.
+    /// Longest packet that fits it and the way there, bytes.
     pub room: u32,
 }
 

@@ -101,9 +101,13 @@ impl HostHandle {
         }
         let outcome = shared.follow(&rules).await;
         let mut chains = lock(&shared.chains);
-        let links = chains.node.as_ref();
-        let links = links.map_or_else(Links::default, |of| links_of(&rules, &of.node));
         let mut engine = lock(&shared.engine);
+        // What is longer does not pass the tunnel device, on the way to the node.
+        let mtu = u32::from(engine.planner().config().tunnel.mtu);
+        let links = match &chains.node {
+            Some(node) => links_of(&rules, &node.node, mtu),
+            None => Links::default(),
+        };
         let workers = engine.counters().len();
         let filter = filter(&rules, &links, workers, &mut chains.counts);
         engine.set_filter(Arc::new(filter));
@@ -114,15 +118,15 @@ impl HostHandle {
 }
 
 /// What the rules name, by the numbers of the node.
-fn links_of(rules: &Rules, node: &SrNode) -> Links {
+fn links_of(rules: &Rules, node: &SrNode, mtu: u32) -> Links {
     let policies = rules.srv6.iter().flat_map(|srv6| &srv6.policies);
     Links {
         policies: policies
             .map(|policy| {
-                let (policy_number, room) = node.chain(&policy.name);
+                let (number, room) = node.chain(&policy.name);
                 let chain = Chain {
-                    policy: policy_number,
-                    room,
+                    policy: number,
+                    room: room.min(mtu),
                 };
                 (policy.name.clone(), chain)
             })

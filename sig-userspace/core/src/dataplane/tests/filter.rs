@@ -91,6 +91,13 @@ fn a_chained_packet_leaves_as_it_came_and_is_sent_when_it_returns() {
     };
     assert_eq!(a.run(0, input).0.len(), 0);
     assert_eq!(hits(&rules), [3]);
+    // What does not fit is told.
+    let (frames, tunnel) = a.send_lan(&[udp(1400, 1, 64)]);
+    assert!(frames.is_empty() && tunnel[0][14 + 9] == 1);
+    assert_eq!(
+        tunnel[0][14 + 20..][..8],
+        [3, 4, tunnel[0][36], tunnel[0][37], 0, 0, 5, 0x78]
+    );
     a.assert_no_chunk_is_lost();
 }
 
