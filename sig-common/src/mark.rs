@@ -1,5 +1,5 @@
 //! What the engine and the SR node's programs tell each other about a packet on the pair of tunnel devices, in its destination MAC
-//! address: no device has such an address, so a packet that nobody takes is dropped by the kernel.
+//! address: no device has such an address, so a packet that nobody takes is dropped by the kernel, or by `sig_inject`.
 
 /// A mark: what is to be done, and with which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

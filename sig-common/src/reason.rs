@@ -126,6 +126,8 @@ reasons! {
         "No remote announces the destination of the packet.";
     Filtered, "filtered",
         "A rule says that the packet is dropped.";
+    NoChain, "no_chain",
+        "The service chain that the packet has to pass is not there.";
     NoSession, "no_session",
         "No session of the remote matches this traffic class.";
     NoPath, "no_path",

@@ -13,6 +13,7 @@ use aya_ebpf::{
     programs::TcContext,
 };
 use sig_common::{
+    mark::Mark,
     reason::DropReason,
     wire::{
         Load as _, PROTO_TCP, PROTO_UDP, Store as _,
@@ -38,6 +39,10 @@ pub fn way_out(ctx: &TcContext) -> Option<Egress> {
     }
     let mut packet = Packet::of_tc(ctx);
     let ethertype = packet.be16(IP - 2)?;
+    // Whose the packet was is not there; it must not go without its chain.
+    if Mark::of(packet.bytes::<6>(0)?).is_some() {
+        return Some(Egress::Drop(DropReason::NoChain));
+    }
     let mut ip = packet.ip();
     let mut inner = InnerPacket::parse(&ip).ok()?;
     if ethertype != inner.ethertype() || inner.ttl <= 1 {

@@ -57,7 +57,8 @@ pub fn of_engine(ctx: *mut xdp_md, number: u32) -> u32 {
 #[inline(always)]
 fn steer(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
     match put(ctx, policy, is_hop) {
-        PASS => XDP_PASS,
+        PASS if is_hop => XDP_PASS,
+        PASS => refuse(Reason::Malformed),
         DONE => match work() {
             Some(work) => go_on(ctx, work, true),
             None => refuse(Reason::TooLong),

@@ -250,7 +250,7 @@ impl Host {
                 known,
             )),
             control: Mutex::new(None),
-            beside: chains::beside(&config),
+            beside: chains::beside(&config, pair.host().ifindex),
             chains: Mutex::new(chains::Chains::new(counts, fail.clone())),
             setting_rules: tokio::sync::Mutex::new(()),
         });
@@ -284,6 +284,8 @@ impl Host {
             let flap = flap(shared.clone(), period);
             tasks.push(Task::spawn("the switching of the fast path", flap));
         }
+        let complete = HostHandle::new(&shared).complete_rules();
+        tasks.push(Task::spawn("the rule monitor", complete));
         let watch_workers = watch_workers(shared.clone(), fail);
         tasks.push(Task::spawn("the worker monitor", watch_workers));
         Ok(Host {

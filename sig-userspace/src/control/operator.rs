@@ -86,7 +86,7 @@ impl Running {
 
     fn put_into_force(&self, config: Config) -> Result<String, String> {
         let mut told = String::new();
-        let mut incomplete = None;
+        let mut incomplete: Vec<String> = Vec::new();
         // Both files are checked before either is put into force.
         let (rules, warnings) = Rules::load(&config).map_err(|errors| errors.to_string())?;
         for warning in warnings {
@@ -111,7 +111,7 @@ impl Running {
                 for line in lines {
                     let _ = writeln!(told, "{line}");
                 }
-                incomplete = result.err();
+                incomplete.extend(result.err().map(|error| error.to_string()));
             }
             (Remotes::Found(_), None) | (Remotes::Configured(_), Some(_)) => {
                 return Err(format!(
@@ -127,7 +127,7 @@ impl Running {
                     let _ = writeln!(told, "{line}");
                 }
             }
-            Err(error) => incomplete = Some(error),
+            Err(error) => incomplete.push(error.to_string()),
         }
         take_over(&mut lock(&self.in_force), &config);
         if let Some(log) = &self.log
@@ -146,12 +146,15 @@ impl Running {
                 waiting.join(", ")
             );
         }
-        match incomplete {
-            Some(error) => Err(format!(
-                "{told}some changes did not take effect, retrying: {error}"
-            )),
-            None if told.is_empty() => Ok("nothing changed\n".to_owned()),
-            None => Ok(told),
+        if !incomplete.is_empty() {
+            return Err(format!(
+                "{told}some changes did not take effect, retrying: {}",
+                incomplete.join("; ")
+            ));
+        }
+        match told.is_empty() {
+            true => Ok("nothing changed\n".to_owned()),
+            false => Ok(told),
         }
     }
 }

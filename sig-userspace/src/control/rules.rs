@@ -122,8 +122,20 @@ impl Rules {
     /// How these differ from `before`, for people: one line each.
     pub(crate) fn changes(&self, before: &Self) -> Vec<String> {
         let mut lines = Vec::new();
-        if self.rules != before.rules {
-            lines.push(format!("rules: {}", self.rules.len()));
+        for rule in &self.rules {
+            let name = &rule.name;
+            match before.rules.iter().find(|old| old.name == *name) {
+                None => lines.push(format!("rule {name}: added")),
+                Some(old) if old != rule => lines.push(format!("rule {name}: changed")),
+                Some(_) => {}
+            }
+        }
+        let is_gone = |old: &&Rule| self.rules.iter().all(|rule| rule.name != old.name);
+        for old in before.rules.iter().filter(is_gone) {
+            lines.push(format!("rule {}: removed", old.name));
+        }
+        if lines.is_empty() && self.rules != before.rules {
+            lines.push("rules: in another order".to_owned());
         }
         if self.srv6 != before.srv6 {
             lines.push("SIDs, policies and functions changed".to_owned());
@@ -165,6 +177,14 @@ fn rules(root: &Section<'_>, config: &Config) -> Option<Rules> {
     let mut names = BTreeSet::new();
     for (section, rule) in sections.iter().zip(&rules) {
         if let Some(rule) = rule {
+            if let Action::Mirror(name) = &rule.action
+                && (config.dataplane.underlay.as_ref() == Some(name) || config.tunnel.name == *name)
+            {
+                section.place.below("interface").error(format!(
+                    "\"{}\" is an interface of the gateway, to which copies would come back or leave in clear; write another one",
+                    excerpt(name)
+                ));
+            }
             if !names.insert(&rule.name) {
                 section.place.below("name").error(format!(
                     "another rule has the name \"{}\"; write another one",
@@ -206,6 +226,21 @@ fn interfaces(section: &Section<'_>, srv6: &Srv6, config: &Config) {
                 excerpt(name)
             ));
         }
+    }
+    let of_functions = srv6.functions.iter().map(|of| &of.interface);
+    let of_sids = srv6.sids.iter().filter_map(|sid| match &sid.target {
+        Target::Interface(name) => Some(name),
+        _ => None,
+    });
+    for (key, name) in of_functions
+        .map(|name| ("function", name))
+        .chain(of_sids.map(|name| ("sid", name)))
+        .filter(|(_, name)| own(name))
+    {
+        section.place.below(key).error(format!(
+            "\"{}\" is an interface of the gateway, by which packets leave as frames of their remotes only; write another one",
+            excerpt(name)
+        ));
     }
     let returns = srv6.functions.iter().map(|of| &of.return_interface);
     for name in returns.filter(|name| own(name) || config.dataplane.lan.contains(name)) {
@@ -501,6 +536,16 @@ mod tests {
                 "interface = \"ids0\"",
                 "",
                 "the device that copies leave by",
+            ),
+            (
+                "interface = \"ids0\"",
+                "interface = \"sig\"",
+                "to which copies would come back",
+            ),
+            (
+                "segments = [\"fd00:5::f\"",
+                "segments = [\"fd00:5::ff\"",
+                "and no [[srv6.sid]] has it",
             ),
             (
                 "action = \"mirror\"",

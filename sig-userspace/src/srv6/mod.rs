@@ -28,6 +28,7 @@ use sig_linux::{
     neighbours::{self, NextHops, Timing},
     netdev::xdp_features,
     netlink::Netlink,
+    sysctl::{self, Family},
     watch::{Change, Watch},
 };
 use sig_observe::socket::ControlSocket;
@@ -137,24 +138,32 @@ impl SrNode {
         )
     }
 
-    /// Has the program of the node take what the gateway's program leaves to the kernel on LAN interfaces.
+    /// Has the program of the node take what the gateway's program leaves to the kernel on LAN interfaces, or not.
     ///
     /// # Errors
     /// The kernel does not take it.
-    pub(crate) fn run_behind(&self, gateway: &mut Programs) -> Result<(), Error> {
-        gateway.set_next(&lock(&self.state).programs)
+    pub(crate) fn run_behind(&self, gateway: &mut Programs, yes: bool) -> Result<(), Error> {
+        let state = lock(&self.state);
+        gateway.set_next(yes.then_some(&state.programs))
     }
 
     /// The number of a policy, and the longest packet that fits it.
     pub(crate) fn chain(&self, policy: &str) -> (u32, u32) {
         let mut state = lock(&self.state);
         let number = state.numbers.policy(policy);
-        (number, tables::room(&state.config, policy))
+        (number, tables::room(&state.config, policy, &state.around))
     }
 
     /// The number of a device that copies leave by.
     pub(crate) fn mirror(&self, device: &str) -> u32 {
         lock(&self.state).numbers.mirror(device)
+    }
+
+    /// Whether the program runs on the tunnel device of the gateway that the node is part of.
+    pub(crate) fn has_tunnel(&self) -> bool {
+        let state = lock(&self.state);
+        let gateway = state.beside.as_ref();
+        gateway.is_some_and(|gateway| state.attached.contains_key(&gateway.tunnel))
     }
 
     /// What it does now.
@@ -255,11 +264,18 @@ impl SrNode {
     /// Looks at everything, and makes the programs follow.
     pub(crate) async fn look(&self) -> Result<(), Error> {
         let links = link::all(&self.netlink).await?;
+        let mut state = lock(&self.state);
+        if let Some(gateway) = &mut state.beside
+            && let Some(link) = links
+                .iter()
+                .find(|link| link.ifindex == gateway.tunnel_index)
+        {
+            gateway.tunnel.clone_from(&link.name);
+        }
         let links: BTreeMap<_, _> = links
             .into_iter()
             .map(|link| (link.name.clone(), link))
             .collect();
-        let mut state = lock(&self.state);
         let State {
             programs,
             config,
@@ -275,10 +291,15 @@ impl SrNode {
         self.hops.set_targets(next_hops(config));
         around.links = links;
         around.next_hops = self.hops.subscribe().borrow().as_ref().clone();
-        answerer.set_sources(sources(config, around));
+        answerer.set_sources(sources(config, beside.as_ref(), around));
 
         // Where a device is another one by now, the program goes first and comes anew.
-        let index = |name: &String| around.links.get(name).map(|link| link.ifindex);
+        let indexes: BTreeMap<String, u32> = around
+            .links
+            .values()
+            .map(|link| (link.name.clone(), link.ifindex))
+            .collect();
+        let index = |name: &String| indexes.get(name).copied();
         let beside = beside.as_ref();
         let is_gateways = |name: &&String| beside.is_some_and(|of| of.lan.contains(name));
         let wanted: Vec<&String> = ports(config, beside)
@@ -294,32 +315,7 @@ impl SrNode {
             }
             stays
         });
-        let mut problems = problems(config, beside, around);
-        for name in outputs(config, beside) {
-            let (Some(ifindex), false) = (index(name), sending.contains_key(name)) else {
-                continue;
-            };
-            let generic = config.node.xdp == Wanted::Generic;
-            let transmits = match xdp_features(ifindex) {
-                Ok(Some(features)) => features.transmit() || generic,
-                // The kernel does not tell.
-                _ => true,
-            };
-            if !transmits {
-                problems.push(format!(
-                    "{name} does not send packets of XDP programs: of a veth pair, switch GRO on at the other end while it is up \
-                     (`ethtool -K DEVICE gro on`), or write xdp = \"generic\" in [srv6]"
-                ));
-                continue;
-            }
-            match programs.add_device(ifindex) {
-                Ok(()) => {
-                    sending.insert(name.clone(), ifindex);
-                }
-                Err(error) => problems.push(error.to_string()),
-            }
-        }
-        programs.set(&tables(config, beside, numbers, around))?;
+        let mut problems = Vec::new();
         for name in wanted {
             let mode = match config.node.xdp {
                 Wanted::Auto => None,
@@ -336,6 +332,38 @@ impl SrNode {
                 }
             }
         }
+        // A function whose packets would not be taken back is as good as dead.
+        around.attached = attached.keys().cloned().collect();
+        problems.extend(self::problems(config, beside, around));
+        for name in outputs(config, beside) {
+            let (Some(ifindex), false) = (index(name), sending.contains_key(name)) else {
+                continue;
+            };
+            let generic = config.node.xdp == Wanted::Generic;
+            let transmits = match xdp_features(ifindex) {
+                Ok(Some(features)) => features.transmit() || generic,
+                // The kernel does not tell.
+                _ => true,
+            };
+            if !transmits && is_gateways(&name) {
+                // The kernel sends to hosts of the LAN.
+                continue;
+            }
+            if !transmits {
+                problems.push(format!(
+                    "{name} does not send packets of XDP programs: of a veth pair, switch GRO on at the other end while it is up \
+                     (`ethtool -K DEVICE gro on`), or write xdp = \"generic\" in [srv6]"
+                ));
+                continue;
+            }
+            match programs.add_device(ifindex) {
+                Ok(()) => {
+                    sending.insert(name.clone(), ifindex);
+                }
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        programs.set(&tables(config, beside, numbers, around))?;
         for problem in problems.iter().filter(|problem| !told.contains(problem)) {
             tracing::warn!("{problem}");
         }
@@ -361,13 +389,13 @@ impl SrNode {
     }
 }
 
-/// Addresses that ICMP errors are sent from: of IPv4, the first one that a trusted interface has.
-fn sources(config: &Srv6, around: &Around) -> Sources {
-    let links = config
-        .node
-        .trusted
-        .iter()
-        .filter_map(|name| around.links.get(name));
+/// Addresses that ICMP errors are sent from: of IPv4, the first one of a trusted interface, of the gateway's LAN, or of one that a
+/// function returns packets by.
+fn sources(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Sources {
+    let lan = beside.into_iter().flat_map(|gateway| &gateway.lan);
+    let returns = config.functions.iter().map(|of| &of.return_interface);
+    let names = config.node.trusted.iter().chain(lan).chain(returns);
+    let links = names.filter_map(|name| around.links.get(name));
     let mut addresses = links.flat_map(|link| &link.addresses);
     Sources {
         v4: addresses.find_map(|net| match net.addr() {
@@ -398,6 +426,17 @@ fn problems(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Vec<Stri
                 problems.push(format!("{name} is down or has no carrier"));
             }
             Some(_) => {}
+        }
+    }
+    for name in ports(config, beside) {
+        let forwards = [Family::V4, Family::V6].into_iter().any(|family| {
+            let setting = sysctl::read(family, name, "forwarding");
+            !matches!(setting, Ok(Some(0)))
+        });
+        if !forwards && around.links.contains_key(name) {
+            problems.push(format!(
+                "{name} does not forward: set net.ipv4.conf.{name}.forwarding or net.ipv6.conf.{name}.forwarding to 1"
+            ));
         }
     }
     for address in next_hops(config) {

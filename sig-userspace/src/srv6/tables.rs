@@ -32,6 +32,8 @@ pub(crate) struct Around {
     pub(crate) links: BTreeMap<String, Link>,
     /// Neighbours.
     pub(crate) next_hops: HashMap<IpAddr, Resolution>,
+    /// Devices with the program.
+    pub(crate) attached: BTreeSet<String>,
 }
 
 impl Around {
@@ -47,8 +49,9 @@ impl Around {
 /// The gateway that a node is part of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// Its tunnel device.
+    /// Its tunnel device, and the index of that: the name may change.
     pub(crate) tunnel: String,
+    pub(crate) tunnel_index: u32,
     /// LAN interfaces: the gateway's program runs there, and leaves to that of the node what is not its own.
     pub(crate) lan: Vec<String>,
     /// Devices that copies of packets leave by.
@@ -220,9 +223,10 @@ pub(crate) fn outputs<'a>(
     config: &'a Srv6,
     beside: Option<&'a Beside>,
 ) -> impl Iterator<Item = &'a String> {
-    let of_gateway = beside
-        .into_iter()
-        .flat_map(|gateway| gateway.mirrors.iter().chain([&gateway.tunnel]));
+    let of_gateway = beside.into_iter().flat_map(|gateway| {
+        let devices = gateway.mirrors.iter().chain([&gateway.tunnel]);
+        devices.chain(&gateway.lan)
+    });
     let of_sids = config.sids.iter().filter_map(|sid| match &sid.target {
         Target::Interface(name) => Some(name),
         _ => None,
@@ -239,7 +243,10 @@ pub(crate) fn outputs<'a>(
 
 /// Whether a function is alive, as far as devices and neighbours tell.
 pub(crate) fn is_up(function: &Service, around: &Around) -> bool {
-    way_to(function, around).is_some() && around.carries(&function.return_interface).is_some()
+    let back = &function.return_interface;
+    way_to(function, around).is_some()
+        && around.carries(back).is_some()
+        && around.attached.contains(back)
 }
 
 fn way_to(function: &Service, around: &Around) -> Option<Adjacency> {
@@ -412,11 +419,22 @@ fn port(link: &Link, flags: u32, function: u32) -> Port {
     }
 }
 
-/// The longest packet that fits a policy, bytes.
-pub(crate) fn room(config: &Srv6, name: &str) -> u32 {
-    let policy = config.policies.iter().find(|of| of.name == name);
-    let made = policy.and_then(|policy| headers(config, policy, 0));
-    made.map_or(0, |made| made.mtu.saturating_sub(made.len.into()))
+/// The longest packet that fits a policy and the links of its functions, bytes.
+pub(crate) fn room(config: &Srv6, name: &str, around: &Around) -> u32 {
+    let Some(policy) = config.policies.iter().find(|of| of.name == name) else {
+        return 0;
+    };
+    let functions = policy.segments.iter().filter_map(|segment| {
+        let sid = config.sids.iter().find(|sid| sid.sid == *segment)?;
+        match &sid.target {
+            Target::Function(name) => config.functions.iter().find(|of| of.name == *name),
+            _ => None,
+        }
+    });
+    let links = functions.filter_map(|of| around.links.get(&of.interface));
+    let made = headers(config, policy, 0);
+    let with_headers = made.map_or(0, |made| made.mtu.saturating_sub(made.len.into()));
+    links.map(|link| link.mtu).fold(with_headers, u32::min)
 }
 
 /// The headers of a policy.

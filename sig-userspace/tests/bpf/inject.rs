@@ -6,6 +6,7 @@ use crate::packets::Underlay;
 use crate::support::netns::{Netns, root_or_skip, veth, wait_until};
 use crate::support::wire::PacketSocket;
 use sig_common::maps::Stat;
+use sig_common::mark::Mark;
 use sig_common::reason::DropReason;
 use sig_common::wire::checksum::Sum;
 use sig_common::wire::ethernet::ETHERTYPE_IPV4;
@@ -263,4 +264,18 @@ fn a_packet_that_would_go_back_to_its_remote_is_dropped() {
     assert_eq!(outcome.action, TC_ACT_SHOT);
     let counters = host.programs.counters().unwrap();
     assert_eq!(counters.dropped(DropReason::RoutingLoop), 1);
+}
+
+#[test]
+fn a_packet_for_a_chain_that_is_not_there_is_dropped() {
+    if !root_or_skip() {
+        return;
+    }
+    let host = Host::new();
+    let mut frame = to("10.9.0.1");
+    frame[..6].copy_from_slice(&Mark::Policy(7).address());
+    let outcome = host.run("no chain", &frame, Stat::InjectDropped);
+    assert_eq!(outcome.action, TC_ACT_SHOT);
+    let counters = host.programs.counters().unwrap();
+    assert_eq!(counters.dropped(DropReason::NoChain), 1);
 }

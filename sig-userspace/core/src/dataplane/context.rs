@@ -1,8 +1,8 @@
 //! What both directions of a worker work with during one batch.
 
-use sig_common::reason::DropReason;
+use sig_common::{reason::DropReason, wire::inner::InnerPacket};
 
-use super::{counters::WorkerCounters, tables::Tables};
+use super::{counters::WorkerCounters, inner, tables::Tables};
 use crate::fast_path::teacher::Teacher;
 use crate::port::umem::{Area, Frame, FreeList};
 
@@ -29,6 +29,14 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Keeps a TCP connection from agreeing on segments that do not fit, if that is wanted.
+    #[inline]
+    pub(super) fn clamp_mss(&self, bytes: &mut [u8], packet: &InnerPacket, capacity: usize) {
+        if self.clamp_mss && inner::clamp_mss(bytes, packet, capacity) {
+            self.counters.mss_clamped.add(1);
+        }
+    }
+
     /// Counts a dropped packet or frame and frees its chunk.
     #[inline]
     pub(super) fn discard(&mut self, frame: Frame, reason: DropReason) {

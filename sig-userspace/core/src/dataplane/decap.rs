@@ -399,14 +399,17 @@ fn finish(
     if let Decision::Chain(chain) = decision {
         capacity = capacity.min(chain.room as usize);
     }
-    let bytes = packet.bytes_mut(context.area);
-    if context.clamp_mss && inner::clamp_mss(bytes, &summary, capacity) {
-        context.counters.mss_clamped.add(1);
-    }
+    context.clamp_mss(packet.bytes_mut(context.area), &summary, capacity);
     let repeats = match decision {
         Decision::Carry { repeats } => repeats,
         Decision::Drop => return Err(DropReason::Filtered),
         Decision::Chain(chain) => {
+            if delivery == police::Delivery::KernelButNotBack {
+                return Err(DropReason::RoutingLoop);
+            }
+            if u32::from(summary.total_len) > chain.room {
+                return Err(DropReason::PacketTooBig);
+            }
             filter::mark(context, Mark::Policy(chain.policy), packet, &summary);
             return Ok(None);
         }

@@ -210,7 +210,7 @@ impl Encap {
                         let message = Message::TooBig(chain.room);
                         return Err((DropReason::PacketTooBig, Some((message, packet))));
                     }
-                    clamp_mss(context, frame, &packet, chain.room as usize);
+                    context.clamp_mss(frame.bytes_mut(context.area), &packet, chain.room as usize);
                     return Ok((Way::Chain(chain.policy), class));
                 }
             }
@@ -228,7 +228,7 @@ impl Encap {
             _ => (reason, Some((Message::Unreachable, packet))),
         })?;
         let capacity = context.tables.paths[usize::from(path)].packer.capacity();
-        clamp_mss(context, frame, &packet, capacity);
+        context.clamp_mss(frame.bytes_mut(context.area), &packet, capacity);
         Ok((Way::Path(path), class))
     }
 
@@ -328,14 +328,6 @@ struct Classified {
     has_returned: bool,
     /// What is done with it is done with all packets of its flow.
     repeats: bool,
-}
-
-/// Keeps a TCP connection from agreeing on segments that do not fit, if that is wanted.
-#[inline]
-fn clamp_mss(context: &Context<'_>, frame: &mut Frame, packet: &InnerPacket, capacity: usize) {
-    if context.clamp_mss && inner::clamp_mss(frame.bytes_mut(context.area), packet, capacity) {
-        context.counters.mss_clamped.add(1);
-    }
 }
 
 impl Stream {

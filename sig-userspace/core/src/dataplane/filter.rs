@@ -99,6 +99,12 @@ impl Filter {
         self.by_flow
     }
 
+    /// Whether there are rules about packets to remotes.
+    #[must_use]
+    pub fn looks_at_egress(&self) -> bool {
+        !self.egress.is_empty()
+    }
+
     /// Whether the address is one of a SID behind this gateway.
     pub(super) fn is_sid(&self, address: IpAddr) -> bool {
         self.locators.get(address).is_some()
@@ -117,13 +123,25 @@ impl Filter {
     }
 }
 
+impl FilterRule {
+    /// Nothing gets around a function or a prohibition in fragments.
+    fn holds(&self, packet: &InnerPacket) -> bool {
+        match self.action {
+            FilterAction::Drop | FilterAction::Chain(_) => self.condition.may_match(packet),
+            FilterAction::Accept | FilterAction::Count | FilterAction::Mirror(_) => {
+                self.condition.matches(packet)
+            }
+        }
+    }
+}
+
 fn decide(
     rules: &[FilterRule],
     packet: &InnerPacket,
     mut holds: impl FnMut(&FilterRule),
 ) -> Decision {
     let mut repeats = true;
-    for rule in rules.iter().filter(|rule| rule.condition.matches(packet)) {
+    for rule in rules.iter().filter(|rule| rule.holds(packet)) {
         holds(rule);
         match rule.action {
             FilterAction::Accept => break,

@@ -410,7 +410,7 @@ impl Tables {
 
     /// Where packets between these addresses go, as far as these decide.
     pub(super) fn target(&self, source: IpAddr, destination: IpAddr) -> Result<Target, DropReason> {
-        if !may_cross(source) || !may_cross(destination) {
+        if !may_cross(source) || !may_cross(destination) || self.filter.is_sid(destination) {
             return Err(DropReason::AddressScope);
         }
         self.routing.way(destination).ok_or(DropReason::NoRoute)

@@ -212,7 +212,10 @@ impl WorkerThread {
     fn round(&mut self, counters: &WorkerCounters) -> bool {
         let now = self.now();
         let has_room = |waiting: &Vec<Frame>| waiting.len() < BACKLOG;
-        if has_room(&self.output.underlay) {
+        // What rules send into chains, and copies, leave by the tunnel device.
+        let has_tunnel_room = has_room(&self.output.tunnel);
+        let may_go_there = self.tables.load().filter.looks_at_egress();
+        if has_room(&self.output.underlay) && (has_tunnel_room || !may_go_there) {
             for port in self.ports.lan.iter_mut().flatten() {
                 receive(
                     port,
@@ -232,7 +235,7 @@ impl WorkerThread {
                 );
             }
         }
-        if has_room(&self.output.tunnel) && self.output.lan.iter().all(has_room) {
+        if has_tunnel_room && self.output.lan.iter().all(has_room) {
             for port in &mut self.ports.underlay {
                 receive(
                     port,

@@ -10,7 +10,7 @@ mod tests;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
-use sig_common::wire::{PROTO_TCP, PROTO_UDP, inner::InnerPacket};
+use sig_common::wire::{PROTO_TCP, PROTO_UDP, inner::InnerPacket, ipv6::UpperLayer};
 
 pub use parse::{ClassError, MAX_CONDITIONS, MAX_DEPTH, is_name, names, parse};
 
@@ -66,6 +66,48 @@ impl Condition {
     #[must_use]
     pub fn depth(&self) -> usize {
         1 + self.parts().iter().map(Self::depth).max().unwrap_or(0)
+    }
+
+    /// Whether it may hold for a packet: as [`Condition::matches`], but what cannot be told of a fragment may be so.
+    #[must_use]
+    pub fn may_match(&self, packet: &InnerPacket) -> bool {
+        self.known(packet) != Some(false)
+    }
+
+    /// Whether it holds, as far as can be told.
+    fn known(&self, packet: &InnerPacket) -> Option<bool> {
+        let all = |parts: &[Self], of_one: bool| {
+            let mut known = Some(!of_one);
+            for part in parts {
+                match part.known(packet) {
+                    Some(value) if value == of_one => return Some(of_one),
+                    Some(_) => {}
+                    None => known = None,
+                }
+            }
+            known
+        };
+        match self {
+            Self::All(parts) => all(parts, false),
+            Self::Any(parts) if parts.is_empty() => Some(true),
+            Self::Any(parts) => all(parts, true),
+            Self::Not(part) => part.known(packet).map(|value| !value),
+            Self::Protocol(number) => packet.upper_protocol().map(|known| known == *number),
+            Self::SourcePort(_) | Self::DestinationPort(_) => {
+                let may_have_ports = packet
+                    .upper_protocol()
+                    .is_none_or(|protocol| matches!(protocol, PROTO_TCP | PROTO_UDP));
+                match packet.upper() {
+                    UpperLayer::Fragment | UpperLayer::Unknown(_) if may_have_ports => None,
+                    _ => Some(self.matches(packet)),
+                }
+            }
+            Self::Bool(_)
+            | Self::Source(_)
+            | Self::Destination(_)
+            | Self::Dscp(_)
+            | Self::Tos(_) => Some(self.matches(packet)),
+        }
     }
 
     /// The same condition on the answers: source and destination have changed places.

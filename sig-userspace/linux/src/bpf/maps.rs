@@ -338,15 +338,20 @@ impl Programs {
             .map_err(|e| errors::of_map(format!("set AF_XDP socket {index}"), e))
     }
 
-    /// Has the SR node's program take what the program of LAN interfaces leaves to the kernel.
+    /// Has the SR node's program take what the program of LAN interfaces leaves to the kernel, or nobody.
     ///
     /// # Errors
     /// The kernel does not let us write.
-    pub fn set_next(&mut self, node: &SrPrograms) -> Result<(), Error> {
-        self.maps
-            .next
-            .set(0, node.entry(), 0)
-            .map_err(|e| errors::of_map("chain the programs".into(), e))
+    pub fn set_next(&mut self, node: Option<&SrPrograms>) -> Result<(), Error> {
+        let next = &mut self.maps.next;
+        let done = match node {
+            Some(node) => next.set(0, node.entry(), 0),
+            None => match next.clear_index(&0) {
+                Err(e) if errors::errno(&e) == Some(libc::ENOENT) => Ok(()),
+                done => done,
+            },
+        };
+        done.map_err(|e| errors::of_map("chain the programs".into(), e))
     }
 
     /// Reads how many packets had this verdict.

@@ -81,6 +81,17 @@ impl HostHandle {
         }
     }
 
+    /// Keeps packets from the LAN to SIDs behind the gateway out of the tunnel.
+    pub(super) async fn protect_locators(&self) -> Result<(), Error> {
+        let locators = lock(&self.shared.chains).locators();
+        let mut applied = self.shared.applied.lock().await;
+        if applied.locators == locators {
+            return Ok(());
+        }
+        applied.locators = locators;
+        self.put_in_force(&mut applied).await
+    }
+
     async fn put_in_force(&self, applied: &mut Applied) -> Result<(), Error> {
         let shared = &*self.shared;
         if applied.has_ended {
@@ -271,6 +282,8 @@ pub(super) struct Applied {
     tunnel: Tunnel,
     /// `[gateway] prefixes`.
     prefixes: Vec<IpNet>,
+    /// Prefixes of SIDs behind the gateway.
+    locators: Vec<IpNet>,
     networks: Arc<Networks>,
     /// The plan as it was given.
     wanted: Plan,
@@ -291,6 +304,7 @@ impl Applied {
             guard,
             tunnel: config.tunnel.clone(),
             prefixes: config.gateway.prefixes.clone(),
+            locators: Vec::new(),
             networks,
             wanted: Plan::default(),
             remotes: BTreeMap::new(),
@@ -337,7 +351,7 @@ impl Applied {
 
     fn lan_routes(&mut self, plan: &Plan) -> Arc<LanRoutes> {
         let served = self.prefixes.iter().chain(plan.served.iter().flatten());
-        let served = served.copied().collect();
+        let served = served.chain(&self.locators).copied().collect();
         let tunnel = exported(plan).collect();
         self.lan_map.make(tunnel, served, &self.networks)
     }

@@ -1,7 +1,8 @@
 //! The gateway's rules in force, and the SR node that their chains are made of.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use ipnet::IpNet;
 use sig_core::{dataplane::filter::Chain, status, task::Task};
 use tokio::sync::watch;
 
@@ -9,7 +10,7 @@ use super::{Error, HostHandle, Shared, lock};
 use crate::{
     control::{
         config::Config,
-        rules::{Action, Counts, Links, Rules, filter},
+        rules::{Action, Counts, Links, Rule, Rules, filter},
     },
     srv6::{Beside, SrNode},
 };
@@ -42,6 +43,13 @@ impl Chains {
         }
     }
 
+    /// Prefixes of SIDs behind the gateway.
+    pub(super) fn locators(&self) -> Vec<IpNet> {
+        let srv6 = self.rules.srv6.iter();
+        let locators = srv6.flat_map(|srv6| &srv6.node.locators);
+        locators.map(|net| (*net).into()).collect()
+    }
+
     /// Ends the node.
     pub(super) fn end(&mut self) {
         self.node = None;
@@ -49,13 +57,18 @@ impl Chains {
 
     /// What each rule held for.
     pub(super) fn rules(&self) -> Vec<status::Rule> {
+        let missing =
+            |rule: &Rule| !self.is_complete && matches!(rule.action, Action::Chain { .. });
         let rules = self.rules.rules.iter().map(|rule| {
             let [to, from] = self.counts.of(&rule.name);
             status::Rule {
                 name: rule.name.clone(),
                 class: rule.condition.to_string(),
                 action: rule.action.name().to_owned(),
-                target: target(&rule.action),
+                target: match missing(rule) {
+                    true => Some("nowhere, dropped: see the log".to_owned()),
+                    false => target(&rule.action),
+                },
                 packets_to_remotes: to.0,
                 packet_bytes_to_remotes: to.1,
                 packets_from_remotes: from.0,
@@ -100,22 +113,34 @@ impl HostHandle {
             return Ok(changes);
         }
         let outcome = shared.follow(&rules).await;
-        let mut chains = lock(&shared.chains);
-        let mut engine = lock(&shared.engine);
-        // What is longer does not pass the tunnel device, on the way to the node.
-        let mtu = u32::from(engine.planner().config().tunnel.mtu);
-        let links = match &chains.node {
-            Some(node) => links_of(&rules, &node.node, mtu),
-            None => Links::default(),
-        };
-        let workers = engine.counters().len();
-        let filter = filter(&rules, &links, workers, &mut chains.counts);
-        engine.set_filter(Arc::new(filter));
-        chains.rules = rules;
-        chains.is_complete = outcome.is_ok();
+        shared.take_over(rules);
+        let outcome = outcome.and(self.protect_locators().await);
+        lock(&shared.chains).is_complete = outcome.is_ok();
         outcome.map(|()| changes)
     }
+
+    /// Tries again what did not take effect.
+    pub(super) async fn complete_rules(self) {
+        loop {
+            tokio::time::sleep(RETRY).await;
+            let rules = {
+                let chains = lock(&self.shared.chains);
+                match chains.is_complete {
+                    true => continue,
+                    false => chains.rules.clone(),
+                }
+            };
+            if let Err(error) = self.set_rules(rules).await {
+                tracing::warn!(
+                    "rules are not in force in full, and what has to pass a chain is dropped; retrying: {error}"
+                );
+            }
+        }
+    }
 }
+
+/// Between attempts to put rules into force.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// What the rules name, by the numbers of the node.
 fn links_of(rules: &Rules, node: &SrNode, mtu: u32) -> Links {
@@ -143,24 +168,46 @@ fn links_of(rules: &Rules, node: &SrNode, mtu: u32) -> Links {
 }
 
 impl Shared {
-    /// Starts the node, or makes it follow the rules. Once there, it stays: with nothing to do it costs nothing.
+    /// Makes the workers follow the rules.
+    fn take_over(&self, rules: Rules) {
+        let mut chains = lock(&self.chains);
+        let chains = &mut *chains;
+        let mut engine = lock(&self.engine);
+        // What is longer does not pass the tunnel device, on the way to the node.
+        let mtu = u32::from(engine.planner().config().tunnel.mtu);
+        let links = match &chains.node {
+            Some(node) if node.node.has_tunnel() => links_of(&rules, &node.node, mtu),
+            _ => Links::default(),
+        };
+        let workers = engine.counters().len();
+        let filter = filter(&rules, &links, workers, &mut chains.counts);
+        engine.set_filter(Arc::new(filter));
+        chains.rules = rules;
+    }
+
+    /// Starts the node, or makes it follow the rules. It ends when they need none.
     async fn follow(&self, rules: &Rules) -> Result<(), Error> {
         let srv6 = rules.srv6.clone().unwrap_or_default();
         let beside = Beside {
             mirrors: rules.mirrors(),
             ..self.beside.clone()
         };
+        if rules.srv6.is_none() && beside.mirrors.is_empty() {
+            lock(&self.programs).set_next(None)?;
+            lock(&self.chains).node = None;
+            return Ok(());
+        }
+        let mut names = srv6.node.trusted.iter().chain(&srv6.node.untrusted);
+        let is_on_lan = names.any(|name| beside.lan.contains(name));
         let running = lock(&self.chains).node.as_ref().map(|of| of.node.clone());
         if let Some(node) = running {
-            return Ok(node.reload(srv6, Some(beside)).await?);
-        }
-        if rules.srv6.is_none() && beside.mirrors.is_empty() {
-            return Ok(());
+            node.reload(srv6, Some(beside)).await?;
+            return self.join(&node, is_on_lan);
         }
         let id = lock(&self.engine).planner().config().gateway.id.clone();
         let (node, mut events) = SrNode::load(id, srv6, Some(beside))?;
         node.look().await?;
-        node.run_behind(&mut lock(&self.programs))?;
+        self.join(&node, is_on_lan)?;
         let node = Arc::new(node);
         let running = node.clone();
         let fail = lock(&self.chains).fail.clone();
@@ -176,9 +223,23 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Has the node take what the gateway's program leaves to the kernel on LAN interfaces, if it is to run there.
+    fn join(&self, node: &SrNode, is_on_lan: bool) -> Result<(), Error> {
+        node.run_behind(&mut lock(&self.programs), is_on_lan)?;
+        match node.has_tunnel() {
+            true => Ok(()),
+            false => Err(Error::Interface(
+                "the program of the chains does not run on the tunnel device; see `sig chain status`".into(),
+            )),
+        }
+    }
+}
+
 /// The gateway of the node. Mirrors come with the rules.
-pub(super) fn beside(config: &Config) -> Beside {
+pub(super) fn beside(config: &Config, tunnel_index: u32) -> Beside {
     Beside {
+        tunnel_index,
         tunnel: config.tunnel.name.clone(),
         lan: config.dataplane.lan.clone(),
         mirrors: Default::default(),

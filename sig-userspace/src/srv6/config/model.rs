@@ -36,10 +36,16 @@ impl Default for Srv6 {
 }
 
 impl Srv6 {
-    /// Largest packet with the headers of a policy, bytes: if all segments are SIDs of this node, its headers never reach a wire.
+    /// Largest packet with the headers of a policy, bytes: if all segments are SIDs of this node, its headers do not reach a wire.
     pub(crate) fn mtu(&self, policy: &Steering) -> u32 {
-        let is_local = |segment: &Ipv6Addr| self.sids.iter().any(|sid| sid.sid == *segment);
-        let default = match policy.segments.iter().all(is_local) {
+        // Where the headers may leave with the packet.
+        let leaves =
+            |behavior| matches!(behavior, Behavior::EndX | Behavior::EndT | Behavior::EndAm);
+        let stays = |segment: &Ipv6Addr| {
+            let mut sids = self.sids.iter();
+            sids.any(|sid| sid.sid == *segment && !leaves(sid.behavior))
+        };
+        let default = match policy.segments.iter().all(stays) {
             true => WITHIN,
             false => ON_A_WIRE,
         };

@@ -151,6 +151,19 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             ));
         }
     }
+    for (number, policy) in config.policies.iter().enumerate() {
+        let is_ours = |segment: &&Ipv6Addr| node.locators.iter().any(|net| net.contains(*segment));
+        let is_sid = |segment: &Ipv6Addr| config.sids.iter().any(|sid| sid.sid == *segment);
+        let mut segments = policy.segments.iter().filter(is_ours);
+        if let (Some(segment), Some(place)) = (
+            segments.find(|segment| !is_sid(segment)),
+            place("policy", number),
+        ) {
+            place.below("segments").error(format!(
+                "{segment} is in a locator of this node, and no [[srv6.sid]] has it; write that, or another segment"
+            ));
+        }
+    }
     let mut steered: BTreeMap<IpNet, &str> = BTreeMap::new();
     for (number, policy) in config.policies.iter().enumerate() {
         let most = ipv6::HEADER_LEN + srv6::FIXED_LEN + policy.segments.len() * srv6::SEGMENT_LEN;

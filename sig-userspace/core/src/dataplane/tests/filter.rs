@@ -153,6 +153,35 @@ fn nothing_from_remotes_reaches_a_sid() {
 }
 
 #[test]
+fn nothing_gets_around_a_prohibition_in_fragments() {
+    let mut a = gateway(1, 1472);
+    let fragment = |offset: u8, more: u8| {
+        let mut packet = udp(72, 1, 64);
+        packet[6..8].copy_from_slice(&[more << 5, offset]);
+        packet[10..12].fill(0);
+        let sum = sig_common::wire::checksum::Sum::of(&packet[..20]).checksum();
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet
+    };
+    let packets = [fragment(0, 1), fragment(9, 0)];
+    for (condition, action, sent) in [
+        ("dstport=9", FilterAction::Drop, 0),
+        ("all(protocol=TCP,dstport=9)", FilterAction::Drop, 2),
+        ("not(dstport=9)", FilterAction::Drop, 0),
+        ("any(dstport=9,bool=false)", CHAIN, 0),
+        ("all(dstport=9,dst=10.3.0.0/16)", FilterAction::Drop, 2),
+        ("dstport=9", FilterAction::Count, 2),
+    ] {
+        a.filter(&[rule(condition, action)], &[]);
+        let before = a.worker.counters().sent.packets.get();
+        a.send_lan(&packets);
+        let after = a.worker.counters().sent.packets.get();
+        assert_eq!(after - before, sent, "{condition} {action:?}");
+    }
+    a.assert_no_chunk_is_lost();
+}
+
+#[test]
 fn conditions_can_be_turned_around() {
     let condition: Condition = "all(src=10.1.0.0/16,not(dstport=80-90),any(srcport=1,dscp=0x2))"
         .parse()
