@@ -78,7 +78,7 @@ pub struct Port {
     pub reserved: u16,
     /// Bits, see below.
     pub flags: u32,
-    /// Of a device that a function returns packets by: the number of the function.
+    /// Of a device that a function returns packets by: the number of the function. Of one that frames come in by: that of their policy.
     pub function: u32,
 }
 
@@ -91,6 +91,8 @@ impl Port {
     pub const RETURN: u32 = 4;
     /// The tunnel device of the gateway whose engine is behind it: packets have a [`crate::mark::Mark`].
     pub const ENGINE: u32 = 8;
+    /// Every frame that comes in by it goes into a policy.
+    pub const FRAMES: u32 = 16;
 }
 
 /// Headers that packets are put behind.

@@ -1,17 +1,17 @@
-//! Headers in front of a packet: H.Encaps and H.Encaps.Red (RFC 8986, section 5).
+//! Headers in front of a packet or a frame: H.Encaps, H.Encaps.L2 and the reduced ones (RFC 8986, section 5).
 
 use aya_ebpf::{
     bindings::{xdp_action::XDP_PASS, xdp_md},
     helpers,
 };
 use sig_common::{
-    srv6::maps::{MAX_HEADERS, Policy, Reason},
+    srv6::maps::{MAX_HEADERS, Policy, Port, Reason},
     wire::{
         Load as _, Store as _, ethernet,
-        flow::flow_hash,
+        flow::{flow_hash, hash_of_key},
         inner::InnerPacket,
         ipv6,
-        srv6::{NEXT_IPV4, NEXT_IPV6},
+        srv6::{NEXT_ETHERNET, NEXT_IPV4, NEXT_IPV6},
     },
 };
 
@@ -66,6 +66,24 @@ fn steer(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
             let room = policy.mtu.saturating_sub(policy.len.into());
             tell(ctx, Reason::TooBig as u32, room, &[0; 16], 0)
         }
+        _ => refuse(Reason::TooLong),
+    }
+}
+
+/// Sends all of a frame into the policy of the device that it came in by. Nobody is told of one that is too large: it has no sender
+/// that IP knows of.
+#[inline(always)]
+pub fn frame_into_policy(ctx: *mut xdp_md, port: &Port) -> u32 {
+    // SAFETY: as in `into_policy`.
+    let Some(policy) = (unsafe { S_POLICIES.get(port.function) }) else {
+        return XDP_PASS;
+    };
+    match put_frame(ctx, policy, port) {
+        DONE => match work() {
+            Some(work) => go_on(ctx, work, true),
+            None => refuse(Reason::TooLong),
+        },
+        TOO_BIG => refuse(Reason::TooBig),
         _ => refuse(Reason::TooLong),
     }
 }
@@ -181,6 +199,19 @@ pub fn prepend(
     if failed {
         return None;
     }
+    complete(ctx, inside, len, next_at)?;
+    if inherits && inside.next == NEXT_IPV6 {
+        ip(ctx).store(7, [inside.hops.saturating_sub(1)])?;
+    }
+    let mut frame = Packet::of(ctx, 0);
+    frame.store(0, macs)?;
+    frame.store(12, ethernet::ETHERTYPE_IPV6.to_be_bytes())?;
+    Some(())
+}
+
+/// Writes what is different from packet to packet into the `len` bytes of headers in front of one.
+#[inline(always)]
+fn complete(ctx: *mut xdp_md, inside: &Inside, len: usize, next_at: usize) -> Option<()> {
     let mut packet = ip(ctx);
     let payload = (inside.len as usize + len - ipv6::HEADER_LEN) as u16;
     let first = 6 << 28 | u32::from(inside.tos) << 20 | inside.flow & 0xf_ffff;
@@ -189,11 +220,64 @@ pub fn prepend(
     if next_at != 0 {
         packet.store(opaque(next_at) & 0xff, [inside.next])?;
     }
-    if inherits && inside.next == NEXT_IPV6 {
-        packet.store(7, [inside.hops.saturating_sub(1)])?;
+    Some(())
+}
+
+/// Puts a frame behind the headers of a policy, and those behind an Ethernet header.
+#[inline(never)]
+fn put_frame(ctx: *mut xdp_md, policy: &Policy, port: &Port) -> u32 {
+    let len = opaque(policy.len.into());
+    if !(ipv6::HEADER_LEN..=MAX_HEADERS - IP).contains(&len) {
+        return NO_ROOM;
+    }
+    let whole = packet::len(ctx);
+    if whole + len > policy.mtu as usize {
+        return TOO_BIG;
+    }
+    let Some(inside) = look_at_frame(ctx, whole as u16) else {
+        return NO_ROOM;
+    };
+    count(policy.slot, whole);
+    // SAFETY: as in `prepend`.
+    let failed = unsafe {
+        helpers::bpf_xdp_adjust_head(ctx, -((len + IP) as i32)) != 0
+            || helpers::bpf_xdp_store_bytes(
+                ctx,
+                IP as u32,
+                policy.headers.as_ptr() as *mut _,
+                len as u32,
+            ) != 0
+    };
+    if failed || complete(ctx, &inside, len, policy.next_header_at.into()).is_none() {
+        return NO_ROOM;
     }
     let mut frame = Packet::of(ctx, 0);
-    frame.store(0, macs)?;
-    frame.store(12, ethernet::ETHERTYPE_IPV6.to_be_bytes())?;
-    Some(())
+    let done = frame
+        .store(0, port.mac)
+        .and_then(|()| frame.store(6, port.mac))
+        .and_then(|()| frame.store(12, ethernet::ETHERTYPE_IPV6.to_be_bytes()));
+    match done {
+        Some(()) => DONE,
+        None => NO_ROOM,
+    }
+}
+
+/// What headers tell about a frame: as about the packet in it, if that is of IP.
+#[inline(always)]
+fn look_at_frame(ctx: *mut xdp_md, len: u16) -> Option<Inside> {
+    let frame = Packet::of(ctx, 0);
+    let macs = frame.be64(0)?;
+    let rest = frame.be32(8)?;
+    let mut inside = Inside {
+        len,
+        tos: 0,
+        hops: 0,
+        next: NEXT_ETHERNET,
+        flow: hash_of_key(&[macs, 0, 0, 0, rest.into()]),
+    };
+    if let Some(packet) = look(ctx) {
+        inside.tos = packet.tos;
+        inside.flow = packet.flow;
+    }
+    Some(inside)
 }

@@ -137,6 +137,9 @@ pub fn receive(ctx: &XdpContext) -> u32 {
     if port.flags & Port::ENGINE != 0 {
         return engine::receive(ctx);
     }
+    if port.flags & Port::FRAMES != 0 {
+        return encap::frame_into_policy(ctx.ctx, port);
+    }
     let packet = Packet::of_xdp(ctx);
     // One after the other, as in `InnerPacket::parse_v6`.
     let Some(mac) = packet.bytes::<6>(0) else {

@@ -208,11 +208,13 @@ pub(crate) fn ports<'a>(
     let returns = config.functions.iter().map(|of| &of.return_interface);
     let node = &config.node;
     let tunnel = beside.map(|gateway| &gateway.tunnel);
-    node.trusted
-        .iter()
-        .chain(&node.untrusted)
-        .chain(returns)
-        .chain(tunnel)
+    let known = node.trusted.iter().chain(&node.untrusted);
+    known.chain(returns).chain(frames(config)).chain(tunnel)
+}
+
+/// The devices whose frames go into policies.
+pub(crate) fn frames(config: &Srv6) -> impl Iterator<Item = &String> {
+    config.policies.iter().flat_map(|of| &of.frames_from)
 }
 
 /// The devices that packets may leave by.
@@ -298,6 +300,12 @@ pub(crate) fn tables(
         let slot = numbers.slot(Counted::Policy(policy.name.clone()));
         if let Some(made) = headers(config, policy, slot) {
             sr.policies.insert(number, made);
+            let links = policy
+                .frames_from
+                .iter()
+                .filter_map(|name| around.links.get(name));
+            sr.ports
+                .extend(links.map(|link| (link.ifindex, port(link, Port::FRAMES, number))));
             sr.steered
                 .extend(policy.destinations.iter().map(|net| (*net, number)));
         }

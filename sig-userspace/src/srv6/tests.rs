@@ -10,7 +10,7 @@ fn the_sample_is_correct() {
             config.srv6.policies.len(),
             config.srv6.functions.len()
         ),
-        (6, 2, 2)
+        (6, 3, 2)
     );
 }
 
@@ -105,6 +105,21 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "flavors = [\"PSP\", \"USD\"]",
             "flavors = [\"last\"]",
             "End does not have all of these flavors",
+        ),
+        (
+            "frames_from = [\"eth2\"]",
+            "frames_from = [\"eth1\"]",
+            "the frames of \"eth1\" are those of [srv6] trusted or untrusted, or of a function",
+        ),
+        (
+            "frames_from = [\"eth2\"]",
+            "frames_from = [\"eth2\", \"eth2\"]",
+            "the frames of \"eth2\" go into policy \"wire\" already",
+        ),
+        (
+            "segments = [\"2001:db8:b::d2\"]\nmtu = 1554",
+            "segments = [\"::1:1\", \"::1:2\", \"::1:3\", \"::1:4\", \"::1:5\", \"::1:6\", \"::1:7\", \"::1:8\", \"::1:9\", \"::1:a\"]\nreduced = false\nmtu = 9000",
+            "the headers have 208 bytes, and 194 are possible",
         ),
         (
             "name = \"inspect\"",

@@ -116,6 +116,8 @@ pub(crate) struct Steering {
     pub(crate) mtu: Option<u32>,
     /// Packets to these are steered; none: packets of functions alone.
     pub(crate) destinations: Vec<IpNet>,
+    /// All frames that come in by these devices are steered.
+    pub(crate) frames_from: Vec<String>,
 }
 
 /// A function behind a proxy.

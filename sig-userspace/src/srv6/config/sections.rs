@@ -36,7 +36,14 @@ pub(crate) const SID_KEYS: &[&str] = &[
     "interface",
     "function",
 ];
-pub(crate) const POLICY_KEYS: &[&str] = &["name", "segments", "reduced", "mtu", "destinations"];
+pub(crate) const POLICY_KEYS: &[&str] = &[
+    "name",
+    "segments",
+    "reduced",
+    "mtu",
+    "destinations",
+    "frames_from",
+];
 pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "name",
     "interface",
@@ -306,6 +313,7 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
                 element.parse("\"10.2.0.0/16\"", destination)
             })
         });
+    let frames_from = document::section::value(section, "frames_from", Vec::new, &INTERFACES);
     Some(Steering {
         name: name?,
         segments: segments?,
@@ -315,6 +323,7 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
             None => None,
         },
         destinations: destinations?,
+        frames_from: frames_from?,
     })
 }
 

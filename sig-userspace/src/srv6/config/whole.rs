@@ -6,16 +6,16 @@ use ipnet::IpNet;
 use sig_common::{
     srv6::{
         Behavior,
-        maps::{MAX_FUNCTIONS, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS, MAX_STEERED},
+        maps::{MAX_FUNCTIONS, MAX_HEADERS, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS, MAX_STEERED},
     },
-    wire::{ipv6, srv6},
+    wire::{ethernet, ipv6, srv6},
 };
 use sig_core::{
     document::toml::{Place, Section},
     problem::excerpt,
 };
 
-use super::{LocalSid, Remembered, Srv6, Target};
+use super::{LocalSid, Remembered, Srv6, Steering, Target};
 
 pub(super) fn check(section: &Section<'_>, config: &Srv6) {
     let places = ["sid", "policy", "function"].map(|array| {
@@ -152,22 +152,54 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
         }
     }
     let mut steered: BTreeMap<IpNet, &str> = BTreeMap::new();
+    let mut sources: BTreeMap<&str, &str> = BTreeMap::new();
     for (number, policy) in config.policies.iter().enumerate() {
-        let most = ipv6::HEADER_LEN + srv6::FIXED_LEN + policy.segments.len() * srv6::SEGMENT_LEN;
-        let least = 1280 + most as u32;
+        let Some(place) = place("policy", number) else {
+            continue;
+        };
+        let headers = headers_len(policy);
+        let least = 1280 + headers as u32;
         let has_v6 = policy.destinations.iter().any(|net| net.addr().is_ipv6());
-        if has_v6
-            && config.mtu(policy) < least
-            && let Some(place) = place("policy", number)
-        {
+        if has_v6 && config.mtu(policy) < least {
             place.below("mtu").error(format!(
                 "IPv6 packets of 1280 bytes would not fit with the headers; write {least} or more"
             ));
         }
+        let has_frames = !policy.frames_from.is_empty();
+        let room = MAX_HEADERS - if has_frames { ethernet::HEADER_LEN } else { 0 };
+        if headers > room {
+            place.below("segments").error(format!(
+                "the headers have {headers} bytes, and {room} are possible; write fewer segments"
+            ));
+        }
+        let full = headers + ethernet::HEADER_LEN + 1500;
+        if has_frames && (config.mtu(policy) as usize) < full {
+            place.below("mtu").warn(format!(
+                "frames with packets of 1500 bytes do not fit with the headers and are dropped; write {full} if the links on the way take it"
+            ));
+        }
+        for interface in &policy.frames_from {
+            let taken = [&node.trusted, &node.untrusted]
+                .iter()
+                .any(|of| of.contains(interface))
+                || config
+                    .functions
+                    .iter()
+                    .any(|of| of.return_interface == *interface);
+            let problem = match sources.insert(interface, &policy.name) {
+                Some(other) => format!("go into policy \"{}\" already", excerpt(other)),
+                None if taken => {
+                    "are those of [srv6] trusted or untrusted, or of a function".into()
+                }
+                None => continue,
+            };
+            place.below("frames_from").error(format!(
+                "the frames of \"{}\" {problem}; write another interface",
+                excerpt(interface)
+            ));
+        }
         for destination in &policy.destinations {
-            if let Some(other) = steered.insert(*destination, &policy.name)
-                && let Some(place) = place("policy", number)
-            {
+            if let Some(other) = steered.insert(*destination, &policy.name) {
                 place.below("destinations").error(format!(
                     "packets to {destination} are steered into policy \"{}\" already; write it once",
                     excerpt(other)
@@ -197,4 +229,13 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
                 .error(format!("{count} are too many; write up to {most}"));
         }
     }
+}
+
+/// Bytes of the headers of a policy.
+fn headers_len(policy: &Steering) -> usize {
+    let srh = match policy.reduced && policy.segments.len() == 1 {
+        true => Some(0),
+        false => srv6::len(policy.segments.len(), policy.reduced, 0),
+    };
+    ipv6::HEADER_LEN + srh.unwrap_or(srv6::MAX_LEN)
 }

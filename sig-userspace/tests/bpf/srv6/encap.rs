@@ -29,6 +29,9 @@ one_after_the_other! {
     the_first_segment_may_be_here
     the_longest_prefix_decides
     only_what_is_to_be_steered_is
+    a_whole_frame_behind_headers
+    frames_of_all_kinds_go_into_the_policy
+    frames_have_a_longest
 }
 
 fn node(bed: &mut Bed) {
@@ -341,4 +344,87 @@ fn only_what_is_to_be_steered_is(bed: &mut Bed) {
     bed.port(Port::TRUSTED, 0);
     let expected = Outcome::passed(good.clone(), &[]);
     bed.check("another device", &good, &expected);
+}
+
+/// RFC 8986, section 5.3: the frame as it is, whomever it is for, with its padding.
+fn a_whole_frame_behind_headers(bed: &mut Bed) {
+    policy(bed, &plain(&["2001:db8:b::2", "2001:db8:b::1"]));
+    bed.port(Port::FRAMES, 1);
+    let arrived = hex("
+        020000000099 020000000003 0800
+        45b8 001c 1234 0000 01 11 91d1 0a090001 0a020009
+        0007 0009 0008 0000
+        0000 0000");
+    let expected = hex("
+        020000000102 020000000101 86dd
+        6b800000 0056 2b 40 20010db8000500000000000000000005 20010db8000b00000000000000000001
+        8f 04 04 01 01 00 0000
+        20010db8000b00000000000000000002
+        20010db8000b00000000000000000001
+        020000000099 020000000003 0800
+        45b8 001c 1234 0000 01 11 91d1 0a090001 0a020009
+        0007 0009 0008 0000
+        0000 0000");
+    let (packets, bytes) = bed.traffic(SLOT);
+    assert_eq!(sent(bed, &arrived), expected);
+    assert_eq!(bed.traffic(SLOT), (packets + 1, bytes + 46));
+    // H.Encaps.L2.Red: a single segment needs no SRH.
+    let mut made = with_headers(&ipv6(64, 0, FAR, &[]), 6);
+    made.flags = Policy::INHERIT_HOP_LIMIT;
+    policy(bed, &made);
+    let arrived = frame(&v6(1));
+    assert_eq!(
+        sent(bed, &arrived),
+        out(&ipv6(64, ETHERNET, FAR, &arrived)),
+        "the hop limit inside is that of another network"
+    );
+}
+
+fn frames_of_all_kinds_go_into_the_policy(bed: &mut Bed) {
+    bed.port(Port::FRAMES, 1);
+    let mut arp = frame(&v4(64));
+    arp[13] = 6;
+    let mut to_all = arp.clone();
+    to_all[..6].fill(0xff);
+    let mut cut = frame(&v6(64));
+    cut.truncate(20);
+    let empty = frame(&[])[..14].to_vec();
+    for arrived in [arp, to_all, cut, empty] {
+        let inside = [&srh(ETHERNET, 0, &[FAR])[..], &arrived].concat();
+        assert_eq!(sent(bed, &arrived), out(&ipv6(64, ROUTING, FAR, &inside)));
+    }
+    bed.port(Port::FRAMES, 2);
+    let arrived = frame(&v4(64));
+    let expected = Outcome::passed(arrived.clone(), &[]);
+    bed.check("without its policy", &arrived, &expected);
+    // The kernel takes what is addressed to the device.
+    bed.port(Port::FRAMES, 1);
+    policy(bed, &plain(&["2001:db8:c::9"]));
+    let outcome = bed.run(&frame(&v6(64)));
+    assert_eq!(outcome.reasons, [Reason::ToKernel]);
+    assert_eq!(outcome.frame[..12], [OURS, OURS].concat());
+}
+
+fn frames_have_a_longest(bed: &mut Bed) {
+    bed.port(Port::FRAMES, 1);
+    let mut made = plain(&[FAR]);
+    let arrived = frame(&v4(64));
+    made.mtu = 64 + arrived.len() as u32;
+    policy(bed, &made);
+    sent(bed, &arrived);
+    made.mtu -= 1;
+    policy(bed, &made);
+    bed.check(
+        "nobody is told",
+        &arrived,
+        &Outcome::dropped(Reason::TooBig),
+    );
+    for len in [0, 39, MAX_HEADERS as u16 - 13, u16::MAX] {
+        made.len = len;
+        policy(bed, &made);
+        bed.check("no headers", &arrived, &Outcome::dropped(Reason::TooLong));
+    }
+    // The longest headers leave room for what the kernel puts in front.
+    policy(bed, &plain(&[FAR; 9]));
+    sent(bed, &arrived);
 }

@@ -11,7 +11,7 @@ use sig_common::wire::{inner::InnerPacket, srv6};
 use sig_linux::bpf::Sr;
 
 use super::bed::{FOURTH, MTU, OUT, Outcome, SECOND, TABLE};
-use super::headers::{Put, look, prepend, put};
+use super::headers::{Put, look, prepend, put, put_frame};
 use super::packets::{ETHERNET, IPV4};
 use crate::frames::LO;
 
@@ -81,6 +81,16 @@ impl Model {
         self.mac = port.mac;
         if port.flags & Port::RETURN != 0 {
             return self.returned(frame, port.function);
+        }
+        if port.flags & Port::FRAMES != 0 {
+            let Some(policy) = self.sr.policies.get(&port.function).copied() else {
+                return passed(frame);
+            };
+            return match put_frame(&frame, &policy, port.mac) {
+                Put::Done(frame) => self.go_on(frame, None, true),
+                Put::TooBig(_) => refuse(Reason::TooBig),
+                _ => refuse(Reason::TooLong),
+            };
         }
         if frame[..6] != port.mac {
             return passed(frame);

@@ -235,6 +235,7 @@ fn port(dice: &mut Dice) -> Port {
         1 => Port::STEERED,
         2..=6 => Port::RETURN,
         7..=9 => Port::TRUSTED | Port::STEERED,
+        10 => Port::FRAMES,
         _ => Port::TRUSTED,
     };
     let function = dice.below(FUNCTIONS as usize + 1) as u32;
@@ -242,7 +243,7 @@ fn port(dice: &mut Dice) -> Port {
         mac: OURS,
         reserved: 0,
         flags,
-        function: if flags & Port::RETURN != 0 {
+        function: if flags & (Port::RETURN | Port::FRAMES) != 0 {
             function
         } else {
             0

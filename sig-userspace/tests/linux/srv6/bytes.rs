@@ -231,6 +231,82 @@ fn the_kernel_and_ours_make_the_same_bytes() {
     assert!(node.status().reasons().is_empty(), "{:#?}", node.status());
 }
 
+/// Frames behind headers: the kernel's of a packet that it routes, ours of all that comes in by a device.
+#[test]
+fn the_kernel_and_ours_put_frames_behind_the_same_bytes() {
+    if !super::net::may_run() {
+        return;
+    }
+    let bench = namespace("l2", "bench");
+    let kernel = router("l2", &bench, "kernel");
+    let ours = router("l2", &bench, "ours");
+    kernel
+        .set_sysctls(&[("net/ipv6/seg6_flowlabel", "1")])
+        .unwrap();
+    kernel.ip("sr tunsrc set fc00:1::1").unwrap();
+    let ends = ["kernel", "ours"].map(|name| {
+        let open = |end: &str| socket(&bench, &format!("{name}-{end}"));
+        (open("in"), open("out"))
+    });
+    let config = |mode: &str, segments: &str| {
+        format!(
+            "[srv6]\nsource = \"fc00:1::1\"\ntrusted = [\"out\"]\n\
+             [[srv6.policy]]\nname = \"wire\"\nsegments = [\"{}\"]\nreduced = {}\nmtu = 1800\n\
+             frames_from = [\"in\"]\n",
+            segments.replace(',', "\", \""),
+            mode.ends_with("red"),
+        )
+    };
+    let (one, three) = ("fc00:33::d2", "fc00:33::e,fc00:44::e,fc00:33::d2");
+    let modes = [
+        ("l2encap", three),
+        ("l2encap.red", three),
+        ("l2encap", one),
+        ("l2encap.red", one),
+    ];
+    let node = Node::start(&ours, &config(modes[0].0, modes[0].1));
+    let mut number = 0;
+    for (mode, segments) in modes {
+        for to in ["10.2.1.1", "fd00:2:1::1"] {
+            kernel
+                .ip(&format!(
+                    "route replace {to} encap seg6 mode {mode} segs {segments} dev out"
+                ))
+                .unwrap();
+        }
+        node.reload(&config(mode, segments), "follows the file as it is now");
+        for packet in [
+            v4_packet(number, [10, 2, 1, 1]),
+            v6_packet(number + 1, v6("fd00:2:1::1")),
+        ] {
+            let is_v6 = packet[0] >> 4 == 6;
+            let frame = frame(&packet);
+            let [kernel, ours] = ends.each_ref().map(|(input, output)| {
+                input.send(&frame);
+                let what = format!("{mode}; {:?}", node.status().reasons());
+                let mut made = frame_of(output, &what, |frame| is_of(frame, number));
+                flow_label(&mut made);
+                // The kernel copies the hop limit of IPv6 packets and takes one from it; that of a frame is another network's.
+                assert_eq!(made.split_off(inner(&made)), frame, "the frame is whole");
+                made
+            });
+            assert_eq!(kernel[21], if is_v6 { 60 } else { 63 });
+            assert_eq!(ours[21], 64);
+            let mut same = ours.clone();
+            same[21] = kernel[21];
+            assert_eq!(
+                kernel,
+                same,
+                "{mode}, {segments}\n{}\n{}",
+                hex(&kernel),
+                hex(&ours)
+            );
+            number += 1;
+        }
+    }
+    assert!(node.status().reasons().is_empty(), "{:#?}", node.status());
+}
+
 fn take(output: &PacketSocket, number: u8, case: &Case, node: &Node) -> Vec<u8> {
     let what = format!("{}; {:?}", case.name, node.status().reasons());
     frame_of(output, &what, |frame| is_of(frame, number))

@@ -313,6 +313,51 @@ sid = [
     assert!(status.sid("fc00:22::d2") >= 6, "{status:#?}");
 }
 
+/// H.Encaps.L2 of ours to the kernel's End.DX2, and back: the hosts d and b are on one wire. The kernel's way makes frames of packets that
+/// it routes, to the MAC address of its device; d has that address.
+#[test]
+fn a_wire_between_ours_and_the_kernel() {
+    if !super::net::may_run() {
+        return;
+    }
+    let line = Line::new("wire");
+    let host = super::net::namespace("wire", "d");
+    wire((&line.n, "nd", 0x2d), (&host, "d0", 0x3b));
+    host.ip("link set d0 mtu 1500\n\
+         addr add 10.2.0.200/24 dev d0\n\
+         addr add fd00:2::c8/64 dev d0 nodad\n\
+         neigh add 10.2.0.2 lladdr 02:00:00:00:00:77 dev d0\n\
+         neigh add fd00:2::2 lladdr 02:00:00:00:00:77 dev d0")
+        .unwrap();
+    line.b
+        .ip("neigh add 10.2.0.200 lladdr 02:00:00:00:00:3b dev b0\n\
+             neigh add fd00:2::c8 lladdr 02:00:00:00:00:3b dev b0")
+        .unwrap();
+    line.s
+        .ip(
+            "route add 10.2.0.200 encap seg6 mode l2encap segs fc00:22::d2 dev sn\n\
+             route add fd00:2::c8 encap seg6 mode l2encap.red segs fc00:22::d2 dev sn",
+        )
+        .unwrap();
+    let node = Node::start(
+        &line.n,
+        r#"
+[srv6]
+source = "fc00:1::1"
+locators = ["fc00:22::/48"]
+trusted = ["nr", "ns"]
+sid = [{ sid = "fc00:22::d2", behavior = "End.DX2", interface = "nd" }]
+policy = [{ name = "wire", segments = ["fc00:33::e", "fc00:33::d2"], mtu = 1800, frames_from = ["nd"] }]
+"#,
+    );
+    let destinations = Line::destination(2).map(|to| (to.to_string(), to));
+    assert_pings(&host, &destinations, &node);
+    let status = node.status();
+    assert!(status.sid("fc00:22::d2") >= 6, "{status:#?}");
+    assert!(status.policy("wire") >= 6, "{status:#?}");
+    assert!(status.reasons().is_empty(), "{status:#?}");
+}
+
 /// What ends here without anything inside goes to the kernel, which takes it as any packet to an address of its own: pings to SIDs.
 #[test]
 fn sids_answer_pings() {
