@@ -117,6 +117,9 @@ pub struct Policy {
 impl Policy {
     /// The hop limit of IPv6 packets is copied to the outside, as Linux does.
     pub const INHERIT_HOP_LIMIT: u32 = 1;
+    /// The SRH goes between the IPv6 header of a packet and what follows. Of the IPv6 header in front of it only the destination is
+    /// used; the last segment, first in the list, is that of the packet.
+    pub const INSERT: u32 = 2;
 }
 
 /// A neighbour.

@@ -351,6 +351,13 @@ fn leads_back(section: &Section<'_>, rule: &Rule, srv6: Option<&Srv6>) {
             ));
             continue;
         };
+        if policy.insert {
+            place.error(format!(
+                "policy \"{}\" has insert, and its last segment is where the packet goes; name a policy without it",
+                excerpt(name)
+            ));
+            continue;
+        }
         let last = policy.segments.last();
         let mut sids = srv6.iter().flat_map(|srv6| &srv6.sids);
         let end = sids.find(|sid| Some(&sid.sid) == last);

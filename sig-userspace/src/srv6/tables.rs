@@ -429,8 +429,12 @@ pub(crate) fn room(config: &Srv6, name: &str) -> u32 {
 
 /// The headers of a policy.
 fn headers(config: &Srv6, policy: &Steering, slot: u32) -> Option<Policy> {
-    let segments: Vec<[u8; 16]> = policy.segments.iter().map(Ipv6Addr::octets).collect();
-    let alone = policy.reduced && segments.len() == 1;
+    let mut segments: Vec<[u8; 16]> = policy.segments.iter().map(Ipv6Addr::octets).collect();
+    let alone = policy.reduced && !policy.insert && segments.len() == 1;
+    if policy.insert {
+        // The place of the packet's destination.
+        segments.push([0; 16]);
+    }
     let mut made = Policy {
         headers: [0; MAX_HEADERS],
         len: 0,
@@ -469,6 +473,9 @@ fn headers(config: &Srv6, policy: &Steering, slot: u32) -> Option<Policy> {
         };
         made.next_header_at = len as u16;
         len += srh.emit(made.headers.get_mut(len..)?).ok()?;
+    }
+    if policy.insert {
+        made.flags |= Policy::INSERT;
     }
     made.len = len as u16;
     Some(made)

@@ -107,6 +107,26 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "End does not have all of these flavors",
         ),
         (
+            "insert = false\n# Largest",
+            "insert = true\n# Largest",
+            "srv6.policy[1].insert: IPv6 does not let routers insert headers",
+        ),
+        (
+            "insert = false\n# Largest",
+            "insert = true\n# Largest",
+            "IPv4 packets have no room for segments",
+        ),
+        (
+            "mtu = 1554",
+            "insert = true",
+            "frames have no room for segments",
+        ),
+        (
+            "segments = [\"2001:db8:b::d46\"]",
+            "insert = true\nsegments = [\"2001:db8:b::d46\"]",
+            "static proxies put packets behind headers",
+        ),
+        (
             "frames_from = [\"eth2\"]",
             "frames_from = [\"eth1\"]",
             "the frames of \"eth1\" are those of [srv6] trusted or untrusted, or of a function",

@@ -112,6 +112,8 @@ pub(crate) struct Steering {
     pub(crate) segments: Vec<Ipv6Addr>,
     /// The first segment is left out of the SRH.
     pub(crate) reduced: bool,
+    /// The segments are inserted into IPv6 packets.
+    pub(crate) insert: bool,
     /// Largest packet with its headers, bytes; `None`: see [`Srv6::mtu`].
     pub(crate) mtu: Option<u32>,
     /// Packets to these are steered; none: packets of functions alone.

@@ -40,6 +40,7 @@ pub(crate) const POLICY_KEYS: &[&str] = &[
     "name",
     "segments",
     "reduced",
+    "insert",
     "mtu",
     "destinations",
     "frames_from",
@@ -78,6 +79,8 @@ section! {
         wrap: HopLimit::Of,
         unwrap: HopLimit::number,
     };
+    /// Policies may insert segment routing headers into packets of others.
+    allow_insert: bool = false, Boolean;
     /// How the program is attached.
     xdp: XdpMode = XdpMode::Auto, Words(&[
         ("auto", XdpMode::Auto),
@@ -304,6 +307,7 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
             Some(segments)
         });
     let reduced = document::section::value(section, "reduced", || true, &Boolean);
+    let insert = document::section::value(section, "insert", || false, &Boolean);
     let mtu = section.get("mtu");
     let mtu = mtu.map(|item| item.number(1280..=9000));
     let destinations = section
@@ -318,6 +322,7 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
         name: name?,
         segments: segments?,
         reduced: reduced?,
+        insert: insert?,
         mtu: match mtu {
             Some(mtu) => Some(mtu?),
             None => None,

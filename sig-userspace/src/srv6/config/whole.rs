@@ -166,11 +166,18 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             ));
         }
         let has_frames = !policy.frames_from.is_empty();
-        let room = MAX_HEADERS - if has_frames { ethernet::HEADER_LEN } else { 0 };
+        let room = match (policy.insert, has_frames) {
+            (true, _) => MAX_HEADERS - ipv6::HEADER_LEN,
+            (_, true) => MAX_HEADERS - ethernet::HEADER_LEN,
+            _ => MAX_HEADERS,
+        };
         if headers > room {
             place.below("segments").error(format!(
                 "the headers have {headers} bytes, and {room} are possible; write fewer segments"
             ));
+        }
+        if policy.insert {
+            inserts(config, policy, place);
         }
         let full = headers + ethernet::HEADER_LEN + 1500;
         if has_frames && (config.mtu(policy) as usize) < full {
@@ -233,9 +240,36 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
 
 /// Bytes of the headers of a policy.
 fn headers_len(policy: &Steering) -> usize {
-    let srh = match policy.reduced && policy.segments.len() == 1 {
-        true => Some(0),
-        false => srv6::len(policy.segments.len(), policy.reduced, 0),
-    };
-    ipv6::HEADER_LEN + srh.unwrap_or(srv6::MAX_LEN)
+    let count = policy.segments.len();
+    let len = |segments| srv6::len(segments, policy.reduced, 0).unwrap_or(srv6::MAX_LEN);
+    match policy.insert {
+        // The destination of the packet is the last one.
+        true => len(count + 1),
+        false if policy.reduced && count == 1 => ipv6::HEADER_LEN,
+        false => ipv6::HEADER_LEN + len(count),
+    }
+}
+
+/// What a policy that inserts is not for.
+fn inserts(config: &Srv6, policy: &Steering, place: &Place<'_>) {
+    let place = place.below("insert");
+    if !config.node.allow_insert {
+        place.error(
+            "IPv6 does not let routers insert headers into packets of others (RFC 8200, section 4); remove it, or write \
+             allow_insert = true in [srv6] if all nodes that such packets reach are yours",
+        );
+    }
+    if policy.destinations.iter().any(|net| net.addr().is_ipv4()) {
+        place.error("IPv4 packets have no room for segments; remove their destinations, or write a policy without insert for them");
+    }
+    if !policy.frames_from.is_empty() {
+        place.error("frames have no room for segments; remove frames_from, or write a policy without insert for them");
+    }
+    if config
+        .functions
+        .iter()
+        .any(|of| of.policy.as_ref() == Some(&policy.name))
+    {
+        place.error("static proxies put packets behind headers; write a policy without insert for what their functions return");
+    }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use sig_common::srv6::{
     Cause, Flavors, Sid, Step, Way,
-    maps::{Adjacency, FlowKey, Function, Port, Reason},
+    maps::{Adjacency, FlowKey, Function, Policy, Port, Reason},
     process,
 };
 use sig_common::wire::{inner::InnerPacket, srv6};
 use sig_linux::bpf::Sr;
 
 use super::bed::{FOURTH, MTU, OUT, Outcome, SECOND, TABLE};
-use super::headers::{Put, look, prepend, put, put_frame};
+use super::headers::{Put, insert, look, prepend, put, put_frame};
 use super::packets::{ETHERNET, IPV4};
 use crate::frames::LO;
 
@@ -132,7 +132,11 @@ impl Model {
             return passed(frame);
         };
         let policy = *policy;
-        match put(frame.clone(), &policy, true) {
+        let made = match policy.flags & Policy::INSERT != 0 {
+            true => insert(frame.clone(), &policy),
+            false => put(frame.clone(), &policy, true),
+        };
+        match made {
             Put::Pass => passed(frame),
             Put::Done(frame) => self.go_on(frame, None, true),
             Put::TooBig(room) => Outcome::told(Reason::TooBig, room, &frame[IP..]),

@@ -219,11 +219,12 @@ fn policy(dice: &mut Dice) -> Policy {
         headers,
         len: len as u16,
         next_header_at,
-        flags: if dice.percent(50) {
-            Policy::INHERIT_HOP_LIMIT
-        } else {
-            0
-        },
+        flags: dice.one(&[
+            0,
+            Policy::INHERIT_HOP_LIMIT,
+            Policy::INHERIT_HOP_LIMIT,
+            Policy::INSERT,
+        ]),
         slot: 3,
         mtu: dice.one(&[1500, 1500, 1500, 200]),
     }

@@ -18,6 +18,8 @@ struct Case {
     v4: Option<&'static str>,
     /// For IPv6 packets.
     v6: Option<&'static str>,
+    /// Ours inserts the segments.
+    inserts: bool,
 }
 
 impl Case {
@@ -28,6 +30,7 @@ impl Case {
             kernel: Some("encap"),
             v4: Some(v4),
             v6: Some(v6),
+            inserts: false,
         }
     }
 
@@ -36,6 +39,14 @@ impl Case {
         Self {
             kernel: None,
             ..Self::kernel(name, v4, v6)
+        }
+    }
+
+    /// Ours inserts.
+    const fn inserts(name: &'static str, v6: &'static str) -> Self {
+        Self {
+            inserts: true,
+            ..Self::ours(name, "", v6).only_v6()
         }
     }
 
@@ -146,6 +157,11 @@ const CASES: &[Case] = &[
         "fc00:33::e,fc00:22::e,fc00:33::d4",
         "fc00:33::e,fc00:22::e,fc00:33::d6",
     ),
+    // b's kernel takes packets with an SRH at its end.
+    Case::inserts("ours inserts, End", "fc00:33::e"),
+    Case::inserts("ours inserts, reduced", "fc00:33::e"),
+    Case::inserts("ours inserts, End with PSP", "fc00:33::ec"),
+    Case::inserts("ours inserts, there and back", "fc00:33::e,fc00:22::ec"),
     // With nobody else.
     Case::ours("ours alone, IPv4", "fc00:22::e,fc00:22::d46", "").only_v4(),
     Case::ours("ours alone, IPv6", "", "fc00:22::e,fc00:22::d46").only_v6(),
@@ -163,6 +179,7 @@ source = "fc00:1::1"
 locators = ["fc00:22::/48"]
 trusted = ["nr", "ns"]
 hop_limit = 64
+allow_insert = true
 sid = [
     { sid = "fc00:22::e", behavior = "End" },
     { sid = "fc00:22::ea", behavior = "End.X", next_hop = "fc00:2::2" },
@@ -200,9 +217,10 @@ fn the_kernel_and_ours_understand_each_other() {
                     let segments = segments.replace(',', "\", \"");
                     policies += &format!(
                         "[[srv6.policy]]\nname = \"{x}-{}\"\nsegments = [\"{segments}\"]\nmtu = 1800\n\
-                         reduced = {}\ndestinations = [\"{to}/{}\"]\n",
+                         reduced = {}\ninsert = {}\ndestinations = [\"{to}/{}\"]\n",
                         to.is_ipv4(),
                         is_reduced(x),
+                        case.inserts,
                         if to.is_ipv4() { 32 } else { 128 },
                     );
                 }
