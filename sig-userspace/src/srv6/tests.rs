@@ -107,14 +107,24 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "End does not have all of these flavors",
         ),
         (
-            "insert = false\n# Largest",
-            "insert = true\n# Largest",
+            "\ninsert = false\n",
+            "\ninsert = true\n",
             "srv6.policy[1].insert: IPv6 does not let routers insert headers",
         ),
         (
-            "insert = false\n# Largest",
-            "insert = true\n# Largest",
+            "\ninsert = false\n",
+            "\ninsert = true\n",
             "IPv4 packets have no room for segments",
+        ),
+        (
+            "hmac = \"ignore\"",
+            "hmac = \"require\"",
+            "srv6.hmac: there is no key to verify with",
+        ),
+        (
+            "# hmac = 7\n",
+            "hmac = 7\n",
+            "srv6.policy[1].hmac: there is no [[srv6.hmac_key]] with the id 7",
         ),
         (
             "mtu = 1554",
@@ -167,6 +177,7 @@ fn every_key_is_in_the_sample_and_the_documentation() {
         "srv6.sid[]",
         "srv6.policy[]",
         "srv6.function[]",
+        "srv6.hmac_key[]",
     ] {
         for key in SCHEMA.keys(section) {
             assert!(
@@ -190,4 +201,36 @@ fn every_reason_is_in_the_documentation() {
         let name = reason.name();
         assert!(documentation.contains(&format!("`{name}`")), "{name}");
     }
+}
+
+#[test]
+fn secrets_are_read_and_never_shown() {
+    let folder = std::env::temp_dir();
+    let file = folder.join(format!("sig-srv6-secret-{}", std::process::id()));
+    let path = file.display().to_string();
+    let text = SAMPLE
+        .replace("# [[srv6.hmac_key]]", "[[srv6.hmac_key]]")
+        .replace("# id = 7", "id = 7")
+        .replace(
+            "# secret_file = \"/etc/sig/hmac-7\"",
+            &format!("secret_file = \"{path}\""),
+        )
+        .replace("# hmac = 7\n", "hmac = 7\n");
+    let errors = check(&text, "node.toml").expect_err("no file").to_string();
+    assert!(errors.contains("srv6.hmac_key[0].secret_file"), "{errors}");
+    for wrong in ["", "0", "0g", "00 11", &"00".repeat(256)] {
+        std::fs::write(&file, wrong).expect("a folder for files");
+        let errors = check(&text, "node.toml")
+            .expect_err("no secret")
+            .to_string();
+        assert!(errors.contains("does not hold a secret"), "{errors}");
+    }
+    std::fs::write(&file, "0badcafe\n").expect("a folder for files");
+    let (config, _) = check(&text, "node.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    std::fs::remove_file(&file).expect("it is there");
+    let shown = format!("{config:?}").to_lowercase();
+    assert!(!shown.contains("badcafe"), "{shown}");
+    let key = sig_common::srv6::hmac::HmacKey::new(&[0x0b, 0xad, 0xca, 0xfe], 0);
+    assert!(config.srv6.hmac_keys == [(7, key)]);
+    assert!(!shown.contains(&key.inner[0].to_string()), "{shown}");
 }

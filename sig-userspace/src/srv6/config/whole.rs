@@ -6,18 +6,30 @@ use ipnet::IpNet;
 use sig_common::{
     srv6::{
         Behavior,
-        maps::{MAX_FUNCTIONS, MAX_HEADERS, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS, MAX_STEERED},
+        maps::{
+            MAX_FUNCTIONS, MAX_HEADERS, MAX_HMAC_KEYS, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS,
+            MAX_STEERED,
+        },
     },
-    wire::{ethernet, ipv6, srv6},
+    wire::{
+        ethernet, ipv6,
+        srv6::{self, Hmac, MAX_MAC, Tlv},
+    },
 };
 use sig_core::{
     document::toml::{Place, Section},
     problem::excerpt,
 };
 
-use super::{LocalSid, Remembered, Srv6, Steering, Target};
+use super::{HmacRule, LocalSid, Remembered, Srv6, Steering, Target};
 
 pub(super) fn check(section: &Section<'_>, config: &Srv6) {
+    if config.node.hmac != HmacRule::Ignore && config.hmac_keys.is_empty() {
+        section
+            .place
+            .below("hmac")
+            .error("there is no key to verify with; write a [[srv6.hmac_key]] section");
+    }
     let places = ["sid", "policy", "function"].map(|array| {
         let sections = section.sections(array).into_iter();
         sections.map(|section| section.place).collect::<Vec<_>>()
@@ -176,6 +188,14 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
                 "the headers have {headers} bytes, and {room} are possible; write fewer segments"
             ));
         }
+        let key = policy
+            .hmac
+            .filter(|id| !config.hmac_keys.iter().any(|(of, _)| of == id));
+        if let Some(id) = key {
+            place
+                .below("hmac")
+                .error(format!("there is no [[srv6.hmac_key]] with the id {id}"));
+        }
         if policy.insert {
             inserts(config, policy, place);
         }
@@ -228,6 +248,7 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             MAX_STEERED as usize / 2,
         ),
         ("policy", config.policies.len(), MAX_POLICIES as usize - 1),
+        ("hmac_key", config.hmac_keys.len(), MAX_HMAC_KEYS as usize),
     ] {
         if count > most {
             section
@@ -241,11 +262,15 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
 /// Bytes of the headers of a policy.
 fn headers_len(policy: &Steering) -> usize {
     let count = policy.segments.len();
-    let len = |segments| srv6::len(segments, policy.reduced, 0).unwrap_or(srv6::MAX_LEN);
+    let tlvs = match policy.hmac {
+        Some(_) => Tlv::Hmac(Hmac::new(false, 0, &[0; MAX_MAC])).len(),
+        None => 0,
+    };
+    let len = |segments| srv6::len(segments, policy.reduced, tlvs).unwrap_or(srv6::MAX_LEN);
     match policy.insert {
         // The destination of the packet is the last one.
         true => len(count + 1),
-        false if policy.reduced && count == 1 => ipv6::HEADER_LEN,
+        false if policy.reduced && policy.hmac.is_none() && count == 1 => ipv6::HEADER_LEN,
         false => ipv6::HEADER_LEN + len(count),
     }
 }
@@ -258,6 +283,9 @@ fn inserts(config: &Srv6, policy: &Steering, place: &Place<'_>) {
             "IPv6 does not let routers insert headers into packets of others (RFC 8200, section 4); remove it, or write \
              allow_insert = true in [srv6] if all nodes that such packets reach are yours",
         );
+    }
+    if policy.hmac.is_some() {
+        place.error("an HMAC covers source and destination, which are those of each packet here; remove hmac, or write a policy without insert");
     }
     if policy.destinations.iter().any(|net| net.addr().is_ipv4()) {
         place.error("IPv4 packets have no room for segments; remove their destinations, or write a policy without insert for them");

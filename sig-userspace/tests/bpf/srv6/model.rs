@@ -7,7 +7,10 @@ use sig_common::srv6::{
     maps::{Adjacency, FlowKey, Function, Policy, Port, Reason},
     process,
 };
-use sig_common::wire::{inner::InnerPacket, srv6};
+use sig_common::wire::{
+    inner::InnerPacket,
+    srv6::{self, Hmac, View},
+};
 use sig_linux::bpf::Sr;
 
 use super::bed::{FOURTH, MTU, OUT, Outcome, SECOND, TABLE};
@@ -101,7 +104,15 @@ impl Model {
             && let Some(destination) = address(&frame)
         {
             match self.sr.sids.get(&destination.into()).copied() {
-                Some(sid) if trusted => return self.endpoint(frame, sid),
+                Some(sid) if trusted => {
+                    if port.flags & Port::VERIFIED != 0 {
+                        self.depth = 2;
+                        if let Some(outcome) = self.verify(&frame, port.flags) {
+                            return outcome;
+                        }
+                    }
+                    return self.endpoint(frame, sid);
+                }
                 Some(_) => return refuse(Reason::Untrusted),
                 None => {
                     let mut locators = self.sr.locators.keys();
@@ -142,6 +153,51 @@ impl Model {
             Put::TooBig(room) => Outcome::told(Reason::TooBig, room, &frame[IP..]),
             Put::NoRoom => refuse(Reason::TooLong),
         }
+    }
+
+    /// What becomes of a packet whose HMAC is wrong, or missing.
+    fn verify(&self, frame: &[u8], flags: u32) -> Option<Outcome> {
+        let packet = &frame[IP..];
+        let missing = (flags & Port::AUTHENTIC != 0).then(|| refuse(Reason::Hmac));
+        let Ok(srh) = srv6::parse(packet) else {
+            return missing;
+        };
+        let (mut at, end) = (usize::from(srh.tlvs()), usize::from(srh.after()));
+        for _ in 0..8 {
+            if at + 2 > end {
+                return missing;
+            }
+            match packet[at] {
+                0 => at += 1,
+                5 => {
+                    let wrong = Outcome::told(Reason::Hmac, at as u32, packet);
+                    if packet[at + 1] != 38 || at + 40 > end {
+                        return Some(wrong);
+                    }
+                    let hmac = Hmac {
+                        bits: be16(packet, at + 2),
+                        key_id: u32::from_be_bytes(packet[at + 4..at + 8].try_into().unwrap()),
+                        mac: &packet[at + 8..at + 40],
+                    };
+                    let Some(key) = self.sr.hmac_keys.get(&hmac.key_id) else {
+                        return Some(wrong);
+                    };
+                    let active = srh.segment(packet, srh.segments_left);
+                    let is_active = active == address(frame);
+                    if key.flags == 0 && !hmac.destination_is_unverified() && !is_active {
+                        return Some(wrong);
+                    }
+                    if srh.last_entry >= 16 {
+                        return Some(refuse(Reason::TooLong));
+                    }
+                    let view = View::new_checked(&packet[usize::from(srh.offset)..]).unwrap();
+                    let text = view.hmac_text(packet[8..24].try_into().unwrap(), &hmac);
+                    return (key.mac(&text) != hmac.mac).then_some(wrong);
+                }
+                _ => at += 2 + usize::from(packet[at + 1]),
+            }
+        }
+        Some(refuse(Reason::TooLong))
     }
 
     /// For the kernel, which takes what is addressed to the device.

@@ -1,12 +1,16 @@
 //! Between kernel routers: ours processes what the kernel encapsulated and the kernel what ours encapsulated.
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    process::Stdio,
     thread,
 };
 
-use super::net::{Line, Node, PATIENCE, assert_pings, wire};
+use testbed::{Folder, Netns};
+
+use super::net::{Line, Node, PATIENCE, assert_pings, assert_silence, wire};
 
 /// What a has packets to a destination of their own for.
 struct Case {
@@ -374,6 +378,95 @@ policy = [{ name = "wire", segments = ["fc00:33::e", "fc00:33::d2"], mtu = 1800,
     assert!(status.sid("fc00:22::d2") >= 6, "{status:#?}");
     assert!(status.policy("wire") >= 6, "{status:#?}");
     assert!(status.reasons().is_empty(), "{status:#?}");
+}
+
+/// Ours verifies what the kernel signed, and the kernel what ours signed, in the form that the kernel has.
+#[test]
+fn the_kernel_and_ours_verify_each_other() {
+    if !super::net::may_run() {
+        return;
+    }
+    let line = Line::new("hmac");
+    let folder = Folder::new("hmac-secret").unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "6265747765656e207573\n").unwrap();
+    for netns in [&line.r, &line.s] {
+        set_key(netns, 7, "between us");
+    }
+    set_key(&line.r, 8, "another");
+    set_key(&line.s, 8, "another");
+    line.s
+        .set_sysctls(&[("net/ipv6/conf/sn/seg6_require_hmac", "1")])
+        .unwrap();
+    let [signed, of_ours, reduced, unsigned] = [2, 3, 4, 5].map(Line::destination);
+    let [bare, of_stranger] = [6, 7].map(Line::destination);
+    for (to, key) in [(signed, "hmac 7"), (bare, ""), (of_stranger, "hmac 8")] {
+        for (to, last) in to.into_iter().zip(["d4", "d6"]) {
+            let segments = format!("fc00:22::e,fc00:33::{last} {key}");
+            line.kernel_encapsulates(to, "encap", &segments);
+        }
+    }
+    let mut policies = String::new();
+    for (name, to, more) in [
+        ("plain", of_ours, "hmac = 7, reduced = false"),
+        ("reduced", reduced, "hmac = 7"),
+        ("unsigned", unsigned, "reduced = false"),
+    ] {
+        for (to, last) in to.into_iter().zip(["d4", "d6"]) {
+            let bits = if to.is_ipv4() { 32 } else { 128 };
+            policies += &format!(
+                "{{ name = \"{name}-{last}\", segments = [\"fc00:33::e\", \"fc00:33::{last}\"], \
+                 mtu = 1800, destinations = [\"{to}/{bits}\"], {more} }},\n"
+            );
+        }
+    }
+    let node = Node::start(
+        &line.n,
+        &format!(
+            "[srv6]\nsource = \"fc00:1::1\"\nlocators = [\"fc00:22::/48\"]\n\
+             trusted = [\"nr\", \"ns\"]\nhmac = \"require\"\n\
+             sid = [{{ sid = \"fc00:22::e\", behavior = \"End\" }}]\n\
+             hmac_key = [{{ id = 7, form = \"linux\", secret_file = \"{}\" }}]\n\
+             policy = [\n{policies}]\n",
+            secret.display()
+        ),
+    );
+    let heard: Vec<_> = [signed, of_ours, reduced]
+        .into_iter()
+        .flatten()
+        .map(|to| (to.to_string(), to))
+        .collect();
+    assert_pings(&line.a, &heard, &node);
+    assert!(node.status().reasons().is_empty(), "{:#?}", node.status());
+    let unheard = [unsigned, bare, of_stranger].into_iter().flatten();
+    assert_silence(&line.a, unheard);
+    let status = node.status();
+    assert_eq!(status.policy("unsigned-d4"), 3, "the kernel drops these");
+    assert_eq!(status.refused("hmac"), 12, "{status:#?}");
+    let shown = format!("{}{status:?}", node.log());
+    assert!(!shown.contains("between us") && !shown.contains("626574"));
+}
+
+/// As `ip sr hmac set` has it, which asks at the terminal for the secret if there is one.
+fn set_key(netns: &Netns, id: u32, secret: &str) {
+    let mut command = netns.command("setsid");
+    command
+        .args([
+            "--wait",
+            "ip",
+            "sr",
+            "hmac",
+            "set",
+            &id.to_string(),
+            "sha256",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().expect("`setsid` starts");
+    let mut input = child.stdin.take().expect("it is a pipe");
+    input.write_all(format!("{secret}\n").as_bytes()).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
 
 /// What ends here without anything inside goes to the kernel, which takes it as any packet to an address of its own: pings to SIDs.
