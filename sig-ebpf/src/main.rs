@@ -8,6 +8,7 @@
 //! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
 //! | `sig_srv6`, `sig_srv6_again` | XDP of an SR node's devices | IPv6 packets to SIDs, packets for policies, packets from functions |
+//! | `sig_srv6_verify` | the same, tail-called | packets to SIDs whose HMAC is verified |
 //! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
 //!
 //! Those of `sig accelerate` are in [`accelerate`].
@@ -202,6 +203,12 @@ pub fn sig_srv6(ctx: XdpContext) -> u32 {
 #[xdp]
 pub fn sig_srv6_again(ctx: XdpContext) -> u32 {
     srv6::again(&ctx)
+}
+
+/// The HMAC of packets to SIDs is verified.
+#[xdp]
+pub fn sig_srv6_verify(ctx: XdpContext) -> u32 {
+    srv6::verify::run(ctx.ctx)
 }
 
 /// Decapsulated packets go straight to the outgoing device if the kernel's tables allow it.

@@ -33,8 +33,15 @@ pub const REASONS: &str = "S_REASONS";
 pub const EVENTS: &str = "S_EVENTS";
 /// Per CPU, when the last event that an ICMP error answers was told, and what may be spent on the next: two `u64` nanoseconds.
 pub const BUDGET: &str = "S_BUDGET";
-/// The program for packets that have another local SID next.
+/// Keys of HMACs: `u32` key id, in native byte order, to [`super::hmac::HmacKey`].
+pub const HMAC_KEYS: &str = "S_HMAC_KEYS";
+/// The programs that go on with a packet.
 pub const AGAIN: &str = "S_AGAIN";
+
+/// Place in [`AGAIN`] of the program for packets whose destination may be a local SID.
+pub const PROCESS: u32 = 0;
+/// Of the program for packets to local SIDs whose HMAC is to be verified first.
+pub const VERIFY: u32 = 1;
 
 /// Entries of [`PORTS`] and [`DEVICES`].
 pub const MAX_PORTS: u32 = 1024;
@@ -55,6 +62,8 @@ pub const MAX_FUNCTIONS: u32 = 256;
 pub const MAX_FLOWS: u32 = 65_536;
 /// Entries of [`TRAFFIC`].
 pub const MAX_SLOTS: u32 = MAX_SIDS + MAX_POLICIES + MAX_FUNCTIONS;
+/// Entries of [`HMAC_KEYS`].
+pub const MAX_HMAC_KEYS: u32 = 256;
 /// Bytes of [`EVENTS`].
 pub const EVENT_BYTES: u32 = 1 << 18;
 
@@ -78,7 +87,7 @@ pub struct Port {
     pub reserved: u16,
     /// Bits, see below.
     pub flags: u32,
-    /// Of a device that a function returns packets by: the number of the function.
+    /// Of a device that a function returns packets by: the number of the function. Of one that frames come in by: that of their policy.
     pub function: u32,
 }
 
@@ -91,6 +100,12 @@ impl Port {
     pub const RETURN: u32 = 4;
     /// The tunnel device of the gateway whose engine is behind it: packets have a [`crate::mark::Mark`].
     pub const ENGINE: u32 = 8;
+    /// Every frame that comes in by it goes into a policy.
+    pub const FRAMES: u32 = 16;
+    /// The HMAC of packets to SIDs is verified.
+    pub const VERIFIED: u32 = 32;
+    /// With [`Port::VERIFIED`]: packets to SIDs must have one.
+    pub const AUTHENTIC: u32 = 64;
 }
 
 /// Headers that packets are put behind.
@@ -115,6 +130,9 @@ pub struct Policy {
 impl Policy {
     /// The hop limit of IPv6 packets is copied to the outside, as Linux does.
     pub const INHERIT_HOP_LIMIT: u32 = 1;
+    /// The SRH goes between the IPv6 header of a packet and what follows. Of the IPv6 header in front of it only the destination is
+    /// used; the last segment, first in the list, is that of the packet.
+    pub const INSERT: u32 = 2;
 }
 
 /// A neighbour.
@@ -286,12 +304,14 @@ reasons! {
         "Processed, and left to the kernel to send.";
     Resolve, "resolve",
         "The address of a neighbour had to be asked for first.";
+    Hmac, "hmac",
+        "The HMAC of a packet to a SID is wrong or of an unknown key, or there is none though there must be.";
 }
 
 #[cfg(feature = "user")]
 mod pod {
     use super::*;
-    use crate::srv6::Sid;
+    use crate::srv6::{Sid, hmac::HmacKey};
 
     macro_rules! pod {
         ($($name:ident)+) => {
@@ -301,7 +321,7 @@ mod pod {
             )+
         };
     }
-    pod!(Port Sid Policy Adjacency Function Cache Traffic);
+    pod!(Port Sid Policy Adjacency Function Cache Traffic HmacKey);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
@@ -316,4 +336,5 @@ const _: () = {
     assert!(size_of::<Flow>() == MAX_HEADERS + 2 * 4);
     assert!(size_of::<Traffic>() == 16);
     assert!(size_of::<Event>() == 4 * 4 + 16);
+    assert!(size_of::<super::hmac::HmacKey>() == 32 + 32 + 4);
 };

@@ -5,6 +5,7 @@
 //! this source; they differ in how they change packets and where they find routes and neighbours.
 
 mod endpoint;
+pub mod hmac;
 pub mod maps;
 mod sid;
 #[cfg(test)]

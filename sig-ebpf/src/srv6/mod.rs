@@ -6,6 +6,7 @@
 //! | which of these is it? | here |
 //! | to a SID: what becomes of it? | `sig_common::srv6::process` |
 //! | the same, done | `endpoint` |
+//! | is the HMAC right, where that matters? | `verify` |
 //! | into a policy | `encap` |
 //! | from a function | `function` |
 //! | from and to the gateway's engine | `engine` |
@@ -18,6 +19,7 @@ mod endpoint;
 mod engine;
 mod forward;
 mod function;
+pub mod verify;
 
 use aya_ebpf::{
     bindings::{
@@ -39,7 +41,7 @@ use sig_common::{
         maps::{
             Adjacency, Cache, EVENT_BYTES, EVENT_PACKET, Event, Flow, FlowKey, Function,
             MAX_ADJACENCIES, MAX_FLOWS, MAX_FUNCTIONS, MAX_LOCATORS, MAX_POLICIES, MAX_PORTS,
-            MAX_SIDS, MAX_SLOTS, MAX_STEERED, Policy, Port, Reason, Traffic,
+            MAX_SIDS, MAX_SLOTS, MAX_STEERED, PROCESS, Policy, Port, Reason, Traffic, VERIFY,
         },
     },
     wire::{Load as _, ethernet},
@@ -102,7 +104,7 @@ const EVENT_COST: u64 = 1_000_000;
 const EVENT_BURST: u64 = 50 * EVENT_COST;
 
 #[map]
-static S_AGAIN: ProgramArray = ProgramArray::with_max_entries(1, 0);
+static S_AGAIN: ProgramArray = ProgramArray::with_max_entries(2, 0);
 
 #[map]
 static S_WORK: PerCpuArray<Work> = PerCpuArray::with_max_entries(1, 0);
@@ -137,6 +139,9 @@ pub fn receive(ctx: &XdpContext) -> u32 {
     if port.flags & Port::ENGINE != 0 {
         return engine::receive(ctx);
     }
+    if port.flags & Port::FRAMES != 0 {
+        return encap::frame_into_policy(ctx.ctx, port);
+    }
     let packet = Packet::of_xdp(ctx);
     // One after the other, as in `InnerPacket::parse_v6`.
     let Some(mac) = packet.bytes::<6>(0) else {
@@ -155,6 +160,9 @@ pub fn receive(ctx: &XdpContext) -> u32 {
         // SAFETY: see above.
         let sid = unsafe { S_SIDS.get(destination) };
         match sid {
+            Some(_) if is_trusted && port.flags & Port::VERIFIED != 0 => {
+                return enter(ctx.ctx, VERIFY);
+            }
             Some(sid) if is_trusted => return endpoint::run(ctx.ctx, sid),
             // What is not a SID is the kernel's, unless a stranger tries one after the other.
             None if is_trusted || S_LOCATORS.get(AlignedKey::new(destination).key()).is_none() => {}
@@ -204,8 +212,14 @@ pub fn again(ctx: &XdpContext) -> u32 {
 #[inline(always)]
 fn go_on(ctx: *mut xdp_md, work: &mut Work, fresh: bool) -> u32 {
     work.fresh = fresh;
+    enter(ctx, PROCESS)
+}
+
+/// Another program goes on with the packet.
+#[inline(always)]
+fn enter(ctx: *mut xdp_md, program: u32) -> u32 {
     // SAFETY: the context is of the running program, which ends here.
-    unsafe { S_AGAIN.tail_call(&XdpContext::new(ctx), 0) };
+    unsafe { S_AGAIN.tail_call(&XdpContext::new(ctx), program) };
     refuse(Reason::TooManySids)
 }
 

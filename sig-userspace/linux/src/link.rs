@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use ipnet::IpNet;
 use rtnetlink::packet_route::RouteNetlinkMessage;
@@ -14,6 +15,7 @@ use rtnetlink::packet_route::link::{
 use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 
 use super::Error;
+use super::af_xdp::set_option;
 use super::ethtool::Ethtool;
 use super::netlink::Netlink;
 
@@ -310,6 +312,41 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
 /// Largest MTU of an interface whose packets fit one UMEM chunk, and the largest that veth takes with an XDP program
 /// that does not understand packets in several pieces: a page less headroom and the kernel's bookkeeping.
 pub const MAX_XDP_MTU: u32 = 3506;
+
+/// Keeps a device promiscuous until dropped, also if the process is killed: it takes frames for all addresses.
+#[derive(Debug)]
+pub struct Promiscuous {
+    _socket: OwnedFd,
+}
+
+impl Promiscuous {
+    /// Of a device of the calling thread's network namespace. Needs CAP_NET_RAW.
+    ///
+    /// # Errors
+    /// No such device, or no privilege.
+    pub fn new(ifindex: u32) -> io::Result<Self> {
+        // SAFETY: takes no pointer. Protocol 0: the socket never receives anything.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just opened, and nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let membership = libc::packet_mreq {
+            mr_ifindex: ifindex.cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_option(
+            socket.as_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            &membership,
+        )?;
+        Ok(Self { _socket: socket })
+    }
+}
 
 /// Refuses interfaces whose MTU our XDP programs and packet buffers cannot carry.
 pub fn check_mtu(link: &Link) -> Result<(), String> {

@@ -92,6 +92,7 @@ static SCHEMA: Schema = Schema(&[
     ("srv6.sid[]", &[srv6::SID_KEYS]),
     ("srv6.policy[]", &[srv6::POLICY_KEYS]),
     ("srv6.function[]", &[srv6::FUNCTION_KEYS]),
+    ("srv6.hmac_key[]", &[srv6::HMAC_KEYS]),
 ]);
 
 impl Rules {
@@ -386,6 +387,13 @@ fn leads_back(section: &Section<'_>, rule: &Rule, srv6: Option<&Srv6>) {
             ));
             continue;
         };
+        if policy.insert {
+            place.error(format!(
+                "policy \"{}\" has insert, and its last segment is where the packet goes; name a policy without it",
+                excerpt(name)
+            ));
+            continue;
+        }
         let last = policy.segments.last();
         let mut sids = srv6.iter().flat_map(|srv6| &srv6.sids);
         let end = sids.find(|sid| Some(&sid.sid) == last);

@@ -24,7 +24,7 @@ use sig_core::document::common::XdpMode as Wanted;
 use sig_linux::{
     Error,
     bpf::{Attachment, Events, Programs, SrPrograms, XdpMode, address_of, monotonic_ns},
-    link,
+    link::{self, Promiscuous},
     neighbours::{self, NextHops, Timing},
     netdev::xdp_features,
     netlink::Netlink,
@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 use answer::Answerer;
 use config::Srv6;
 pub(crate) use tables::Beside;
-use tables::{Around, Numbers, is_up, next_hops, outputs, ports, tables};
+use tables::{Around, Numbers, frames, is_up, next_hops, outputs, ports, tables};
 
 /// Changes come in series: this long after the first, all are looked at.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -77,6 +77,8 @@ struct State {
     attached: BTreeMap<String, (u32, Attachment)>,
     /// Devices that packets may leave by.
     outputs: BTreeMap<String, u32>,
+    /// Devices whose frames go into policies, whomever they are for.
+    promiscuous: BTreeMap<String, (u32, Promiscuous)>,
     /// Neighbours of other tables that a packet wanted to go to, by device, and since when they are asked for.
     asked: BTreeMap<(u32, IpAddr), Instant>,
     answerer: Answerer,
@@ -117,6 +119,7 @@ impl SrNode {
                 around: Around::default(),
                 attached: BTreeMap::new(),
                 outputs: BTreeMap::new(),
+                promiscuous: BTreeMap::new(),
                 asked: BTreeMap::new(),
                 answerer,
                 told: Vec::new(),
@@ -284,6 +287,7 @@ impl SrNode {
             around,
             attached,
             outputs: sending,
+            promiscuous,
             answerer,
             told,
             ..
@@ -316,6 +320,22 @@ impl SrNode {
             stays
         });
         let mut problems = Vec::new();
+        promiscuous.retain(|name, (ifindex, _)| {
+            frames(config).any(|wanted| wanted == name) && index(name) == Some(*ifindex)
+        });
+        for name in frames(config) {
+            let (Some(ifindex), false) = (index(name), promiscuous.contains_key(name)) else {
+                continue;
+            };
+            match Promiscuous::new(ifindex) {
+                Ok(held) => {
+                    promiscuous.insert(name.clone(), (ifindex, held));
+                }
+                Err(error) => problems.push(format!(
+                    "{name} takes frames for its own address only, as it cannot be made promiscuous: {error}"
+                )),
+            }
+        }
         for name in wanted {
             let mode = match config.node.xdp {
                 Wanted::Auto => None,

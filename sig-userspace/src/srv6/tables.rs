@@ -10,11 +10,12 @@ use sig_common::{
     mark::Mark,
     srv6::{
         Behavior, Flavors, Sid,
+        hmac::HmacKey,
         maps::{Adjacency, ENGINE, Function, MAX_HEADERS, Policy, Port, TUNNEL},
     },
     wire::{
         TTL, ipv6,
-        srv6::{Header, NEXT_IPV6},
+        srv6::{Header, Hmac, MAX_MAC, NEXT_IPV6, Tlv, View},
     },
 };
 use sig_linux::{
@@ -23,7 +24,9 @@ use sig_linux::{
     neighbours::{Resolution, Resolved},
 };
 
-use super::config::{HopLimit, Remembered, Service, ServiceAddress, Srv6, Steering, Target};
+use super::config::{
+    HmacRule, HopLimit, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+};
 
 /// What the configuration does not say.
 #[derive(Default)]
@@ -211,11 +214,13 @@ pub(crate) fn ports<'a>(
     let returns = config.functions.iter().map(|of| &of.return_interface);
     let node = &config.node;
     let tunnel = beside.map(|gateway| &gateway.tunnel);
-    node.trusted
-        .iter()
-        .chain(&node.untrusted)
-        .chain(returns)
-        .chain(tunnel)
+    let known = node.trusted.iter().chain(&node.untrusted);
+    known.chain(returns).chain(frames(config)).chain(tunnel)
+}
+
+/// The devices whose frames go into policies.
+pub(crate) fn frames(config: &Srv6) -> impl Iterator<Item = &String> {
+    config.policies.iter().flat_map(|of| &of.frames_from)
 }
 
 /// The devices that packets may leave by.
@@ -292,8 +297,14 @@ pub(crate) fn tables(
         .iter()
         .any(|policy| !policy.destinations.is_empty());
     let steered = if steers { Port::STEERED } else { 0 };
+    let verified = match config.node.hmac {
+        HmacRule::Ignore => 0,
+        HmacRule::Check => Port::VERIFIED,
+        HmacRule::Require => Port::VERIFIED | Port::AUTHENTIC,
+    };
+    sr.hmac_keys.extend(config.hmac_keys.iter().copied());
     for (names, flags) in [
-        (&config.node.trusted, steered | Port::TRUSTED),
+        (&config.node.trusted, steered | verified | Port::TRUSTED),
         (&config.node.untrusted, steered),
     ] {
         for link in names.iter().filter_map(|name| around.links.get(name)) {
@@ -305,6 +316,12 @@ pub(crate) fn tables(
         let slot = numbers.slot(Counted::Policy(policy.name.clone()));
         if let Some(made) = headers(config, policy, slot) {
             sr.policies.insert(number, made);
+            let links = policy
+                .frames_from
+                .iter()
+                .filter_map(|name| around.links.get(name));
+            sr.ports
+                .extend(links.map(|link| (link.ifindex, port(link, Port::FRAMES, number))));
             sr.steered
                 .extend(policy.destinations.iter().map(|net| (*net, number)));
         }
@@ -439,8 +456,16 @@ pub(crate) fn room(config: &Srv6, name: &str, around: &Around) -> u32 {
 
 /// The headers of a policy.
 fn headers(config: &Srv6, policy: &Steering, slot: u32) -> Option<Policy> {
-    let segments: Vec<[u8; 16]> = policy.segments.iter().map(Ipv6Addr::octets).collect();
-    let alone = policy.reduced && segments.len() == 1;
+    let mut segments: Vec<[u8; 16]> = policy.segments.iter().map(Ipv6Addr::octets).collect();
+    let key = match policy.hmac {
+        Some(id) => Some((id, config.hmac_keys.iter().find(|(of, _)| *of == id)?.1)),
+        None => None,
+    };
+    let alone = policy.reduced && !policy.insert && key.is_none() && segments.len() == 1;
+    if policy.insert {
+        // The place of the packet's destination.
+        segments.push([0; 16]);
+    }
     let mut made = Policy {
         headers: [0; MAX_HEADERS],
         len: 0,
@@ -478,8 +503,43 @@ fn headers(config: &Srv6, policy: &Steering, slot: u32) -> Option<Policy> {
             tlvs: &[],
         };
         made.next_header_at = len as u16;
-        len += srh.emit(made.headers.get_mut(len..)?).ok()?;
+        let to = made.headers.get_mut(len..)?;
+        len += match key {
+            Some((id, key)) => sign(&srh, id, &key, outer.source, to)?,
+            None => srh.emit(to).ok()?,
+        };
+    }
+    if policy.insert {
+        made.flags |= Policy::INSERT;
     }
     made.len = len as u16;
     Some(made)
+}
+
+/// Writes an SRH with its HMAC, which is the same for all packets: it covers what they have in common.
+fn sign(
+    srh: &Header<'_>,
+    id: u32,
+    key: &HmacKey,
+    source: [u8; 16],
+    out: &mut [u8],
+) -> Option<usize> {
+    let is_linux = key.flags & HmacKey::LINUX != 0;
+    let is_left_out = srh.reduced && srh.segments.len() > 1 && !is_linux;
+    let hmac = Hmac::new(is_left_out, id, &[0; MAX_MAC]);
+    let signed = Header {
+        next_header: srh.next_header,
+        segments: srh.segments,
+        reduced: srh.reduced,
+        flags: if is_linux { HmacKey::LINUX_FLAG } else { 0 },
+        tag: srh.tag,
+        tlvs: &[Tlv::Hmac(hmac)],
+    };
+    let len = signed.emit(out).ok()?;
+    let view = View::new_checked(out.get(..len)?).ok()?;
+    let mac = key.mac(&view.hmac_text(source, &hmac));
+    // The TLV needs no padding behind it.
+    let (_, place) = out.get_mut(..len)?.split_last_chunk_mut()?;
+    *place = mac;
+    Some(len)
 }

@@ -10,7 +10,7 @@ fn the_sample_is_correct() {
             config.srv6.policies.len(),
             config.srv6.functions.len()
         ),
-        (6, 2, 2)
+        (6, 3, 2)
     );
 }
 
@@ -107,6 +107,51 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "End does not have all of these flavors",
         ),
         (
+            "\ninsert = false\n",
+            "\ninsert = true\n",
+            "srv6.policy[1].insert: IPv6 does not let routers insert headers",
+        ),
+        (
+            "\ninsert = false\n",
+            "\ninsert = true\n",
+            "IPv4 packets have no room for segments",
+        ),
+        (
+            "hmac = \"ignore\"",
+            "hmac = \"require\"",
+            "srv6.hmac: there is no key to verify with",
+        ),
+        (
+            "# hmac = 7\n",
+            "hmac = 7\n",
+            "srv6.policy[1].hmac: there is no [[srv6.hmac_key]] with the id 7",
+        ),
+        (
+            "mtu = 1554",
+            "insert = true",
+            "frames have no room for segments",
+        ),
+        (
+            "segments = [\"2001:db8:b::d46\"]",
+            "insert = true\nsegments = [\"2001:db8:b::d46\"]",
+            "static proxies put packets behind headers",
+        ),
+        (
+            "frames_from = [\"eth2\"]",
+            "frames_from = [\"eth1\"]",
+            "the frames of \"eth1\" are those of [srv6] trusted or untrusted, or of a function",
+        ),
+        (
+            "frames_from = [\"eth2\"]",
+            "frames_from = [\"eth2\", \"eth2\"]",
+            "the frames of \"eth2\" go into policy \"wire\" already",
+        ),
+        (
+            "segments = [\"2001:db8:b::d2\"]\nmtu = 1554",
+            "segments = [\"::1:1\", \"::1:2\", \"::1:3\", \"::1:4\", \"::1:5\", \"::1:6\", \"::1:7\", \"::1:8\", \"::1:9\", \"::1:a\"]\nreduced = false\nmtu = 9000",
+            "the headers have 208 bytes, and 194 are possible",
+        ),
+        (
             "name = \"inspect\"",
             "name = \"back\"",
             "\"back\" is there twice",
@@ -132,6 +177,7 @@ fn every_key_is_in_the_sample_and_the_documentation() {
         "srv6.sid[]",
         "srv6.policy[]",
         "srv6.function[]",
+        "srv6.hmac_key[]",
     ] {
         for key in SCHEMA.keys(section) {
             assert!(
@@ -155,4 +201,36 @@ fn every_reason_is_in_the_documentation() {
         let name = reason.name();
         assert!(documentation.contains(&format!("`{name}`")), "{name}");
     }
+}
+
+#[test]
+fn secrets_are_read_and_never_shown() {
+    let folder = std::env::temp_dir();
+    let file = folder.join(format!("sig-srv6-secret-{}", std::process::id()));
+    let path = file.display().to_string();
+    let text = SAMPLE
+        .replace("# [[srv6.hmac_key]]", "[[srv6.hmac_key]]")
+        .replace("# id = 7", "id = 7")
+        .replace(
+            "# secret_file = \"/etc/sig/hmac-7\"",
+            &format!("secret_file = \"{path}\""),
+        )
+        .replace("# hmac = 7\n", "hmac = 7\n");
+    let errors = check(&text, "node.toml").expect_err("no file").to_string();
+    assert!(errors.contains("srv6.hmac_key[0].secret_file"), "{errors}");
+    for wrong in ["", "0", "0g", "00 11", &"00".repeat(256)] {
+        std::fs::write(&file, wrong).expect("a folder for files");
+        let errors = check(&text, "node.toml")
+            .expect_err("no secret")
+            .to_string();
+        assert!(errors.contains("does not hold a secret"), "{errors}");
+    }
+    std::fs::write(&file, "0badcafe\n").expect("a folder for files");
+    let (config, _) = check(&text, "node.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    std::fs::remove_file(&file).expect("it is there");
+    let shown = format!("{config:?}").to_lowercase();
+    assert!(!shown.contains("badcafe"), "{shown}");
+    let key = sig_common::srv6::hmac::HmacKey::new(&[0x0b, 0xad, 0xca, 0xfe], 0);
+    assert!(config.srv6.hmac_keys == [(7, key)]);
+    assert!(!shown.contains(&key.inner[0].to_string()), "{shown}");
 }

@@ -1,7 +1,7 @@
 //! The SR node's program over single packets.
 //!
-//! [`endpoint`], [`decap`], [`refused`], [`encap`], [`engine`] and [`proxies`] hold packets written by hand after RFC 8754, RFC 8986 and
-//! draft-ietf-spring-sr-service-programming; [`random`] compares the program with [`model`] over many others.
+//! [`endpoint`], [`decap`], [`refused`], [`encap`], [`engine`], [`hmac`] and [`proxies`] hold packets written by hand after RFC 8754, RFC 8986
+//! and draft-ietf-spring-sr-service-programming; [`random`] compares the program with [`model`] over many others.
 
 mod bed;
 mod decap;
@@ -9,6 +9,7 @@ mod encap;
 mod endpoint;
 mod engine;
 mod headers;
+mod hmac;
 mod model;
 mod node;
 mod packets;

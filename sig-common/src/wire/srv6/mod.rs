@@ -22,7 +22,7 @@ mod view;
 
 pub use header::{Header, len};
 pub use parse::{MAX_BEFORE, Reject, Srh, parse};
-pub use tlv::{Hmac, HmacText, MAX_MAC, Tlv, Tlvs};
+pub use tlv::{HMAC, HMAC_D, Hmac, HmacText, MAX_MAC, PAD1, Tlv, Tlvs};
 pub use view::View;
 
 use super::be16;

@@ -6,14 +6,14 @@ use super::{Problem, SEGMENT_LEN};
 pub const MAX_MAC: usize = 32;
 
 /// Type of one byte of padding, which has neither length nor value.
-pub(super) const PAD1: u8 = 0;
+pub const PAD1: u8 = 0;
 /// Type of more padding.
 pub(super) const PADN: u8 = 4;
 /// Type of the HMAC TLV.
-pub(super) const HMAC: u8 = 5;
+pub const HMAC: u8 = 5;
 
 /// The bit that says that the destination address is not to be verified.
-const D: u16 = 0x8000;
+pub const HMAC_D: u16 = 0x8000;
 
 /// One TLV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl<'a> Hmac<'a> {
     #[must_use]
     pub const fn new(is_reduced: bool, key_id: u32, mac: &'a [u8]) -> Self {
         Self {
-            bits: if is_reduced { D } else { 0 },
+            bits: if is_reduced { HMAC_D } else { 0 },
             key_id,
             mac,
         }
@@ -73,7 +73,7 @@ impl<'a> Hmac<'a> {
     /// Whether the destination address is not to be compared with the active segment.
     #[must_use]
     pub const fn destination_is_unverified(&self) -> bool {
-        self.bits & D != 0
+        self.bits & HMAC_D != 0
     }
 
     /// Whether the authenticator has a length that there is.

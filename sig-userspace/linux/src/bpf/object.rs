@@ -128,6 +128,8 @@ pub enum Program {
     Srv6,
     /// The same, for packets with several SIDs of the node in a row.
     Srv6Again,
+    /// The same, for packets whose HMAC is verified first.
+    Srv6Verify,
 }
 
 impl Program {
@@ -149,6 +151,7 @@ impl Program {
             Self::AccBehind => "sig_acc_behind",
             Self::Srv6 => "sig_srv6",
             Self::Srv6Again => "sig_srv6_again",
+            Self::Srv6Verify => "sig_srv6_verify",
         }
     }
 
@@ -163,6 +166,7 @@ impl Program {
                 | Self::RouterCpu
                 | Self::Srv6
                 | Self::Srv6Again
+                | Self::Srv6Verify
         )
     }
 }

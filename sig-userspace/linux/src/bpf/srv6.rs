@@ -14,10 +14,11 @@ use aya::programs::ProgramFd;
 use ipnet::IpNet;
 use sig_common::srv6::{
     Sid,
+    hmac::HmacKey,
     maps::{
         self, ADJACENCIES, AGAIN, Adjacency, BUDGET, CACHES, Cache, DEVICES, EVENTS, Event,
-        FUNCTIONS, Function, LOCATORS, POLICIES, PORTS, Policy, Port, REASONS, Reason, SIDS,
-        STEERED_V4, STEERED_V6, TRAFFIC, Traffic,
+        FUNCTIONS, Function, HMAC_KEYS, LOCATORS, POLICIES, PORTS, PROCESS, Policy, Port, REASONS,
+        Reason, SIDS, STEERED_V4, STEERED_V6, TRAFFIC, Traffic, VERIFY,
     },
 };
 use tokio::io::{Interest, unix::AsyncFd};
@@ -45,6 +46,8 @@ pub struct Sr {
     pub adjacencies: BTreeMap<u32, Adjacency>,
     /// Functions by number, below [`maps::MAX_FUNCTIONS`].
     pub functions: BTreeMap<u32, Function>,
+    /// Keys of HMACs by their id.
+    pub hmac_keys: BTreeMap<u32, HmacKey>,
 }
 
 /// The programs and their maps, attached to nothing at first. Until [`Self::set`] they pass every packet to the kernel.
@@ -58,6 +61,7 @@ pub struct SrPrograms {
     policies: HashMap<MapData, u32, Policy>,
     adjacencies: HashMap<MapData, u32, Adjacency>,
     functions: HashMap<MapData, u32, Function>,
+    hmac_keys: HashMap<MapData, u32, HmacKey>,
     caches: Array<MapData, Cache>,
     devices: DevMapHash<MapData>,
     traffic: PerCpuArray<MapData, Traffic>,
@@ -79,12 +83,14 @@ impl SrPrograms {
             user: User::SrNode,
             ..Globals::default()
         })?;
-        object.load(&[Program::Srv6, Program::Srv6Again])?;
+        object.load(&PROGRAMS)?;
         let mut again: ProgramArray<MapData> = object.map(AGAIN)?;
-        let program = object.program_fd(Program::Srv6Again)?;
-        again
-            .set(0, &program, 0)
-            .map_err(|e| errors::of_map("chain the programs".into(), e))?;
+        for (place, program) in [(PROCESS, Program::Srv6Again), (VERIFY, Program::Srv6Verify)] {
+            let program = object.program_fd(program)?;
+            again
+                .set(place, &program, 0)
+                .map_err(|e| errors::of_map("chain the programs".into(), e))?;
+        }
         let events = Events::new(object.map(EVENTS)?)?;
         let programs = Self {
             ports: object.map(PORTS)?,
@@ -95,6 +101,7 @@ impl SrPrograms {
             policies: object.map(POLICIES)?,
             adjacencies: object.map(ADJACENCIES)?,
             functions: object.map(FUNCTIONS)?,
+            hmac_keys: object.map(HMAC_KEYS)?,
             caches: object.map(CACHES)?,
             devices: object.map(DEVICES)?,
             traffic: object.map(TRAFFIC)?,
@@ -152,6 +159,9 @@ impl SrPrograms {
         add(&mut old.sids, &new.sids, "a SID", |address, v| {
             self.sids.insert(address.octets(), v, 0)
         })?;
+        add(&mut old.hmac_keys, &new.hmac_keys, "a key", |k, v| {
+            self.hmac_keys.insert(k, v, 0)
+        })?;
         add(&mut old.ports, &new.ports, "a device", |k, v| {
             self.ports.insert(k, v, 0)
         })?;
@@ -176,6 +186,9 @@ impl SrPrograms {
         )?;
         remove(&mut old.ports, &new.ports, "a device", |k| {
             self.ports.remove(k)
+        })?;
+        remove(&mut old.hmac_keys, &new.hmac_keys, "a key", |k| {
+            self.hmac_keys.remove(k)
         })?;
         remove(&mut old.sids, &new.sids, "a SID", |k| {
             self.sids.remove(&k.octets())
@@ -318,13 +331,15 @@ impl SrPrograms {
     /// # Errors
     /// The kernel does not tell.
     pub fn figures(&self) -> Result<Vec<ProgramFigures>, Error> {
-        let programs = [Program::Srv6, Program::Srv6Again];
-        programs
+        PROGRAMS
             .map(|program| self.object.figures(program))
             .into_iter()
             .collect()
     }
 }
+
+/// All of them; the first is that of devices.
+const PROGRAMS: [Program; 3] = [Program::Srv6, Program::Srv6Again, Program::Srv6Verify];
 
 const EMPTY: Cache = Cache {
     version: 0,

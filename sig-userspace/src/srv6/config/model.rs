@@ -6,7 +6,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use sig_common::srv6::{Behavior, Flavors};
+use sig_common::srv6::{Behavior, Flavors, hmac::HmacKey};
 
 use super::sections::Node;
 
@@ -17,6 +17,8 @@ pub(crate) struct Srv6 {
     pub(crate) sids: Vec<LocalSid>,
     pub(crate) policies: Vec<Steering>,
     pub(crate) functions: Vec<Service>,
+    /// By the id of each.
+    pub(crate) hmac_keys: Vec<(u32, HmacKey)>,
 }
 
 /// What a wire takes, unless written otherwise, and what packets that never reach one may have.
@@ -31,6 +33,7 @@ impl Default for Srv6 {
             sids: Vec::new(),
             policies: Vec::new(),
             functions: Vec::new(),
+            hmac_keys: Vec::new(),
         }
     }
 }
@@ -69,6 +72,17 @@ impl HopLimit {
             Self::Inherit => None,
         }
     }
+}
+
+/// What becomes of packets to SIDs by their HMAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HmacRule {
+    /// It is not looked at.
+    Ignore,
+    /// Packets with a wrong one are dropped.
+    Check,
+    /// Those without one too.
+    Require,
 }
 
 /// A SID of this node.
@@ -118,10 +132,16 @@ pub(crate) struct Steering {
     pub(crate) segments: Vec<Ipv6Addr>,
     /// The first segment is left out of the SRH.
     pub(crate) reduced: bool,
+    /// The segments are inserted into IPv6 packets.
+    pub(crate) insert: bool,
+    /// The key that the header is signed with.
+    pub(crate) hmac: Option<u32>,
     /// Largest packet with its headers, bytes; `None`: see [`Srv6::mtu`].
     pub(crate) mtu: Option<u32>,
     /// Packets to these are steered; none: packets of functions alone.
     pub(crate) destinations: Vec<IpNet>,
+    /// All frames that come in by these devices are steered.
+    pub(crate) frames_from: Vec<String>,
 }
 
 /// A function behind a proxy.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ipnet::{IpNet, Ipv6Net};
-use sig_common::srv6::{Behavior, Flavors, maps::MAX_LISTED};
+use sig_common::srv6::{Behavior, Flavors, hmac::HmacKey, maps::MAX_LISTED};
 use sig_core::{
     document::{
         self,
@@ -21,7 +21,8 @@ use sig_core::{
 };
 
 use super::{
-    HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target, whole,
+    HmacRule, HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+    whole,
 };
 
 /// Number of the kernel's main table.
@@ -36,7 +37,16 @@ pub(crate) const SID_KEYS: &[&str] = &[
     "interface",
     "function",
 ];
-pub(crate) const POLICY_KEYS: &[&str] = &["name", "segments", "reduced", "mtu", "destinations"];
+pub(crate) const POLICY_KEYS: &[&str] = &[
+    "name",
+    "segments",
+    "reduced",
+    "insert",
+    "hmac",
+    "mtu",
+    "destinations",
+    "frames_from",
+];
 pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "name",
     "interface",
@@ -47,7 +57,11 @@ pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "policy",
     "headers",
 ];
-pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function"]];
+pub(crate) const HMAC_KEYS: &[&str] = &["id", "secret_file", "form"];
+pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function", "hmac_key"]];
+
+/// Bytes of the longest secret.
+const LONGEST_SECRET: usize = 255;
 
 const INTERFACES: List<Text<String>> =
     List("[\"eth0\", \"eth1\"]", Text("\"eth0\"", values::interface));
@@ -71,6 +85,14 @@ section! {
         wrap: HopLimit::Of,
         unwrap: HopLimit::number,
     };
+    /// Whether the HMAC of packets to SIDs is verified.
+    hmac: HmacRule = HmacRule::Ignore, Words(&[
+        ("ignore", HmacRule::Ignore),
+        ("check", HmacRule::Check),
+        ("require", HmacRule::Require),
+    ]);
+    /// Policies may insert segment routing headers into packets of others.
+    allow_insert: bool = false, Boolean;
     /// How the program is attached.
     xdp: XdpMode = XdpMode::Auto, Words(&[
         ("auto", XdpMode::Auto),
@@ -116,6 +138,8 @@ pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
     let functions: Vec<_> = section.sections("function").iter().map(function).collect();
     let policies: Vec<_> = section.sections("policy").iter().map(policy).collect();
     let sids: Vec<_> = section.sections("sid").iter().map(sid).collect();
+    let keys = section.sections("hmac_key");
+    let hmac_keys: Vec<_> = keys.iter().map(hmac_key).collect();
     if sids.is_empty() && policies.is_empty() {
         section
             .place
@@ -136,11 +160,17 @@ pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
         "sid",
         sids.iter().flatten().map(|of| of.sid.to_string()),
     );
+    unique(
+        section,
+        "hmac_key",
+        hmac_keys.iter().flatten().map(|(id, _)| id.to_string()),
+    );
     let srv6 = Srv6 {
         node: node?,
         sids: sids.into_iter().collect::<Option<_>>()?,
         policies: policies.into_iter().collect::<Option<_>>()?,
         functions: functions.into_iter().collect::<Option<_>>()?,
+        hmac_keys: hmac_keys.into_iter().collect::<Option<_>>()?,
     };
     whole::check(section, &srv6);
     Some(srv6)
@@ -297,6 +327,11 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
             Some(segments)
         });
     let reduced = document::section::value(section, "reduced", || true, &Boolean);
+    let insert = document::section::value(section, "insert", || false, &Boolean);
+    let hmac = match section.get("hmac") {
+        Some(item) => item.number(1..=u32::MAX).map(Some),
+        None => Some(None),
+    };
     let mtu = section.get("mtu");
     let mtu = mtu.map(|item| item.number(1280..=9000));
     let destinations = section
@@ -306,15 +341,19 @@ fn policy(section: &Section<'_>) -> Option<Steering> {
                 element.parse("\"10.2.0.0/16\"", destination)
             })
         });
+    let frames_from = document::section::value(section, "frames_from", Vec::new, &INTERFACES);
     Some(Steering {
         name: name?,
         segments: segments?,
         reduced: reduced?,
+        insert: insert?,
+        hmac: hmac?,
         mtu: match mtu {
             Some(mtu) => Some(mtu?),
             None => None,
         },
         destinations: destinations?,
+        frames_from: frames_from?,
     })
 }
 
@@ -379,6 +418,45 @@ fn function(section: &Section<'_>) -> Option<Service> {
         },
         headers: headers?,
     })
+}
+
+fn hmac_key(section: &Section<'_>) -> Option<(u32, HmacKey)> {
+    let id = section
+        .require(
+            "id",
+            "the number that packets name the key by, for example id = 7",
+        )
+        .and_then(|item| item.number(1..=u32::MAX));
+    let secret = section
+        .require(
+            "secret_file",
+            "a file with the secret in hexadecimal, for example secret_file = \"/etc/sig/hmac-7\"",
+        )
+        .and_then(|item| item.parse("\"/etc/sig/hmac-7\"", secret));
+    let form = section.get("form").map_or(Some(0), |item| {
+        item.choice(&[("rfc8754", 0), ("linux", HmacKey::LINUX)])
+    });
+    Some((id?, HmacKey::new(&secret?, form?)))
+}
+
+/// What a file with a secret holds. No message quotes it.
+fn secret(path: &str) -> Result<Vec<u8>, String> {
+    let shown = excerpt(path);
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        format!("{shown} cannot be read: {error}; write the path of a file with the secret in hexadecimal")
+    })?;
+    let (pairs, rest) = text.trim().as_bytes().as_chunks::<2>();
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let bytes = pairs.iter().map(|[high, low]| {
+        let byte = digit(*high)? << 4 | digit(*low)?;
+        u8::try_from(byte).ok()
+    });
+    match bytes.collect::<Option<Vec<u8>>>() {
+        Some(bytes) if rest.is_empty() && (1..=LONGEST_SECRET).contains(&bytes.len()) => Ok(bytes),
+        _ => Err(format!(
+            "{shown} does not hold a secret; write 1 to {LONGEST_SECRET} bytes into it, each as two hexadecimal digits"
+        )),
+    }
 }
 
 /// An address that one node has.

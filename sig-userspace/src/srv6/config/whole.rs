@@ -6,18 +6,30 @@ use ipnet::IpNet;
 use sig_common::{
     srv6::{
         Behavior,
-        maps::{MAX_FUNCTIONS, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS, MAX_STEERED},
+        maps::{
+            MAX_FUNCTIONS, MAX_HEADERS, MAX_HMAC_KEYS, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS,
+            MAX_STEERED,
+        },
     },
-    wire::{ipv6, srv6},
+    wire::{
+        ethernet, ipv6,
+        srv6::{self, Hmac, MAX_MAC, Tlv},
+    },
 };
 use sig_core::{
     document::toml::{Place, Section},
     problem::excerpt,
 };
 
-use super::{LocalSid, Remembered, Srv6, Target};
+use super::{HmacRule, LocalSid, Remembered, Srv6, Steering, Target};
 
 pub(super) fn check(section: &Section<'_>, config: &Srv6) {
+    if config.node.hmac != HmacRule::Ignore && config.hmac_keys.is_empty() {
+        section
+            .place
+            .below("hmac")
+            .error("there is no key to verify with; write a [[srv6.hmac_key]] section");
+    }
     let places = ["sid", "policy", "function"].map(|array| {
         let sections = section.sections(array).into_iter();
         sections.map(|section| section.place).collect::<Vec<_>>()
@@ -165,22 +177,69 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
         }
     }
     let mut steered: BTreeMap<IpNet, &str> = BTreeMap::new();
+    let mut sources: BTreeMap<&str, &str> = BTreeMap::new();
     for (number, policy) in config.policies.iter().enumerate() {
-        let most = ipv6::HEADER_LEN + srv6::FIXED_LEN + policy.segments.len() * srv6::SEGMENT_LEN;
-        let least = 1280 + most as u32;
+        let Some(place) = place("policy", number) else {
+            continue;
+        };
+        let headers = headers_len(policy);
+        let least = 1280 + headers as u32;
         let has_v6 = policy.destinations.iter().any(|net| net.addr().is_ipv6());
-        if has_v6
-            && config.mtu(policy) < least
-            && let Some(place) = place("policy", number)
-        {
+        if has_v6 && config.mtu(policy) < least {
             place.below("mtu").error(format!(
                 "IPv6 packets of 1280 bytes would not fit with the headers; write {least} or more"
             ));
         }
+        let has_frames = !policy.frames_from.is_empty();
+        let room = match (policy.insert, has_frames) {
+            (true, _) => MAX_HEADERS - ipv6::HEADER_LEN,
+            (_, true) => MAX_HEADERS - ethernet::HEADER_LEN,
+            _ => MAX_HEADERS,
+        };
+        if headers > room {
+            place.below("segments").error(format!(
+                "the headers have {headers} bytes, and {room} are possible; write fewer segments"
+            ));
+        }
+        let key = policy
+            .hmac
+            .filter(|id| !config.hmac_keys.iter().any(|(of, _)| of == id));
+        if let Some(id) = key {
+            place
+                .below("hmac")
+                .error(format!("there is no [[srv6.hmac_key]] with the id {id}"));
+        }
+        if policy.insert {
+            inserts(config, policy, place);
+        }
+        let full = headers + ethernet::HEADER_LEN + 1500;
+        if has_frames && (config.mtu(policy) as usize) < full {
+            place.below("mtu").warn(format!(
+                "frames with packets of 1500 bytes do not fit with the headers and are dropped; write {full} if the links on the way take it"
+            ));
+        }
+        for interface in &policy.frames_from {
+            let taken = [&node.trusted, &node.untrusted]
+                .iter()
+                .any(|of| of.contains(interface))
+                || config
+                    .functions
+                    .iter()
+                    .any(|of| of.return_interface == *interface);
+            let problem = match sources.insert(interface, &policy.name) {
+                Some(other) => format!("go into policy \"{}\" already", excerpt(other)),
+                None if taken => {
+                    "are those of [srv6] trusted or untrusted, or of a function".into()
+                }
+                None => continue,
+            };
+            place.below("frames_from").error(format!(
+                "the frames of \"{}\" {problem}; write another interface",
+                excerpt(interface)
+            ));
+        }
         for destination in &policy.destinations {
-            if let Some(other) = steered.insert(*destination, &policy.name)
-                && let Some(place) = place("policy", number)
-            {
+            if let Some(other) = steered.insert(*destination, &policy.name) {
                 place.below("destinations").error(format!(
                     "packets to {destination} are steered into policy \"{}\" already; write it once",
                     excerpt(other)
@@ -202,6 +261,7 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             MAX_STEERED as usize / 2,
         ),
         ("policy", config.policies.len(), MAX_POLICIES as usize - 1),
+        ("hmac_key", config.hmac_keys.len(), MAX_HMAC_KEYS as usize),
     ] {
         if count > most {
             section
@@ -209,5 +269,48 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
                 .below(what)
                 .error(format!("{count} are too many; write up to {most}"));
         }
+    }
+}
+
+/// Bytes of the headers of a policy.
+fn headers_len(policy: &Steering) -> usize {
+    let count = policy.segments.len();
+    let tlvs = match policy.hmac {
+        Some(_) => Tlv::Hmac(Hmac::new(false, 0, &[0; MAX_MAC])).len(),
+        None => 0,
+    };
+    let len = |segments| srv6::len(segments, policy.reduced, tlvs).unwrap_or(srv6::MAX_LEN);
+    match policy.insert {
+        // The destination of the packet is the last one.
+        true => len(count + 1),
+        false if policy.reduced && policy.hmac.is_none() && count == 1 => ipv6::HEADER_LEN,
+        false => ipv6::HEADER_LEN + len(count),
+    }
+}
+
+/// What a policy that inserts is not for.
+fn inserts(config: &Srv6, policy: &Steering, place: &Place<'_>) {
+    let place = place.below("insert");
+    if !config.node.allow_insert {
+        place.error(
+            "IPv6 does not let routers insert headers into packets of others (RFC 8200, section 4); remove it, or write \
+             allow_insert = true in [srv6] if all nodes that such packets reach are yours",
+        );
+    }
+    if policy.hmac.is_some() {
+        place.error("an HMAC covers source and destination, which are those of each packet here; remove hmac, or write a policy without insert");
+    }
+    if policy.destinations.iter().any(|net| net.addr().is_ipv4()) {
+        place.error("IPv4 packets have no room for segments; remove their destinations, or write a policy without insert for them");
+    }
+    if !policy.frames_from.is_empty() {
+        place.error("frames have no room for segments; remove frames_from, or write a policy without insert for them");
+    }
+    if config
+        .functions
+        .iter()
+        .any(|of| of.policy.as_ref() == Some(&policy.name))
+    {
+        place.error("static proxies put packets behind headers; write a policy without insert for what their functions return");
     }
 }

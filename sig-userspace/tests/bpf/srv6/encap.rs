@@ -29,6 +29,12 @@ one_after_the_other! {
     the_first_segment_may_be_here
     the_longest_prefix_decides
     only_what_is_to_be_steered_is
+    a_whole_frame_behind_headers
+    frames_of_all_kinds_go_into_the_policy
+    frames_have_a_longest
+    an_srh_in_a_packet
+    an_srh_behind_hop_by_hop_options_and_before_all_else
+    what_nothing_is_inserted_into
 }
 
 fn node(bed: &mut Bed) {
@@ -341,4 +347,188 @@ fn only_what_is_to_be_steered_is(bed: &mut Bed) {
     bed.port(Port::TRUSTED, 0);
     let expected = Outcome::passed(good.clone(), &[]);
     bed.check("another device", &good, &expected);
+}
+
+/// RFC 8986, section 5.3: the frame as it is, whomever it is for, with its padding.
+fn a_whole_frame_behind_headers(bed: &mut Bed) {
+    policy(bed, &plain(&["2001:db8:b::2", "2001:db8:b::1"]));
+    bed.port(Port::FRAMES, 1);
+    let arrived = hex("
+        020000000099 020000000003 0800
+        45b8 001c 1234 0000 01 11 91d1 0a090001 0a020009
+        0007 0009 0008 0000
+        0000 0000");
+    let expected = hex("
+        020000000102 020000000101 86dd
+        6b800000 0056 2b 40 20010db8000500000000000000000005 20010db8000b00000000000000000001
+        8f 04 04 01 01 00 0000
+        20010db8000b00000000000000000002
+        20010db8000b00000000000000000001
+        020000000099 020000000003 0800
+        45b8 001c 1234 0000 01 11 91d1 0a090001 0a020009
+        0007 0009 0008 0000
+        0000 0000");
+    let (packets, bytes) = bed.traffic(SLOT);
+    assert_eq!(sent(bed, &arrived), expected);
+    assert_eq!(bed.traffic(SLOT), (packets + 1, bytes + 46));
+    // H.Encaps.L2.Red: a single segment needs no SRH.
+    let mut made = with_headers(&ipv6(64, 0, FAR, &[]), 6);
+    made.flags = Policy::INHERIT_HOP_LIMIT;
+    policy(bed, &made);
+    let arrived = frame(&v6(1));
+    assert_eq!(
+        sent(bed, &arrived),
+        out(&ipv6(64, ETHERNET, FAR, &arrived)),
+        "the hop limit inside is that of another network"
+    );
+}
+
+fn frames_of_all_kinds_go_into_the_policy(bed: &mut Bed) {
+    bed.port(Port::FRAMES, 1);
+    let mut arp = frame(&v4(64));
+    arp[13] = 6;
+    let mut to_all = arp.clone();
+    to_all[..6].fill(0xff);
+    let mut cut = frame(&v6(64));
+    cut.truncate(20);
+    let empty = frame(&[])[..14].to_vec();
+    for arrived in [arp, to_all, cut, empty] {
+        let inside = [&srh(ETHERNET, 0, &[FAR])[..], &arrived].concat();
+        assert_eq!(sent(bed, &arrived), out(&ipv6(64, ROUTING, FAR, &inside)));
+    }
+    bed.port(Port::FRAMES, 2);
+    let arrived = frame(&v4(64));
+    let expected = Outcome::passed(arrived.clone(), &[]);
+    bed.check("without its policy", &arrived, &expected);
+    // The kernel takes what is addressed to the device.
+    bed.port(Port::FRAMES, 1);
+    policy(bed, &plain(&["2001:db8:c::9"]));
+    let outcome = bed.run(&frame(&v6(64)));
+    assert_eq!(outcome.reasons, [Reason::ToKernel]);
+    assert_eq!(outcome.frame[..12], [OURS, OURS].concat());
+}
+
+fn frames_have_a_longest(bed: &mut Bed) {
+    bed.port(Port::FRAMES, 1);
+    let mut made = plain(&[FAR]);
+    let arrived = frame(&v4(64));
+    made.mtu = 64 + arrived.len() as u32;
+    policy(bed, &made);
+    sent(bed, &arrived);
+    made.mtu -= 1;
+    policy(bed, &made);
+    bed.check(
+        "nobody is told",
+        &arrived,
+        &Outcome::dropped(Reason::TooBig),
+    );
+    for len in [0, 39, MAX_HEADERS as u16 - 13, u16::MAX] {
+        made.len = len;
+        policy(bed, &made);
+        bed.check("no headers", &arrived, &Outcome::dropped(Reason::TooLong));
+    }
+    // The longest headers leave room for what the kernel puts in front.
+    policy(bed, &plain(&[FAR; 9]));
+    sent(bed, &arrived);
+}
+
+/// As [`plain`], for H.Insert: the last segment is the packet's destination, of which there is the place only.
+fn inserted(list: &[&str]) -> Policy {
+    let list = [&["::"], list].concat();
+    Policy {
+        flags: Policy::INSERT,
+        ..plain(&list)
+    }
+}
+
+/// draft-filsfils-spring-srv6-net-pgm-insertion, section 4.1.
+fn an_srh_in_a_packet(bed: &mut Bed) {
+    policy(bed, &inserted(&["2001:db8:b::2", "2001:db8:b::1"]));
+    let arrived = hex("
+        020000000002 020000000003 86dd
+        6b812345 000a 11 40 20010db8000500000000000000000005 20010db8000b00000000000000000009
+        0007 0009 000a 0000 abcd
+        0000");
+    let expected = hex("
+        020000000102 020000000101 86dd
+        6b812345 0042 2b 3f 20010db8000500000000000000000005 20010db8000b00000000000000000001
+        11 06 04 02 02 00 0000
+        20010db8000b00000000000000000009
+        20010db8000b00000000000000000002
+        20010db8000b00000000000000000001
+        0007 0009 000a 0000 abcd");
+    bed.check("H.Insert", &arrived, &Outcome::sent(expected));
+    // H.Insert.Red: the first segment is the destination address alone.
+    let mut made = with_headers(&ipv6(64, ROUTING, "2001:db8:b::1", &srh(0, 1, &["::"])), 40);
+    made.flags = Policy::INSERT;
+    policy(bed, &made);
+    let inside = [&srh(UDP, 1, &[FAR])[..], &udp(4)].concat();
+    let expected = Outcome::sent(out(&ipv6(63, ROUTING, "2001:db8:b::1", &inside)));
+    bed.check("reduced", &frame(&v6(64)), &expected);
+    // The first segment may be here.
+    bed.set(|sr| {
+        let sid = Sid::new(Behavior::End, Flavors::PSP, 0, 6);
+        sr.sids.insert(SID.parse().unwrap(), sid);
+    });
+    policy(bed, &inserted(&[SID]));
+    let expected = Outcome::sent(out(&v6(62)));
+    bed.check("and removed again", &frame(&v6(64)), &expected);
+}
+
+fn an_srh_behind_hop_by_hop_options_and_before_all_else(bed: &mut Bed) {
+    policy(bed, &inserted(&["2001:db8:b::1"]));
+    let of = |front: &[u8], next: u8, first: u8, rest: &[u8]| {
+        let list = [FAR, "2001:db8:b::1"];
+        let payload = [front, &srh(next, 1, &list), rest].concat();
+        Outcome::sent(out(&ipv6(63, first, list[1], &payload)))
+    };
+    let options_then_data = [&options(UDP)[..], &udp(4)].concat();
+    let packet = ipv6(64, 0, FAR, &options_then_data);
+    let expected = of(&options(ROUTING), UDP, 0, &udp(4));
+    bed.check("hop-by-hop options", &frame(&packet), &expected);
+    let packet = ipv6(64, OPTIONS, FAR, &options_then_data);
+    let expected = of(&[], OPTIONS, ROUTING, &options_then_data);
+    bed.check("destination options", &frame(&packet), &expected);
+    let routed = [&srh(UDP, 1, &["2001:db8:b::3", FAR])[..], &udp(4)].concat();
+    let packet = ipv6(64, ROUTING, FAR, &routed);
+    let expected = of(&[], ROUTING, ROUTING, &routed);
+    bed.check("another SRH", &frame(&packet), &expected);
+    // As far as they can be moved.
+    for (words, is_moved) in [(18, true), (19, false)] {
+        let mut long = options(UDP).to_vec();
+        long[1] = words;
+        long.resize(8 * (usize::from(words) + 1), 0);
+        let packet = ipv6(64, 0, FAR, &[&long[..], &udp(4)].concat());
+        long[0] = ROUTING;
+        let expected = match is_moved {
+            true => of(&long, UDP, 0, &udp(4)),
+            false => Outcome::dropped(Reason::TooLong),
+        };
+        bed.check("long options", &frame(&packet), &expected);
+    }
+}
+
+fn what_nothing_is_inserted_into(bed: &mut Bed) {
+    let mut made = inserted(&["2001:db8:b::1"]);
+    policy(bed, &made);
+    for packet in [v4(64), v6(1), v6(0)] {
+        let arrived = frame(&packet);
+        let expected = Outcome::passed(arrived.clone(), &[]);
+        bed.check("the kernel's", &arrived, &expected);
+    }
+    let arrived = frame(&v6(64));
+    made.mtu = v6(64).len() as u32 + 40;
+    policy(bed, &made);
+    assert_eq!(bed.run(&arrived).action, XDP_REDIRECT);
+    made.mtu -= 1;
+    policy(bed, &made);
+    let expected = Outcome::told(Reason::TooBig, made.mtu - 40, &arrived[14..]);
+    bed.check("the sender hears what fits", &arrived, &expected);
+    for len in [0, 39, 63, MAX_HEADERS as u16 + 1, u16::MAX] {
+        made.len = len;
+        policy(bed, &made);
+        bed.check("no SRH", &arrived, &Outcome::dropped(Reason::TooLong));
+    }
+    policy(bed, &inserted(&[FAR; 9]));
+    assert_eq!(bed.run(&arrived).action, XDP_REDIRECT);
 }

@@ -2,11 +2,14 @@
 
 use sig_common::{
     srv6::maps::Policy,
-    wire::{flow::flow_hash, inner::InnerPacket},
+    wire::{
+        flow::{flow_hash, hash_of_key},
+        inner::InnerPacket,
+    },
 };
 
 use super::model::{IP, ROOM, be16, take_hop};
-use super::packets::{IPV4, IPV6};
+use super::packets::{ETHERNET, IPV4, IPV6, ROUTING};
 
 pub(crate) struct Inside {
     len: usize,
@@ -83,4 +86,71 @@ pub(crate) fn prepend(frame: &[u8], inside: &Inside, headers: &[u8]) -> Vec<u8> 
         false => out.extend(packet),
     }
     out
+}
+
+/// All of a frame, behind an Ethernet header from `mac` to itself.
+pub(crate) fn put_frame(frame: &[u8], policy: &Policy, mac: [u8; 6]) -> Put {
+    let len = usize::from(policy.len);
+    if !(40..=ROOM - IP).contains(&len) {
+        return Put::NoRoom;
+    }
+    if frame.len() + len > policy.mtu as usize {
+        return Put::TooBig(0);
+    }
+    let seen = look(frame);
+    let word = |at: usize, len: usize| {
+        let bytes = frame[at..at + len].iter();
+        bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
+    };
+    let inside = Inside {
+        len: frame.len(),
+        tos: seen.as_ref().map_or(0, |seen| seen.tos),
+        hops: 0,
+        next: ETHERNET,
+        flow: seen.map_or_else(
+            || hash_of_key(&[word(0, 8), 0, 0, 0, word(8, 4)]),
+            |seen| seen.flow,
+        ),
+    };
+    let mut headers = policy.headers[..len].to_vec();
+    if policy.next_header_at != 0 {
+        headers[usize::from(policy.next_header_at)] = ETHERNET;
+    }
+    let wrapped = [&mac[..], &mac, &[0, 0], frame].concat();
+    Put::Done(prepend(&wrapped, &inside, &headers))
+}
+
+/// An SRH in a packet.
+pub(crate) fn insert(mut frame: Vec<u8>, policy: &Policy) -> Put {
+    let inside = look(&frame).filter(|inside| inside.next == IPV6 && inside.hops > 1);
+    let Some(inside) = inside else {
+        return Put::Pass;
+    };
+    let whole = usize::from(policy.len);
+    if !(64..=ROOM).contains(&whole) {
+        return Put::NoRoom;
+    }
+    let len = whole - 40;
+    if inside.len + len > policy.mtu as usize {
+        return Put::TooBig(policy.mtu - len as u32);
+    }
+    let (announced_at, at) = match frame[IP + 6] {
+        0 => (IP + 40, IP + 48 + 8 * usize::from(frame[IP + 41])),
+        _ => (IP + 6, IP + 40),
+    };
+    if at > ROOM {
+        return Put::NoRoom;
+    }
+    let mut srh = policy.headers[40..whole].to_vec();
+    srh[0] = frame[announced_at];
+    srh[8..24].copy_from_slice(&frame[38..54]);
+    frame[announced_at] = ROUTING;
+    frame[18..20].copy_from_slice(&((inside.len + len - 40) as u16).to_be_bytes());
+    frame[21] -= 1;
+    frame[38..54].copy_from_slice(&policy.headers[24..40]);
+    if frame.len() - IP - inside.len < 64 {
+        frame.truncate(IP + inside.len);
+    }
+    frame.splice(at..at, srh);
+    Put::Done(frame)
 }

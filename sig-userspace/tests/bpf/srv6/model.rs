@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use sig_common::srv6::{
     Cause, Flavors, Sid, Step, Way,
-    maps::{Adjacency, FlowKey, Function, Port, Reason},
+    maps::{Adjacency, FlowKey, Function, Policy, Port, Reason},
     process,
 };
-use sig_common::wire::{inner::InnerPacket, srv6};
+use sig_common::wire::{
+    inner::InnerPacket,
+    srv6::{self, Hmac, View},
+};
 use sig_linux::bpf::Sr;
 
 use super::bed::{FOURTH, MTU, OUT, Outcome, SECOND, TABLE};
-use super::headers::{Put, look, prepend, put};
+use super::headers::{Put, insert, look, prepend, put, put_frame};
 use super::packets::{ETHERNET, IPV4};
 use crate::frames::LO;
 
@@ -82,6 +85,16 @@ impl Model {
         if port.flags & Port::RETURN != 0 {
             return self.returned(frame, port.function);
         }
+        if port.flags & Port::FRAMES != 0 {
+            let Some(policy) = self.sr.policies.get(&port.function).copied() else {
+                return passed(frame);
+            };
+            return match put_frame(&frame, &policy, port.mac) {
+                Put::Done(frame) => self.go_on(frame, None, true),
+                Put::TooBig(_) => refuse(Reason::TooBig),
+                _ => refuse(Reason::TooLong),
+            };
+        }
         if frame[..6] != port.mac {
             return passed(frame);
         }
@@ -91,7 +104,15 @@ impl Model {
             && let Some(destination) = address(&frame)
         {
             match self.sr.sids.get(&destination.into()).copied() {
-                Some(sid) if trusted => return self.endpoint(frame, sid),
+                Some(sid) if trusted => {
+                    if port.flags & Port::VERIFIED != 0 {
+                        self.depth = 2;
+                        if let Some(outcome) = self.verify(&frame, port.flags) {
+                            return outcome;
+                        }
+                    }
+                    return self.endpoint(frame, sid);
+                }
                 Some(_) => return refuse(Reason::Untrusted),
                 None => {
                     let mut locators = self.sr.locators.keys();
@@ -122,12 +143,61 @@ impl Model {
             return passed(frame);
         };
         let policy = *policy;
-        match put(frame.clone(), &policy, true) {
+        let made = match policy.flags & Policy::INSERT != 0 {
+            true => insert(frame.clone(), &policy),
+            false => put(frame.clone(), &policy, true),
+        };
+        match made {
             Put::Pass => passed(frame),
             Put::Done(frame) => self.go_on(frame, None, true),
             Put::TooBig(room) => Outcome::told(Reason::TooBig, room, &frame[IP..]),
             Put::NoRoom => refuse(Reason::TooLong),
         }
+    }
+
+    /// What becomes of a packet whose HMAC is wrong, or missing.
+    fn verify(&self, frame: &[u8], flags: u32) -> Option<Outcome> {
+        let packet = &frame[IP..];
+        let missing = (flags & Port::AUTHENTIC != 0).then(|| refuse(Reason::Hmac));
+        let Ok(srh) = srv6::parse(packet) else {
+            return missing;
+        };
+        let (mut at, end) = (usize::from(srh.tlvs()), usize::from(srh.after()));
+        for _ in 0..8 {
+            if at + 2 > end {
+                return missing;
+            }
+            match packet[at] {
+                0 => at += 1,
+                5 => {
+                    let wrong = Outcome::told(Reason::Hmac, at as u32, packet);
+                    if packet[at + 1] != 38 || at + 40 > end {
+                        return Some(wrong);
+                    }
+                    let hmac = Hmac {
+                        bits: be16(packet, at + 2),
+                        key_id: u32::from_be_bytes(packet[at + 4..at + 8].try_into().unwrap()),
+                        mac: &packet[at + 8..at + 40],
+                    };
+                    let Some(key) = self.sr.hmac_keys.get(&hmac.key_id) else {
+                        return Some(wrong);
+                    };
+                    let active = srh.segment(packet, srh.segments_left);
+                    let is_active = active == address(frame);
+                    if key.flags == 0 && !hmac.destination_is_unverified() && !is_active {
+                        return Some(wrong);
+                    }
+                    if srh.last_entry >= 16 {
+                        return Some(refuse(Reason::TooLong));
+                    }
+                    let view = View::new_checked(&packet[usize::from(srh.offset)..]).unwrap();
+                    let text = view.hmac_text(packet[8..24].try_into().unwrap(), &hmac);
+                    return (key.mac(&text) != hmac.mac).then_some(wrong);
+                }
+                _ => at += 2 + usize::from(packet[at + 1]),
+            }
+        }
+        Some(refuse(Reason::TooLong))
     }
 
     /// For the kernel, which takes what is addressed to the device.

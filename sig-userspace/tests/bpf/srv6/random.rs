@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use sig_common::srv6::{
     Behavior, Flavors, Sid,
+    hmac::HmacKey,
     maps::{Adjacency, Function, MAX_HEADERS, Policy, Port, Reason},
 };
+use sig_common::wire::srv6::{Tlv, View};
 use sig_linux::bpf::Sr;
 
 use super::bed::{Bed, TABLE, in_bed, text};
@@ -100,6 +102,9 @@ fn tables(dice: &mut Dice, bed: &Bed, seed: u64) -> Sr {
             _ => good,
         };
         sr.adjacencies.insert(number, adjacency);
+    }
+    for id in 0..2 {
+        sr.hmac_keys.insert(id, key(id));
     }
     for number in 1..=4 {
         sr.policies.insert(number, policy(dice));
@@ -219,11 +224,12 @@ fn policy(dice: &mut Dice) -> Policy {
         headers,
         len: len as u16,
         next_header_at,
-        flags: if dice.percent(50) {
-            Policy::INHERIT_HOP_LIMIT
-        } else {
-            0
-        },
+        flags: dice.one(&[
+            0,
+            Policy::INHERIT_HOP_LIMIT,
+            Policy::INHERIT_HOP_LIMIT,
+            Policy::INSERT,
+        ]),
         slot: 3,
         mtu: dice.one(&[1500, 1500, 1500, 200]),
     }
@@ -235,6 +241,9 @@ fn port(dice: &mut Dice) -> Port {
         1 => Port::STEERED,
         2..=6 => Port::RETURN,
         7..=9 => Port::TRUSTED | Port::STEERED,
+        10 => Port::FRAMES,
+        11..=14 => Port::TRUSTED | Port::VERIFIED,
+        15 => Port::TRUSTED | Port::VERIFIED | Port::AUTHENTIC,
         _ => Port::TRUSTED,
     };
     let function = dice.below(FUNCTIONS as usize + 1) as u32;
@@ -242,7 +251,7 @@ fn port(dice: &mut Dice) -> Port {
         mac: OURS,
         reserved: 0,
         flags,
-        function: if flags & Port::RETURN != 0 {
+        function: if flags & (Port::RETURN | Port::FRAMES) != 0 {
             function
         } else {
             0
@@ -330,6 +339,32 @@ const fn fitting(next: u8, is_under_way: bool) -> &'static [usize] {
     }
 }
 
+/// The first is of RFC 8754, the second of Linux.
+fn key(id: u32) -> HmacKey {
+    HmacKey::new(b"a secret", id)
+}
+
+/// Adds an HMAC to an SRH, which is right more often than not.
+fn sign(dice: &mut Dice, header: &mut Vec<u8>) {
+    let id = dice.one(&[0, 0, 0, 1, 1, 2]);
+    header[1] += 5;
+    header.extend([5, 38, dice.one(&[0, 0, 0, 0x80]), 0, 0, 0, 0, id]);
+    header.extend([0; 32]);
+    let Ok(view) = View::new_checked(header) else {
+        return;
+    };
+    let Some(Ok(Tlv::Hmac(hmac))) = view.tlvs().find(|tlv| matches!(tlv, Ok(Tlv::Hmac(_)))) else {
+        return;
+    };
+    let text = view.hmac_text(address("2001:db8:5::5"), &hmac);
+    let mac = key(id.into()).mac(&text);
+    let at = header.len() - 32;
+    header[at..].copy_from_slice(&mac);
+    if dice.percent(20) {
+        header[at + dice.below(32)] ^= 1;
+    }
+}
+
 fn to_a_sid(dice: &mut Dice, next: u8, inside: Vec<u8>) -> Vec<u8> {
     let (mut next, mut payload) = (next, inside);
     if dice.percent(10) {
@@ -364,6 +399,9 @@ fn to_a_sid(dice: &mut Dice, next: u8, inside: Vec<u8>) -> Vec<u8> {
             // A TLV: eight bytes of padding.
             header[1] += 1;
             header.extend([4, 6, 0, 0, 0, 0, 0, 0]);
+        }
+        if dice.percent(30) {
+            sign(dice, &mut header);
         }
         payload = [header, payload].concat();
         next = ROUTING;

@@ -57,6 +57,17 @@ fn encapsulated_v4(frame: &mut [u8]) {
     header[10..12].fill(0);
 }
 
+/// The kernel inserts an SRH before hop-by-hop options too, where RFC 8200, section 4.1, has them first.
+fn hop_by_hop_first(frame: &mut [u8]) {
+    let [srh, options] = [54, 54 + 8 + 8 * usize::from(frame[55])];
+    if frame[20] == ipv6::ROUTING {
+        assert_eq!(frame[srh], ipv6::HOP_BY_HOP);
+        frame.swap(20, srh);
+        frame.swap(srh, options);
+        frame[srh..options + 8].rotate_right(8);
+    }
+}
+
 /// Where the packet behind an IPv6 header, and an SRH if there is one, begins in a frame.
 fn inner(frame: &[u8]) -> usize {
     match frame[14 + 6] {
@@ -80,7 +91,9 @@ const KERNEL: &str = "sr tunsrc set fc00:1::1\n\
     route add fd00:2:1::1 encap seg6 mode encap segs fc00:33::e,fc00:44::e,fc00:33::d4 dev out\n\
     route add fd00:2:1::2 encap seg6 mode encap.red segs fc00:33::e,fc00:44::e,fc00:33::d4 dev out\n\
     route add fd00:2:1::3 encap seg6 mode encap segs fc00:33::d4 dev out\n\
-    route add fd00:2:1::4 encap seg6 mode encap.red segs fc00:33::d4 dev out";
+    route add fd00:2:1::4 encap seg6 mode encap.red segs fc00:33::d4 dev out\n\
+    route add fd00:2:1::5 encap seg6 mode inline segs fc00:33::e,fc00:44::e dev out\n\
+    route add fd00:2:1::6 encap seg6 mode inline segs fc00:33::e dev out";
 
 const OURS: &str = r#"
 [srv6]
@@ -88,6 +101,7 @@ source = "fc00:1::1"
 locators = ["fc00:22::/48"]
 trusted = ["in", "out"]
 hop_limit = "inherit"
+allow_insert = true
 sid = [
     { sid = "fc00:22::e", behavior = "End" },
     { sid = "fc00:22::ea", behavior = "End.X", next_hop = "fc00:2::3" },
@@ -102,6 +116,8 @@ policy = [
     { name = "2", reduced = true, segments = ["fc00:33::e", "fc00:44::e", "fc00:33::d4"], destinations = ["10.2.1.2/32", "fd00:2:1::2/128"] },
     { name = "3", reduced = false, segments = ["fc00:33::d4"], destinations = ["10.2.1.3/32", "fd00:2:1::3/128"] },
     { name = "4", reduced = true, segments = ["fc00:33::d4"], destinations = ["10.2.1.4/32", "fd00:2:1::4/128"] },
+    { name = "5", insert = true, reduced = false, segments = ["fc00:33::e", "fc00:44::e"], destinations = ["fd00:2:1::5/128"] },
+    { name = "6", insert = true, reduced = false, segments = ["fc00:33::e"], destinations = ["fd00:2:1::6/128"] },
 ]
 "#;
 
@@ -169,6 +185,20 @@ fn cases() -> Vec<Case> {
             v6_packet(n, v6(&format!("fd00:2:1::{x}")))
         });
     }
+    for to in ["fd00:2:1::5", "fd00:2:1::6"] {
+        add("H.Insert", nothing, &|n| v6_packet(n, v6(to)));
+        add("H.Insert before an SRH", nothing, &|n| {
+            behind(&[to, "fc00:33::d6"], 7, &v6_packet(n, far6))
+        });
+        add("H.Insert and options", hop_by_hop_first, &|n| {
+            let mut packet = v6_packet(n, v6(to));
+            let len = packet.len() as u16 - 32;
+            packet[4..6].copy_from_slice(&len.to_be_bytes());
+            let next = std::mem::replace(&mut packet[6], 0);
+            packet.splice(40..40, [next, 0, 1, 4, 0, 0, 0, 0]);
+            packet
+        });
+    }
     cases
 }
 
@@ -227,6 +257,82 @@ fn the_kernel_and_ours_make_the_same_bytes() {
             is_of(frame, number)
         });
         assert_eq!(sent[..6], mac(0x43), "{sent:x?}");
+    }
+    assert!(node.status().reasons().is_empty(), "{:#?}", node.status());
+}
+
+/// Frames behind headers: the kernel's of a packet that it routes, ours of all that comes in by a device.
+#[test]
+fn the_kernel_and_ours_put_frames_behind_the_same_bytes() {
+    if !super::net::may_run() {
+        return;
+    }
+    let bench = namespace("l2", "bench");
+    let kernel = router("l2", &bench, "kernel");
+    let ours = router("l2", &bench, "ours");
+    kernel
+        .set_sysctls(&[("net/ipv6/seg6_flowlabel", "1")])
+        .unwrap();
+    kernel.ip("sr tunsrc set fc00:1::1").unwrap();
+    let ends = ["kernel", "ours"].map(|name| {
+        let open = |end: &str| socket(&bench, &format!("{name}-{end}"));
+        (open("in"), open("out"))
+    });
+    let config = |mode: &str, segments: &str| {
+        format!(
+            "[srv6]\nsource = \"fc00:1::1\"\ntrusted = [\"out\"]\n\
+             [[srv6.policy]]\nname = \"wire\"\nsegments = [\"{}\"]\nreduced = {}\nmtu = 1800\n\
+             frames_from = [\"in\"]\n",
+            segments.replace(',', "\", \""),
+            mode.ends_with("red"),
+        )
+    };
+    let (one, three) = ("fc00:33::d2", "fc00:33::e,fc00:44::e,fc00:33::d2");
+    let modes = [
+        ("l2encap", three),
+        ("l2encap.red", three),
+        ("l2encap", one),
+        ("l2encap.red", one),
+    ];
+    let node = Node::start(&ours, &config(modes[0].0, modes[0].1));
+    let mut number = 0;
+    for (mode, segments) in modes {
+        for to in ["10.2.1.1", "fd00:2:1::1"] {
+            kernel
+                .ip(&format!(
+                    "route replace {to} encap seg6 mode {mode} segs {segments} dev out"
+                ))
+                .unwrap();
+        }
+        node.reload(&config(mode, segments), "follows the file as it is now");
+        for packet in [
+            v4_packet(number, [10, 2, 1, 1]),
+            v6_packet(number + 1, v6("fd00:2:1::1")),
+        ] {
+            let is_v6 = packet[0] >> 4 == 6;
+            let frame = frame(&packet);
+            let [kernel, ours] = ends.each_ref().map(|(input, output)| {
+                input.send(&frame);
+                let what = format!("{mode}; {:?}", node.status().reasons());
+                let mut made = frame_of(output, &what, |frame| is_of(frame, number));
+                flow_label(&mut made);
+                // The kernel copies the hop limit of IPv6 packets and takes one from it; that of a frame is another network's.
+                assert_eq!(made.split_off(inner(&made)), frame, "the frame is whole");
+                made
+            });
+            assert_eq!(kernel[21], if is_v6 { 60 } else { 63 });
+            assert_eq!(ours[21], 64);
+            let mut same = ours.clone();
+            same[21] = kernel[21];
+            assert_eq!(
+                kernel,
+                same,
+                "{mode}, {segments}\n{}\n{}",
+                hex(&kernel),
+                hex(&ours)
+            );
+            number += 1;
+        }
     }
     assert!(node.status().reasons().is_empty(), "{:#?}", node.status());
 }

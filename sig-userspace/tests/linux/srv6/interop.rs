@@ -1,12 +1,16 @@
 //! Between kernel routers: ours processes what the kernel encapsulated and the kernel what ours encapsulated.
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    process::Stdio,
     thread,
 };
 
-use super::net::{Line, Node, PATIENCE, assert_pings, wire};
+use testbed::{Folder, Netns};
+
+use super::net::{Line, Node, PATIENCE, assert_pings, assert_silence, wire};
 
 /// What a has packets to a destination of their own for.
 struct Case {
@@ -18,6 +22,8 @@ struct Case {
     v4: Option<&'static str>,
     /// For IPv6 packets.
     v6: Option<&'static str>,
+    /// Ours inserts the segments.
+    inserts: bool,
 }
 
 impl Case {
@@ -28,6 +34,7 @@ impl Case {
             kernel: Some("encap"),
             v4: Some(v4),
             v6: Some(v6),
+            inserts: false,
         }
     }
 
@@ -36,6 +43,14 @@ impl Case {
         Self {
             kernel: None,
             ..Self::kernel(name, v4, v6)
+        }
+    }
+
+    /// Ours inserts.
+    const fn inserts(name: &'static str, v6: &'static str) -> Self {
+        Self {
+            inserts: true,
+            ..Self::ours(name, "", v6).only_v6()
         }
     }
 
@@ -146,6 +161,11 @@ const CASES: &[Case] = &[
         "fc00:33::e,fc00:22::e,fc00:33::d4",
         "fc00:33::e,fc00:22::e,fc00:33::d6",
     ),
+    // b's kernel takes packets with an SRH at its end.
+    Case::inserts("ours inserts, End", "fc00:33::e"),
+    Case::inserts("ours inserts, reduced", "fc00:33::e"),
+    Case::inserts("ours inserts, End with PSP", "fc00:33::ec"),
+    Case::inserts("ours inserts, there and back", "fc00:33::e,fc00:22::ec"),
     // With nobody else.
     Case::ours("ours alone, IPv4", "fc00:22::e,fc00:22::d46", "").only_v4(),
     Case::ours("ours alone, IPv6", "", "fc00:22::e,fc00:22::d46").only_v6(),
@@ -163,6 +183,7 @@ source = "fc00:1::1"
 locators = ["fc00:22::/48"]
 trusted = ["nr", "ns"]
 hop_limit = 64
+allow_insert = true
 sid = [
     { sid = "fc00:22::e", behavior = "End" },
     { sid = "fc00:22::ea", behavior = "End.X", next_hop = "fc00:2::2" },
@@ -200,9 +221,10 @@ fn the_kernel_and_ours_understand_each_other() {
                     let segments = segments.replace(',', "\", \"");
                     policies += &format!(
                         "[[srv6.policy]]\nname = \"{x}-{}\"\nsegments = [\"{segments}\"]\nmtu = 1800\n\
-                         reduced = {}\ndestinations = [\"{to}/{}\"]\n",
+                         reduced = {}\ninsert = {}\ndestinations = [\"{to}/{}\"]\n",
                         to.is_ipv4(),
                         is_reduced(x),
+                        case.inserts,
                         if to.is_ipv4() { 32 } else { 128 },
                     );
                 }
@@ -311,6 +333,140 @@ sid = [
     assert_pings(&line.a, &destinations, &node);
     let status = node.status();
     assert!(status.sid("fc00:22::d2") >= 6, "{status:#?}");
+}
+
+/// H.Encaps.L2 of ours to the kernel's End.DX2, and back: the hosts d and b are on one wire. The kernel's way makes frames of packets that
+/// it routes, to the MAC address of its device; d has that address.
+#[test]
+fn a_wire_between_ours_and_the_kernel() {
+    if !super::net::may_run() {
+        return;
+    }
+    let line = Line::new("wire");
+    let host = super::net::namespace("wire", "d");
+    wire((&line.n, "nd", 0x2d), (&host, "d0", 0x3b));
+    host.ip("link set d0 mtu 1500\n\
+         addr add 10.2.0.200/24 dev d0\n\
+         addr add fd00:2::c8/64 dev d0 nodad\n\
+         neigh add 10.2.0.2 lladdr 02:00:00:00:00:77 dev d0\n\
+         neigh add fd00:2::2 lladdr 02:00:00:00:00:77 dev d0")
+        .unwrap();
+    line.b
+        .ip("neigh add 10.2.0.200 lladdr 02:00:00:00:00:3b dev b0\n\
+             neigh add fd00:2::c8 lladdr 02:00:00:00:00:3b dev b0")
+        .unwrap();
+    line.s
+        .ip(
+            "route add 10.2.0.200 encap seg6 mode l2encap segs fc00:22::d2 dev sn\n\
+             route add fd00:2::c8 encap seg6 mode l2encap.red segs fc00:22::d2 dev sn",
+        )
+        .unwrap();
+    let node = Node::start(
+        &line.n,
+        r#"
+[srv6]
+source = "fc00:1::1"
+locators = ["fc00:22::/48"]
+trusted = ["nr", "ns"]
+sid = [{ sid = "fc00:22::d2", behavior = "End.DX2", interface = "nd" }]
+policy = [{ name = "wire", segments = ["fc00:33::e", "fc00:33::d2"], mtu = 1800, frames_from = ["nd"] }]
+"#,
+    );
+    let destinations = Line::destination(2).map(|to| (to.to_string(), to));
+    assert_pings(&host, &destinations, &node);
+    let status = node.status();
+    assert!(status.sid("fc00:22::d2") >= 6, "{status:#?}");
+    assert!(status.policy("wire") >= 6, "{status:#?}");
+    assert!(status.reasons().is_empty(), "{status:#?}");
+}
+
+/// Ours verifies what the kernel signed, and the kernel what ours signed, in the form that the kernel has.
+#[test]
+fn the_kernel_and_ours_verify_each_other() {
+    if !super::net::may_run() {
+        return;
+    }
+    let line = Line::new("hmac");
+    let folder = Folder::new("hmac-secret").unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "6265747765656e207573\n").unwrap();
+    for netns in [&line.r, &line.s] {
+        set_key(netns, 7, "between us");
+    }
+    set_key(&line.r, 8, "another");
+    set_key(&line.s, 8, "another");
+    line.s
+        .set_sysctls(&[("net/ipv6/conf/sn/seg6_require_hmac", "1")])
+        .unwrap();
+    let [signed, of_ours, reduced, unsigned] = [2, 3, 4, 5].map(Line::destination);
+    let [bare, of_stranger] = [6, 7].map(Line::destination);
+    for (to, key) in [(signed, "hmac 7"), (bare, ""), (of_stranger, "hmac 8")] {
+        for (to, last) in to.into_iter().zip(["d4", "d6"]) {
+            let segments = format!("fc00:22::e,fc00:33::{last} {key}");
+            line.kernel_encapsulates(to, "encap", &segments);
+        }
+    }
+    let mut policies = String::new();
+    for (name, to, more) in [
+        ("plain", of_ours, "hmac = 7, reduced = false"),
+        ("reduced", reduced, "hmac = 7"),
+        ("unsigned", unsigned, "reduced = false"),
+    ] {
+        for (to, last) in to.into_iter().zip(["d4", "d6"]) {
+            let bits = if to.is_ipv4() { 32 } else { 128 };
+            policies += &format!(
+                "{{ name = \"{name}-{last}\", segments = [\"fc00:33::e\", \"fc00:33::{last}\"], \
+                 mtu = 1800, destinations = [\"{to}/{bits}\"], {more} }},\n"
+            );
+        }
+    }
+    let node = Node::start(
+        &line.n,
+        &format!(
+            "[srv6]\nsource = \"fc00:1::1\"\nlocators = [\"fc00:22::/48\"]\n\
+             trusted = [\"nr\", \"ns\"]\nhmac = \"require\"\n\
+             sid = [{{ sid = \"fc00:22::e\", behavior = \"End\" }}]\n\
+             hmac_key = [{{ id = 7, form = \"linux\", secret_file = \"{}\" }}]\n\
+             policy = [\n{policies}]\n",
+            secret.display()
+        ),
+    );
+    let heard: Vec<_> = [signed, of_ours, reduced]
+        .into_iter()
+        .flatten()
+        .map(|to| (to.to_string(), to))
+        .collect();
+    assert_pings(&line.a, &heard, &node);
+    assert!(node.status().reasons().is_empty(), "{:#?}", node.status());
+    let unheard = [unsigned, bare, of_stranger].into_iter().flatten();
+    assert_silence(&line.a, unheard);
+    let status = node.status();
+    assert_eq!(status.policy("unsigned-d4"), 3, "the kernel drops these");
+    assert_eq!(status.refused("hmac"), 12, "{status:#?}");
+    let shown = format!("{}{status:?}", node.log());
+    assert!(!shown.contains("between us") && !shown.contains("626574"));
+}
+
+/// As `ip sr hmac set` has it, which asks at the terminal for the secret if there is one.
+fn set_key(netns: &Netns, id: u32, secret: &str) {
+    let mut command = netns.command("setsid");
+    command
+        .args([
+            "--wait",
+            "ip",
+            "sr",
+            "hmac",
+            "set",
+            &id.to_string(),
+            "sha256",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().expect("`setsid` starts");
+    let mut input = child.stdin.take().expect("it is a pipe");
+    input.write_all(format!("{secret}\n").as_bytes()).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
 
 /// What ends here without anything inside goes to the kernel, which takes it as any packet to an address of its own: pings to SIDs.

@@ -196,6 +196,7 @@ impl Line {
              route add default via fc00:2::1\n\
              route add default via fc00:2::1 table 100\n\
              route add fc00:33::e/128 encap seg6local action End dev sn\n\
+             route add fc00:33::ec/128 encap seg6local action End flavors psp dev sn\n\
              route add fc00:33::ea/128 encap seg6local action End.X nh6 fc00:2::1 dev sn\n\
              route add fc00:33::eb/128 encap seg6local action End.T table 100 dev sn\n\
              route add fc00:33::d2/128 encap seg6local action End.DX2 oif sb dev sn\n\
