@@ -5,6 +5,7 @@
 
 mod answer;
 pub(crate) mod config;
+mod shared;
 pub(crate) mod status;
 mod tables;
 #[cfg(test)]
@@ -35,7 +36,7 @@ use sig_observe::socket::ControlSocket;
 use tokio::sync::Notify;
 
 use answer::Answerer;
-use config::Srv6;
+use config::{Remembered, Srv6};
 pub(crate) use tables::Beside;
 use tables::{Around, Numbers, frames, is_up, next_hops, outputs, ports, tables};
 
@@ -227,11 +228,29 @@ impl SrNode {
                     self.look_again().await;
                 }
                 _ = tick.tick() => {
+                    self.look_at_headers();
                     self.look_again().await;
                     self.refresh().await;
                 }
             }
         }
+    }
+
+    /// Looks how often the headers of functions change.
+    fn look_at_headers(&self) {
+        let mut state = lock(&self.state);
+        let State {
+            programs,
+            config,
+            numbers,
+            around,
+            ..
+        } = &mut *state;
+        let counts = config.functions.iter().map(|function| {
+            let number = numbers.function(&function.name);
+            (function.name.clone(), programs.changes(number).unwrap_or(0))
+        });
+        around.changes.look(Instant::now(), counts);
     }
 
     /// As [`Self::look`], of which an error is one more problem: the next attempt may succeed.
@@ -476,6 +495,19 @@ fn problems(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Vec<Stri
                 false => "its packets are dropped",
             };
             problems.push(format!("function {} is down: {consequence}", function.name));
+        }
+        if around.changes.are_many(&function.name) {
+            let (name, many) = (&function.name, shared::MANY);
+            problems.push(match function.headers {
+                Remembered::Latest => format!(
+                    "function {name} is on two chains: its headers change more than {many} times a second; give each chain a function \
+                     of its own, or write headers = \"flow\""
+                ),
+                Remembered::OfFlows => format!(
+                    "flows pass function {name} in two chains: their headers change more than {many} times a second; let each flow pass \
+                     it once"
+                ),
+            });
         }
     }
     problems

@@ -24,8 +24,9 @@ use sig_linux::{
     neighbours::{Resolution, Resolved},
 };
 
-use super::config::{
-    HmacRule, HopLimit, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+use super::{
+    config::{HmacRule, HopLimit, Remembered, Service, ServiceAddress, Srv6, Steering, Target},
+    shared::Changes,
 };
 
 /// What the configuration does not say.
@@ -37,6 +38,8 @@ pub(crate) struct Around {
     pub(crate) next_hops: HashMap<IpAddr, Resolution>,
     /// Devices with the program.
     pub(crate) attached: BTreeSet<String>,
+    /// How often headers of functions change.
+    pub(crate) changes: Changes,
 }
 
 impl Around {

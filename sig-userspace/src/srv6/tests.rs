@@ -24,6 +24,34 @@ fn a_function_with_headers_per_flow_serves_several_sids() {
     assert_eq!(config.srv6.sids.len(), 7);
 }
 
+#[test]
+fn policies_that_share_a_function_are_warned_about() {
+    let warnings = |old: &str, new: &str| -> Vec<String> {
+        assert!(SAMPLE.contains(old), "{old} is in the sample");
+        let (_, warnings) = check(&SAMPLE.replacen(old, new, 1), "node.toml")
+            .unwrap_or_else(|errors| panic!("{errors}"));
+        warnings.iter().map(ToString::to_string).collect()
+    };
+    let same = "[[srv6.policy]]\nname = \"too\"\nsegments = [\"2001:db8:c::e\", \"2001:db8:a::f\", \"2001:db8:b::d46\"]\n";
+    let other =
+        "[[srv6.policy]]\nname = \"too\"\nsegments = [\"2001:db8:a::f\", \"2001:db8:b::d4\"]\n";
+    let end = "# Packets that are put behind a list";
+    assert!(warnings(end, &format!("{same}{end}")).is_empty());
+    let found = warnings(end, &format!("{other}{end}"));
+    assert!(
+        matches!(&found[..], [one] if one.contains("function[0]: policies \"too\" and \"inspect\" lead through this function")),
+        "{found:?}"
+    );
+    let per_flow = format!("headers = \"flow\"\n{other}");
+    assert!(warnings("headers = \"latest\"\n", &per_flow).is_empty());
+    let twice = "segments = [\"2001:db8:a::f\", \"2001:db8:a::f\", ";
+    let found = warnings("segments = [\"2001:db8:a::f\", ", twice);
+    assert!(
+        matches!(&found[..], [one] if one.contains("policy \"inspect\" leads through this function twice")),
+        "{found:?}"
+    );
+}
+
 /// The sample with something else in it.
 fn refused(old: &str, new: &str) -> String {
     assert!(SAMPLE.contains(old), "{old} is in the sample");

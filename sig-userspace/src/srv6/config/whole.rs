@@ -143,6 +143,37 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
         if sid.is_none() {
             place.warn("no [[srv6.sid]] has this function: all that it returns is dropped");
         }
+        let mut ways = config.policies.iter().flat_map(|policy| {
+            let segments = &policy.segments;
+            let leads_here = |segment: &Ipv6Addr| {
+                let mut sids = config.sids.iter().filter(is_proxied);
+                sids.any(|sid| {
+                    sid.sid == *segment
+                        && matches!(sid.behavior, Behavior::EndAd4 | Behavior::EndAd6)
+                })
+            };
+            (0..segments.len())
+                .filter(move |at| segments.get(*at).is_some_and(leads_here))
+                .map(move |at| (policy, segments.get(at + 1..).unwrap_or_default()))
+        });
+        if let Some((first, rest)) = ways.next()
+            && let Some((other, _)) = ways.find(|(policy, other)| match function.headers {
+                Remembered::Latest => *other != rest,
+                Remembered::OfFlows => policy.name == first.name,
+            })
+        {
+            let (first, other) = (excerpt(&first.name), excerpt(&other.name));
+            place.warn(match first == other {
+                true => format!(
+                    "policy \"{first}\" leads through this function twice: what it returns would get the headers of either; let packets pass it \
+                     once"
+                ),
+                false => format!(
+                    "policies \"{first}\" and \"{other}\" lead through this function and then different ways: what it returns would get the \
+                     headers of either; give each a function of its own, or write headers = \"flow\""
+                ),
+            });
+        }
         let policy = function.policy.as_ref();
         let policy = policy.and_then(|name| config.policies.iter().find(|of| of.name == *name));
         if let (Some(sid), Some(policy)) = (sid, policy)
