@@ -1,6 +1,6 @@
 //! Names, keys and values of the BPF maps of an SR node; see [`crate::maps`] for the rules of their layout.
 
-use crate::{fast_path::key, reason::reasons, wire::inner::InnerPacket};
+use crate::{fast_path::key, maps::Ip, reason::reasons, wire::inner::InnerPacket};
 
 /// Devices that packets come in by: `u32` interface index to [`Port`].
 pub const PORTS: &str = "S_PORTS";
@@ -23,6 +23,8 @@ pub const CACHES: &str = "S_CACHES";
 /// Headers of the flows through functions that have them for each: [`FlowKey`] to [`Flow`]. What was not used for the longest time
 /// makes room.
 pub const FLOWS: &str = "S_FLOWS";
+/// Functions that answer to this node by a device that functions return packets by: [`Peer`] to `u32`, any value.
+pub const PEERS: &str = "S_PEERS";
 /// Devices that packets leave by, by interface index.
 pub const DEVICES: &str = "S_DEVICES";
 /// Per CPU, packets and bytes: counter slot to [`Traffic`].
@@ -59,7 +61,7 @@ pub const MAX_ADJACENCIES: u32 = 4096;
 pub const MAX_FUNCTIONS: u32 = 256;
 /// Entries of [`FLOWS`]. Every packet to a function renews the entry of its flow, so that it is flows with packets within functions that
 /// have to be there.
-pub const MAX_FLOWS: u32 = 65_536;
+pub const MAX_FLOWS: u32 = 16_384;
 /// Entries of [`TRAFFIC`].
 pub const MAX_SLOTS: u32 = MAX_SIDS + MAX_POLICIES + MAX_FUNCTIONS;
 /// Entries of [`HMAC_KEYS`].
@@ -106,6 +108,8 @@ impl Port {
     pub const VERIFIED: u32 = 32;
     /// With [`Port::VERIFIED`]: packets to SIDs must have one.
     pub const AUTHENTIC: u32 = 64;
+    /// There are [`PEERS`] at it.
+    pub const PEERS: u32 = 128;
 }
 
 /// Headers that packets are put behind.
@@ -195,6 +199,30 @@ pub struct Cache {
     /// The headers, as they were when the packet had its next segment already; without traffic class, flow label and length.
     pub headers: [u8; MAX_HEADERS],
 }
+
+/// A function and this node as neighbours, IPv4 addresses as IPv4-mapped IPv6: what the one sends to the other is of no chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct Peer {
+    /// Interface index of the device between them.
+    pub ifindex: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Address of the function.
+    pub function: Ip,
+    /// Address of this node.
+    pub node: Ip,
+}
+
+/// What a probe through a function has in front of its bytes: [`IPV4_PROBE_AT`] or [`IPV6_PROBE_AT`]: the secret of this node, in
+/// native byte order, by which it is known when it comes back.
+pub type ProbeToken = u64;
+/// Where the payload of an IPv4 packet without options begins that has a header of 8 bytes behind, as UDP.
+pub const IPV4_PROBE_AT: usize = 28;
+/// The same of IPv6.
+pub const IPV6_PROBE_AT: usize = 48;
+/// Name of the variable with the [`ProbeToken`].
+pub const TOKEN: &str = "S_TOKEN";
 
 /// A flow through a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -306,6 +334,8 @@ reasons! {
         "The address of a neighbour had to be asked for first.";
     Hmac, "hmac",
         "The HMAC of a packet to a SID is wrong or of an unknown key, or there is none though there must be.";
+    Probe, "probe",
+        "A probe came back from a function.";
 }
 
 #[cfg(feature = "user")]
@@ -321,7 +351,7 @@ mod pod {
             )+
         };
     }
-    pod!(Port Sid Policy Adjacency Function Cache Traffic HmacKey);
+    pod!(Port Peer Sid Policy Adjacency Function Cache Traffic HmacKey);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
@@ -332,6 +362,7 @@ const _: () = {
     assert!(size_of::<Adjacency>() == 4 + 4 + 12 + 4);
     assert!(size_of::<Function>() == size_of::<Adjacency>() + 4 * 4);
     assert!(size_of::<Cache>() == 8 + 4 + 4 + MAX_HEADERS && MAX_HEADERS.is_multiple_of(8));
+    assert!(size_of::<Peer>() == 4 + 4 + 16 + 16);
     assert!(size_of::<FlowKey>() == 6 * 8);
     assert!(size_of::<Flow>() == MAX_HEADERS + 2 * 4);
     assert!(size_of::<Traffic>() == 16);

@@ -11,14 +11,17 @@ use aya_ebpf::{
     helpers,
 };
 use sig_common::{
-    srv6::maps::{Cache, FlowKey, Function, MAX_HEADERS, Reason},
+    maps::Ip,
+    srv6::maps::{
+        Cache, FlowKey, Function, IPV4_PROBE_AT, IPV6_PROBE_AT, MAX_HEADERS, Peer, Port, Reason,
+    },
     wire::{Load as _, PROTO_ICMPV6, Store as _, ethernet, ipv6, srv6},
 };
 
 use super::{
-    S_CACHES, S_FLOWS, S_FUNCTIONS, S_POLICIES, Work, count,
+    S_CACHES, S_FLOWS, S_FUNCTIONS, S_PEERS, S_POLICIES, Work, count,
     encap::{self, Inside, look},
-    forward, go_on, ip, refuse, tell, work,
+    forward, go_on, ip, refuse, tell, token, work,
 };
 use crate::{
     fast::{fetch_add_one, replace},
@@ -170,7 +173,8 @@ fn forget(cache: *mut Cache) {
 
 /// A packet that a function returns.
 #[inline(always)]
-pub fn returned(ctx: *mut xdp_md, number: u32) -> u32 {
+pub fn returned(ctx: *mut xdp_md, port: &Port) -> u32 {
+    let number = port.function;
     // SAFETY: the value is only read; an update replaces it as a whole.
     let Some(function) = (unsafe { S_FUNCTIONS.get(number) }) else {
         return XDP_PASS;
@@ -183,6 +187,12 @@ pub fn returned(ctx: *mut xdp_md, number: u32) -> u32 {
     };
     if !is_chained {
         // ARP, neighbour discovery and the like are between the function and the kernel.
+        return XDP_PASS;
+    }
+    if is_probe(&packet) {
+        return tell(ctx, Reason::Probe as u32, 0, &[0; 16], 0);
+    }
+    if port.flags & Port::PEERS != 0 && is_from_peer(ctx) != 0 {
         return XDP_PASS;
     }
     count(function.slot, packet::len(ctx).wrapping_sub(IP));
@@ -350,6 +360,55 @@ fn unmask(ctx: *mut xdp_md) -> u32 {
         Some(()) => 0,
         None => 2,
     }
+}
+
+/// A probe of ours that a function was to return: of no chain, and never let out.
+#[inline(always)]
+fn is_probe(packet: &Packet) -> bool {
+    let at = match packet.be16(12) {
+        Some(ethernet::ETHERTYPE_IPV4) => IP + IPV4_PROBE_AT,
+        _ => IP + IPV6_PROBE_AT,
+    };
+    match packet.bytes::<8>(at) {
+        Some(bytes) => u64::from_ne_bytes(bytes) == token(),
+        None => false,
+    }
+}
+
+/// Whether the packet is what a function says to this node as its neighbour. Returns 0 or 1.
+#[inline(never)]
+fn is_from_peer(ctx: *mut xdp_md) -> u32 {
+    let packet = ip(ctx);
+    // SAFETY: the context is of the running program.
+    let ifindex = unsafe { (*ctx).ingress_ifindex };
+    let (function, node) = match Packet::of(ctx, 0).be16(12) {
+        Some(ethernet::ETHERTYPE_IPV4) => {
+            let Some(source) = packet.bytes(12) else {
+                return 0;
+            };
+            let Some(destination) = packet.bytes(16) else {
+                return 0;
+            };
+            (Ip::v4(source), Ip::v4(destination))
+        }
+        _ => {
+            let Some(source) = packet.bytes(8) else {
+                return 0;
+            };
+            let Some(destination) = packet.bytes(24) else {
+                return 0;
+            };
+            (Ip(source), Ip(destination))
+        }
+    };
+    let peer = Peer {
+        ifindex,
+        reserved: 0,
+        function,
+        node,
+    };
+    // SAFETY: the value is not read.
+    unsafe { S_PEERS.get(peer) }.is_some().into()
 }
 
 /// By its link-layer address.

@@ -41,7 +41,7 @@ use sig_common::{
         maps::{
             Adjacency, Cache, EVENT_BYTES, EVENT_PACKET, Event, Flow, FlowKey, Function,
             MAX_ADJACENCIES, MAX_FLOWS, MAX_FUNCTIONS, MAX_LOCATORS, MAX_POLICIES, MAX_PORTS,
-            MAX_SIDS, MAX_SLOTS, MAX_STEERED, PROCESS, Policy, Port, Reason, Traffic, VERIFY,
+            MAX_SIDS, MAX_SLOTS, MAX_STEERED, PROCESS, Peer, Policy, Port, ProbeToken, Reason, Traffic, VERIFY,
         },
     },
     wire::{Load as _, ethernet},
@@ -82,6 +82,19 @@ static S_CACHES: Array<Cache> = Array::with_max_entries(MAX_FUNCTIONS, 0);
 
 #[map]
 static S_FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::with_max_entries(MAX_FLOWS, 0);
+
+#[map]
+static S_PEERS: HashMap<Peer, u32> = HashMap::with_max_entries(MAX_FUNCTIONS, NO_PREALLOC);
+
+/// What probes through functions are known by, set when the programs are loaded: a number that nobody can guess.
+#[unsafe(no_mangle)]
+static S_TOKEN: ProbeToken = 0;
+
+#[inline(always)]
+fn token() -> ProbeToken {
+    // SAFETY: the pointer is to a static. Volatile, or else the value of the source is taken.
+    unsafe { (&raw const S_TOKEN).read_volatile() }
+}
 
 #[map]
 static S_DEVICES: DevMapHash = DevMapHash::with_max_entries(MAX_PORTS, 0);
@@ -134,7 +147,7 @@ pub fn receive(ctx: &XdpContext) -> u32 {
         return XDP_PASS;
     };
     if port.flags & Port::RETURN != 0 {
-        return function::returned(ctx.ctx, port.function);
+        return function::returned(ctx.ctx, port);
     }
     if port.flags & Port::ENGINE != 0 {
         return engine::receive(ctx);
@@ -305,7 +318,9 @@ fn tell(ctx: *mut xdp_md, reason: u32, value: u32, address: &[u8; 16], ifindex: 
         // SAFETY: the pointer is to this CPU's element.
         unsafe { *count = (*count).wrapping_add(1) };
     }
-    if reason != Reason::Resolve as u32 && !may_tell() {
+    // Nobody but a function can send what counts as a probe.
+    let is_limited = reason != Reason::Resolve as u32 && reason != Reason::Probe as u32;
+    if is_limited && !may_tell() {
         return XDP_DROP;
     }
     let Some(mut report) = S_EVENTS.reserve::<Report>(0) else {

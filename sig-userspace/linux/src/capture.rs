@@ -261,6 +261,33 @@ impl Capture {
     }
 }
 
+/// Sends an Ethernet frame out of the interface with this index, in the network namespace of the calling thread.
+///
+/// # Errors
+/// CAP_NET_RAW is missing, or the interface is not there, not up, or has no room.
+pub fn send(ifindex: u32, frame: &[u8]) -> io::Result<()> {
+    let socket = open(libc::SOCK_RAW | libc::SOCK_NONBLOCK)?;
+    // SAFETY: all-zero bytes are a value of this structure.
+    let mut to: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    to.sll_family = libc::AF_PACKET as u16;
+    to.sll_ifindex = ifindex.cast_signed();
+    // SAFETY: frame and address live across the call and have these lengths.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            0,
+            (&raw const to).cast(),
+            size_of_val(&to) as libc::socklen_t,
+        )
+    };
+    match sent {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A packet socket that sees nothing until it is bound.
 fn open(kind: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: plain system call without pointers.

@@ -5,6 +5,7 @@
 
 mod answer;
 pub(crate) mod config;
+mod probe;
 mod shared;
 pub(crate) mod status;
 mod tables;
@@ -37,8 +38,9 @@ use tokio::sync::Notify;
 
 use answer::Answerer;
 use config::{Remembered, Srv6};
+use probe::Probes;
 pub(crate) use tables::Beside;
-use tables::{Around, Numbers, frames, is_up, next_hops, outputs, ports, tables};
+use tables::{Around, Numbers, frames, is_linked, is_up, next_hops, outputs, ports, tables};
 
 /// Changes come in series: this long after the first, all are looked at.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -83,6 +85,7 @@ struct State {
     /// Neighbours of other tables that a packet wanted to go to, by device, and since when they are asked for.
     asked: BTreeMap<(u32, IpAddr), Instant>,
     answerer: Answerer,
+    probes: Probes,
     /// What was logged last.
     told: Vec<String>,
 }
@@ -105,6 +108,7 @@ impl SrNode {
         let answerer = Answerer::open(Sources::default()).map_err(Error::doing(
             "open the sockets that ICMP errors are sent by",
         ))?;
+        let probes = Probes::new(programs.token());
         let node = Self {
             netlink,
             watch,
@@ -123,6 +127,7 @@ impl SrNode {
                 promiscuous: BTreeMap::new(),
                 asked: BTreeMap::new(),
                 answerer,
+                probes,
                 told: Vec::new(),
             })),
         };
@@ -207,7 +212,13 @@ impl SrNode {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            let due = lock(&self.state).probes.due();
             tokio::select! {
+                () = sleep_until(due) => {
+                    if self.probe() {
+                        self.look_again().await;
+                    }
+                }
                 told = events.next(EVENTS_AT_ONCE, |event, packet| self.take(event, packet)) => {
                     told.map_err(Error::doing("read what the programs tell"))?;
                     tokio::task::yield_now().await;
@@ -229,11 +240,29 @@ impl SrNode {
                 }
                 _ = tick.tick() => {
                     self.look_at_headers();
+                    // There may be new functions, or one may have lost its link.
+                    self.probe();
                     self.look_again().await;
                     self.refresh().await;
                 }
             }
         }
+    }
+
+    /// Sends what probes are due. Whether what they tell has changed.
+    fn probe(&self) -> bool {
+        let mut state = lock(&self.state);
+        let State {
+            config,
+            around,
+            attached,
+            probes,
+            ..
+        } = &mut *state;
+        let has_program = |name: &str| attached.contains_key(name);
+        probes.run(Instant::now(), &config.functions, around, has_program);
+        let before = std::mem::replace(&mut around.silent, probes.silent());
+        !before.keys().eq(around.silent.keys())
     }
 
     /// Looks how often the headers of functions change.
@@ -424,6 +453,10 @@ impl SrNode {
             }
             return;
         }
+        if event.reason == Reason::Probe as u32 {
+            state.probes.came_back(packet);
+            return;
+        }
         state.answerer.answer(monotonic_ns(), event, packet);
     }
 }
@@ -494,7 +527,11 @@ fn problems(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Vec<Stri
                 true => "packets go on without it",
                 false => "its packets are dropped",
             };
-            problems.push(format!("function {} is down: {consequence}", function.name));
+            let name = &function.name;
+            problems.push(match is_linked(function, around) {
+                true => format!("function {name} does not answer probes: {consequence}"),
+                false => format!("function {name} is down: {consequence}"),
+            });
         }
         if around.changes.are_many(&function.name) {
             let (name, many) = (&function.name, shared::MANY);
@@ -511,6 +548,14 @@ fn problems(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Vec<Stri
         }
     }
     problems
+}
+
+/// Never, if there is no time.
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {

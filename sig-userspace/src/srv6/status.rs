@@ -8,7 +8,7 @@ use sig_common::srv6::maps::Reason;
 use super::{
     State,
     config::Service,
-    tables::{Counted, is_up},
+    tables::{Counted, is_up, why_down},
 };
 
 /// The status document of an SR node.
@@ -65,6 +65,8 @@ pub(crate) struct PolicyStatus {
 pub(crate) struct FunctionStatus {
     pub(crate) name: String,
     pub(crate) is_up: bool,
+    /// While it is down, why: by link, neighbour or probe.
+    pub(crate) why_down: Option<String>,
     /// `bypass` or `drop`.
     pub(crate) on_failure: String,
     /// Packets that it returned.
@@ -126,6 +128,7 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         |(function, packets_returned): (&Service, _)| FunctionStatus {
             name: function.name.clone(),
             is_up: is_up(function, around),
+            why_down: why_down(function, around, Instant::now()),
             on_failure: if function.bypass { "bypass" } else { "drop" }.to_owned(),
             packets_returned,
             header_changes: programs

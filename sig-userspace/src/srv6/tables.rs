@@ -3,15 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
+    time::Instant,
 };
 
 use ipnet::IpNet;
 use sig_common::{
+    maps::Ip,
     mark::Mark,
     srv6::{
         Behavior, Flavors, Sid,
         hmac::HmacKey,
-        maps::{Adjacency, ENGINE, Function, MAX_HEADERS, Policy, Port, TUNNEL},
+        maps::{Adjacency, ENGINE, Function, MAX_HEADERS, Peer, Policy, Port, TUNNEL},
     },
     wire::{
         TTL, ipv6,
@@ -25,7 +27,9 @@ use sig_linux::{
 };
 
 use super::{
-    config::{HmacRule, HopLimit, Remembered, Service, ServiceAddress, Srv6, Steering, Target},
+    config::{
+        HmacRule, HopLimit, ProbeKind, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+    },
     shared::Changes,
 };
 
@@ -40,6 +44,8 @@ pub(crate) struct Around {
     pub(crate) attached: BTreeSet<String>,
     /// How often headers of functions change.
     pub(crate) changes: Changes,
+    /// Functions that do not answer probes, and since when.
+    pub(crate) silent: BTreeMap<String, Instant>,
 }
 
 impl Around {
@@ -249,23 +255,52 @@ pub(crate) fn outputs<'a>(
         .chain(of_gateway)
 }
 
-/// Whether a function is alive, as far as devices and neighbours tell.
+/// Whether a function is alive, as far as devices, neighbours and probes tell.
 pub(crate) fn is_up(function: &Service, around: &Around) -> bool {
+    is_linked(function, around) && !around.silent.contains_key(&function.name)
+}
+
+/// Whether it is, as far as devices and neighbours tell.
+pub(crate) fn is_linked(function: &Service, around: &Around) -> bool {
     let back = &function.return_interface;
     way_to(function, around).is_some()
         && around.carries(back).is_some()
         && around.attached.contains(back)
 }
 
-fn way_to(function: &Service, around: &Around) -> Option<Adjacency> {
+/// Why a function is down.
+pub(crate) fn why_down(function: &Service, around: &Around, now: Instant) -> Option<String> {
+    for name in [&function.interface, &function.return_interface] {
+        if around.carries(name).is_none() {
+            return Some(format!("link: {name}"));
+        }
+    }
+    if way_to(function, around).is_none() {
+        return Some("neighbour: no answer".to_owned());
+    }
+    let since = around.silent.get(&function.name)?;
+    let seconds = now.saturating_duration_since(*since).as_secs();
+    Some(format!("probe: no answer for {seconds} s"))
+}
+
+/// A function as a neighbour behind its device.
+pub(crate) fn neighbour<'a>(function: &Service, around: &'a Around) -> Option<&'a Resolved> {
+    let ServiceAddress::NextHop(address) = function.address else {
+        return None;
+    };
+    let link = around.links.get(&function.interface)?;
+    around
+        .resolved(address)
+        .filter(|resolved| resolved.ifindex == link.ifindex)
+}
+
+/// The way to a function.
+pub(crate) fn way_to(function: &Service, around: &Around) -> Option<Adjacency> {
     let link = around.carries(&function.interface)?;
     let (mac, mtu) = match function.address {
         ServiceAddress::Mac(mac) => (mac, link.mtu),
-        ServiceAddress::NextHop(address) => {
-            let resolved = around.resolved(address)?;
-            if resolved.ifindex != link.ifindex {
-                return None;
-            }
+        ServiceAddress::NextHop(_) => {
+            let resolved = neighbour(function, around)?;
             (resolved.destination_mac, resolved.mtu)
         }
     };
@@ -396,7 +431,33 @@ pub(crate) fn tables(
                 .insert(link.ifindex, port(link, Port::RETURN, number));
         }
     }
+    for function in &config.functions {
+        let asks = function
+            .probe
+            .is_some_and(|probe| !matches!(probe.kind, ProbeKind::Through { .. }));
+        if asks
+            && let Some(to) = neighbour(function, around)
+            && let Some(port) = sr.ports.get_mut(&to.ifindex)
+            && port.flags & Port::RETURN != 0
+        {
+            port.flags |= Port::PEERS;
+            let peer = Peer {
+                ifindex: to.ifindex,
+                reserved: 0,
+                function: mapped(to.neighbour),
+                node: mapped(to.source),
+            };
+            sr.peers.insert(peer, 1);
+        }
+    }
     sr
+}
+
+fn mapped(address: IpAddr) -> Ip {
+    match address {
+        IpAddr::V4(address) => Ip::v4(address.octets()),
+        IpAddr::V6(address) => Ip(address.octets()),
+    }
 }
 
 /// The tunnel device, and the devices that copies leave by.

@@ -26,28 +26,29 @@ fn a_function_with_headers_per_flow_serves_several_sids() {
 
 #[test]
 fn policies_that_share_a_function_are_warned_about() {
-    let warnings = |old: &str, new: &str| -> Vec<String> {
-        assert!(SAMPLE.contains(old), "{old} is in the sample");
-        let (_, warnings) = check(&SAMPLE.replacen(old, new, 1), "node.toml")
-            .unwrap_or_else(|errors| panic!("{errors}"));
+    let warnings = |text: &str| -> Vec<String> {
+        let (_, warnings) = check(text, "node.toml").unwrap_or_else(|errors| panic!("{errors}"));
         warnings.iter().map(ToString::to_string).collect()
     };
-    let same = "[[srv6.policy]]\nname = \"too\"\nsegments = [\"2001:db8:c::e\", \"2001:db8:a::f\", \"2001:db8:b::d46\"]\n";
-    let other =
-        "[[srv6.policy]]\nname = \"too\"\nsegments = [\"2001:db8:a::f\", \"2001:db8:b::d4\"]\n";
-    let end = "# Packets that are put behind a list";
-    assert!(warnings(end, &format!("{same}{end}")).is_empty());
-    let found = warnings(end, &format!("{other}{end}"));
+    let policy = |segments: &str| {
+        format!("{SAMPLE}\n[[srv6.policy]]\nname = \"too\"\nsegments = [{segments}]\n")
+    };
+    let same = policy("\"2001:db8:c::e\", \"2001:db8:a::f\", \"2001:db8:b::d46\"");
+    assert!(warnings(&same).is_empty());
+    let other = policy("\"2001:db8:a::f\", \"2001:db8:b::d4\"");
+    let found = warnings(&other);
+    let said = "function[0]: policies \"inspect\" and \"too\" lead through this function";
     assert!(
-        matches!(&found[..], [one] if one.contains("function[0]: policies \"too\" and \"inspect\" lead through this function")),
+        matches!(&found[..], [one] if one.contains(said)),
         "{found:?}"
     );
-    let per_flow = format!("headers = \"flow\"\n{other}");
-    assert!(warnings("headers = \"latest\"\n", &per_flow).is_empty());
-    let twice = "segments = [\"2001:db8:a::f\", \"2001:db8:a::f\", ";
-    let found = warnings("segments = [\"2001:db8:a::f\", ", twice);
+    let per_flow = |text: &str| text.replace("headers = \"latest\"", "headers = \"flow\"");
+    assert!(warnings(&per_flow(&other)).is_empty());
+    let twice = policy("\"2001:db8:a::f\", \"2001:db8:a::f\", \"2001:db8:b::d46\"");
+    let found = warnings(&per_flow(&twice));
+    let said = "policy \"too\" leads through this function twice";
     assert!(
-        matches!(&found[..], [one] if one.contains("policy \"inspect\" leads through this function twice")),
+        matches!(&found[..], [one] if one.contains(said)),
         "{found:?}"
     );
 }
@@ -123,6 +124,36 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "behavior = \"End.AS\"\nfunction = \"shaper\"",
             "behavior = \"End.AD4\"\nfunction = \"firewall\"",
             "SID 2001:db8:a::f has this function already",
+        ),
+        (
+            "probe = \"through\"",
+            "probe = \"tcp:0\"",
+            "\"tcp:0\" is no probe; write",
+        ),
+        (
+            "probe = \"through\"",
+            "probe = \"tcp:80\"",
+            "probe_source: this is for probe = \"through\"",
+        ),
+        (
+            "probe_source = \"192.0.2.1\"",
+            "",
+            "function[0].probe: a packet through the function has addresses",
+        ),
+        (
+            "probe_source = \"192.0.2.1\"",
+            "probe_source = \"2001:db8::1\"",
+            "another IP version than probe_source",
+        ),
+        (
+            "policy = \"back\"",
+            "policy = \"back\"\nprobe = \"ping\"",
+            "function[1].probe: the function is asked at its address; write next_hop",
+        ),
+        (
+            "policy = \"back\"",
+            "policy = \"back\"\nprobe_interval = \"1s\"",
+            "function[1].probe_interval: there is no probe",
         ),
         (
             "policy = \"back\"",

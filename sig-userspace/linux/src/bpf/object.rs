@@ -254,6 +254,8 @@ pub(super) struct Globals {
     pub(super) logging: Logging,
     /// The border router does not verify hop fields.
     pub(super) forged_hops_pass: bool,
+    /// What an SR node's probes through functions are known by.
+    pub(super) token: u64,
     /// Whose maps are needed.
     pub(super) user: User,
 }
@@ -289,6 +291,7 @@ impl Object {
         let mut loader = EbpfLoader::new();
         loader
             .override_global(aya_log::LEVEL, &level, true)
+            .override_global(srv6::maps::TOKEN, &globals.token, true)
             .override_global("R_FORGED_HOPS_PASS_FOR_BENCHMARKS", &forged_hops_pass, true);
         let fast_path = globals.fast_path.unwrap_or_default();
         let flags = [

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -17,8 +18,8 @@ use sig_common::srv6::{
     hmac::HmacKey,
     maps::{
         self, ADJACENCIES, AGAIN, Adjacency, BUDGET, CACHES, Cache, DEVICES, EVENTS, Event,
-        FUNCTIONS, Function, HMAC_KEYS, LOCATORS, POLICIES, PORTS, PROCESS, Policy, Port, REASONS,
-        Reason, SIDS, STEERED_V4, STEERED_V6, TRAFFIC, Traffic, VERIFY,
+        FUNCTIONS, Function, HMAC_KEYS, LOCATORS, PEERS, POLICIES, PORTS, PROCESS, Peer, Policy,
+        Port, ProbeToken, REASONS, Reason, SIDS, STEERED_V4, STEERED_V6, TRAFFIC, Traffic, VERIFY,
     },
 };
 use tokio::io::{Interest, unix::AsyncFd};
@@ -48,6 +49,8 @@ pub struct Sr {
     pub functions: BTreeMap<u32, Function>,
     /// Keys of HMACs by their id.
     pub hmac_keys: BTreeMap<u32, HmacKey>,
+    /// Functions that talk to this node by devices that functions return packets by.
+    pub peers: BTreeMap<Peer, u32>,
 }
 
 /// The programs and their maps, attached to nothing at first. Until [`Self::set`] they pass every packet to the kernel.
@@ -62,11 +65,13 @@ pub struct SrPrograms {
     adjacencies: HashMap<MapData, u32, Adjacency>,
     functions: HashMap<MapData, u32, Function>,
     hmac_keys: HashMap<MapData, u32, HmacKey>,
+    peers: HashMap<MapData, Peer, u32>,
     caches: Array<MapData, Cache>,
     devices: DevMapHash<MapData>,
     traffic: PerCpuArray<MapData, Traffic>,
     reasons: PerCpuArray<MapData, u64>,
     budget: PerCpuArray<MapData, [u64; 2]>,
+    token: ProbeToken,
     /// What is in the maps.
     written: Sr,
     entry: ProgramFd,
@@ -79,8 +84,11 @@ impl SrPrograms {
     /// # Errors
     /// Missing privileges (CAP_BPF, CAP_NET_ADMIN), or a kernel that does not take the programs.
     pub fn load() -> Result<(Self, Events), Error> {
+        // Its keys are random, and so is what it makes of nothing.
+        let token = RandomState::new().build_hasher().finish();
         let mut object = Object::new(&Globals {
             user: User::SrNode,
+            token,
             ..Globals::default()
         })?;
         object.load(&PROGRAMS)?;
@@ -102,11 +110,13 @@ impl SrPrograms {
             adjacencies: object.map(ADJACENCIES)?,
             functions: object.map(FUNCTIONS)?,
             hmac_keys: object.map(HMAC_KEYS)?,
+            peers: object.map(PEERS)?,
             caches: object.map(CACHES)?,
             devices: object.map(DEVICES)?,
             traffic: object.map(TRAFFIC)?,
             reasons: object.map(REASONS)?,
             budget: object.map(BUDGET)?,
+            token,
             written: Sr::default(),
             entry: object.program_fd(Program::Srv6)?,
             _again: again,
@@ -162,6 +172,12 @@ impl SrPrograms {
         add(&mut old.hmac_keys, &new.hmac_keys, "a key", |k, v| {
             self.hmac_keys.insert(k, v, 0)
         })?;
+        add(
+            &mut old.peers,
+            &new.peers,
+            "a neighbour of a device",
+            |k, v| self.peers.insert(k, v, 0),
+        )?;
         add(&mut old.ports, &new.ports, "a device", |k, v| {
             self.ports.insert(k, v, 0)
         })?;
@@ -189,6 +205,9 @@ impl SrPrograms {
         })?;
         remove(&mut old.hmac_keys, &new.hmac_keys, "a key", |k| {
             self.hmac_keys.remove(k)
+        })?;
+        remove(&mut old.peers, &new.peers, "a neighbour of a device", |k| {
+            self.peers.remove(k)
         })?;
         remove(&mut old.sids, &new.sids, "a SID", |k| {
             self.sids.remove(&k.octets())
@@ -298,6 +317,12 @@ impl SrPrograms {
         let values = self.reasons.get(&(reason as u32), 0);
         let values = values.map_err(|e| errors::of_map("read BPF counters".into(), e))?;
         Ok(values.iter().fold(0, |sum, of| sum.wrapping_add(*of)))
+    }
+
+    /// What probes through functions begin with: the programs tell about what a function returns with it.
+    #[must_use]
+    pub const fn token(&self) -> ProbeToken {
+        self.token
     }
 
     /// How often the headers of the packets to a function have changed.

@@ -88,7 +88,11 @@ pub(in crate::cli) fn write_tables(status: &Status, out: &mut dyn Write) -> io::
     for function in &status.functions {
         table.row([
             function.name.clone(),
-            if function.is_up { "up" } else { "down" }.to_owned(),
+            match (&function.why_down, function.is_up) {
+                (_, true) => "up".to_owned(),
+                (Some(why), _) => format!("down ({why})"),
+                (None, _) => "down".to_owned(),
+            },
             function.on_failure.clone(),
             function.packets_returned.to_string(),
             function.header_changes.to_string(),

@@ -17,7 +17,8 @@ use sig_core::{
 };
 
 pub(crate) use model::{
-    HmacRule, HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+    HmacRule, HopLimit, LocalSid, Probe, ProbeKind, Remembered, Service, ServiceAddress, Srv6,
+    Steering, Target,
 };
 pub(crate) use sections::{FUNCTION_KEYS, HMAC_KEYS, POLICY_KEYS, SID_KEYS, SRV6_KEYS, of_gateway};
 

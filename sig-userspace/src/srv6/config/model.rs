@@ -3,6 +3,7 @@
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
+    time::Duration,
 };
 
 use ipnet::IpNet;
@@ -159,6 +160,27 @@ pub(crate) struct Service {
     pub(crate) policy: Option<String>,
     /// Of a dynamic proxy: which headers it remembers.
     pub(crate) headers: Remembered,
+    /// How it is asked whether it is alive, besides by its links and as a neighbour.
+    pub(crate) probe: Option<Probe>,
+}
+
+/// A probe of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    pub(crate) kind: ProbeKind,
+    /// Between one and the next.
+    pub(crate) interval: Duration,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeKind {
+    /// ICMP echo request to its address as a neighbour.
+    Ping,
+    /// A connection to this TCP port of the same address.
+    Tcp(u16),
+    /// A packet that it returns.
+    Through { source: IpAddr, destination: IpAddr },
 }
 
 /// The headers that a dynamic proxy remembers.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv6Addr},
+    time::Duration,
 };
 
 use ipnet::{IpNet, Ipv6Net};
@@ -12,7 +13,7 @@ use sig_core::{
         self,
         common::{XdpMode, file_name},
         prefix,
-        section::{Boolean, List, Number, Text, Words, WordsOr},
+        section::{Boolean, List, Number, Text, Time, Words, WordsOr},
         toml::{Item, Section},
         values,
     },
@@ -21,8 +22,8 @@ use sig_core::{
 };
 
 use super::{
-    HmacRule, HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
-    whole,
+    HmacRule, HopLimit, LocalSid, Probe, ProbeKind, Remembered, Service, ServiceAddress, Srv6,
+    Steering, Target, whole,
 };
 
 /// Number of the kernel's main table.
@@ -56,6 +57,10 @@ pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "on_failure",
     "policy",
     "headers",
+    "probe",
+    "probe_interval",
+    "probe_source",
+    "probe_destination",
 ];
 pub(crate) const HMAC_KEYS: &[&str] = &["id", "secret_file", "form"];
 pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function", "hmac_key"]];
@@ -406,6 +411,7 @@ fn function(section: &Section<'_>) -> Option<Service> {
             ("flow", Remembered::OfFlows),
         ]),
     );
+    let probe = probe(section);
     Some(Service {
         name: name?,
         interface: to?,
@@ -417,6 +423,7 @@ fn function(section: &Section<'_>) -> Option<Service> {
             None => None,
         },
         headers: headers?,
+        probe: probe?,
     })
 }
 
@@ -457,6 +464,96 @@ fn secret(path: &str) -> Result<Vec<u8>, String> {
             "{shown} does not hold a secret; write 1 to {LONGEST_SECRET} bytes into it, each as two hexadecimal digits"
         )),
     }
+}
+
+/// `None` if it is wrong.
+fn probe(section: &Section<'_>) -> Option<Option<Probe>> {
+    enum Word {
+        Ping,
+        Tcp(u16),
+        Through,
+    }
+    let interval = document::section::value(
+        section,
+        "probe_interval",
+        || Duration::from_secs(1),
+        &Time(Duration::from_millis(100), Duration::from_secs(60)),
+    );
+    let addresses = ["probe_source", "probe_destination"].map(|key| {
+        let item = section.get(key);
+        item.map(|item| item.parse("\"192.0.2.1\"", next_hop))
+    });
+    let word = section.get("probe").map(|item| {
+        item.parse("\"ping\"", |text| match text {
+            "ping" => Ok(Word::Ping),
+            "through" => Ok(Word::Through),
+            text => text
+                .strip_prefix("tcp:")
+                .and_then(|port| port.parse().ok())
+                .filter(|port| *port != 0)
+                .map(Word::Tcp)
+                .ok_or_else(|| {
+                    format!(
+                        "\"{}\" is no probe; write \"ping\", \"through\", or \"tcp:\" with a port, such as \"tcp:80\"",
+                        excerpt(text)
+                    )
+                }),
+        })
+    });
+    let is_through = matches!(word, Some(None | Some(Word::Through)));
+    for key in ["probe_source", "probe_destination"] {
+        if !is_through && let Some(item) = section.get(key) {
+            item.place
+                .error("this is for probe = \"through\"; remove it, or write that");
+        }
+    }
+    if word.is_none()
+        && let Some(item) = section.get("probe_interval")
+    {
+        item.place
+            .error("there is no probe; remove it, or write probe = \"ping\"");
+    }
+    let Some(word) = word else {
+        return Some(None);
+    };
+    let kind = match word? {
+        Word::Through => match addresses {
+            [Some(source), Some(destination)] => {
+                let (source, destination) = (source?, destination?);
+                if source.is_ipv4() != destination.is_ipv4() {
+                    section.place.below("probe_destination").error(
+                        "it is of another IP version than probe_source; write two of the same",
+                    );
+                    return None;
+                }
+                ProbeKind::Through {
+                    source,
+                    destination,
+                }
+            }
+            _ => {
+                section.place.below("probe").error(
+                    "a packet through the function has addresses; write probe_source and probe_destination, which the function lets through",
+                );
+                return None;
+            }
+        },
+        word => {
+            if section.get("next_hop").is_none() {
+                section.place.below("probe").error(
+                    "the function is asked at its address; write next_hop, or probe = \"through\"",
+                );
+            }
+            match word {
+                Word::Tcp(port) => ProbeKind::Tcp(port),
+                _ => ProbeKind::Ping,
+            }
+        }
+    };
+    Some(Some(Probe {
+        kind,
+        interval: interval?,
+    }))
 }
 
 /// An address that one node has.

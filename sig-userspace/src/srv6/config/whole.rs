@@ -143,7 +143,7 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
         if sid.is_none() {
             place.warn("no [[srv6.sid]] has this function: all that it returns is dropped");
         }
-        let mut ways = config.policies.iter().flat_map(|policy| {
+        let ways = config.policies.iter().flat_map(|policy| {
             let segments = &policy.segments;
             let leads_here = |segment: &Ipv6Addr| {
                 let mut sids = config.sids.iter().filter(is_proxied);
@@ -156,12 +156,16 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
                 .filter(move |at| segments.get(*at).is_some_and(leads_here))
                 .map(move |at| (policy, segments.get(at + 1..).unwrap_or_default()))
         });
-        if let Some((first, rest)) = ways.next()
-            && let Some((other, _)) = ways.find(|(policy, other)| match function.headers {
-                Remembered::Latest => *other != rest,
+        let ways: Vec<_> = ways.collect();
+        let clash = ways.iter().enumerate().find_map(|(at, (first, rest))| {
+            let mut before = ways.iter().take(at);
+            let (other, _) = before.find(|(policy, other)| match function.headers {
+                Remembered::Latest => other != rest,
                 Remembered::OfFlows => policy.name == first.name,
-            })
-        {
+            })?;
+            Some((other, first))
+        });
+        if let Some((first, other)) = clash {
             let (first, other) = (excerpt(&first.name), excerpt(&other.name));
             place.warn(match first == other {
                 true => format!(

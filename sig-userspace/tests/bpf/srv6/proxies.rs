@@ -1,14 +1,17 @@
 //! Functions behind proxies: draft-ietf-spring-sr-service-programming, section 6.
 
-use sig_common::srv6::{
-    Behavior, Flavors, Sid,
-    maps::{Adjacency, Function, Port, Reason},
+use sig_common::{
+    maps::Ip,
+    srv6::{
+        Behavior, Flavors, Sid,
+        maps::{Adjacency, Function, Peer, Port, Reason},
+    },
 };
 
 use super::bed::{Bed, FOURTH, OUT, Outcome, SECOND, TABLE, one_after_the_other};
 use super::encap::with_headers;
 use super::packets::*;
-use crate::frames::{XDP_PASS, XDP_REDIRECT};
+use crate::frames::{LO, XDP_PASS, XDP_REDIRECT};
 
 /// Behind the second router.
 const FAR: &str = "2001:db8:b::9";
@@ -51,6 +54,8 @@ one_after_the_other! {
     a_function_that_is_down_is_left_out_or_waited_for
     what_is_not_of_a_chain_stays_between_function_and_kernel
     what_a_function_must_not_return
+    probes_are_told_about_and_go_nowhere
+    what_a_function_says_as_a_neighbour_is_the_kernels
     the_next_segment_may_be_here
     hops_run_out_in_front_of_a_function
     the_way_to_a_function
@@ -610,6 +615,54 @@ fn what_a_function_must_not_return(bed: &mut Bed) {
         &frame(&inner),
         &Outcome::dropped(Reason::NoHeaders),
     );
+}
+
+fn probes_are_told_about_and_go_nowhere(bed: &mut Bed) {
+    bed.run(&frame(&routed(64, IPV4, 1, &[FAR, AD4], &small_v4())));
+    let mut payload = udp(12);
+    payload[8..16].copy_from_slice(&bed.programs.token().to_ne_bytes());
+    for probe in [ipv4(1, "10.2.0.9", &payload), ipv6(1, UDP, FAR, &payload)] {
+        for function in [STATIC, DYNAMIC, MASQUERADED, PER_FLOW] {
+            back_from(bed, function);
+            let told = Outcome::told(Reason::Probe, 0, &probe);
+            bed.check("of whatever function", &frame(&probe), &told);
+        }
+    }
+    back_from(bed, DYNAMIC);
+    payload[8] ^= 1;
+    let other = ipv4(1, "10.2.0.9", &payload);
+    sent(bed, &frame(&other));
+}
+
+fn what_a_function_says_as_a_neighbour_is_the_kernels(bed: &mut Bed) {
+    bed.run(&frame(&routed(64, IPV4, 1, &[FAR, AD4], &small_v4())));
+    bed.run(&frame(&routed(64, IPV6, 1, &[FAR, AD6], &small_v6())));
+    let (v4, v6) = ([10, 9, 0, 1], address("2001:db8:5::5"));
+    let peer = |function, node| Peer {
+        ifindex: LO,
+        reserved: 0,
+        function,
+        node,
+    };
+    bed.set(|sr| {
+        sr.peers.insert(peer(Ip::v4(v4), Ip::v4([10, 2, 0, 9])), 1);
+        sr.peers.insert(peer(Ip(v6), Ip(address(FAR))), 1);
+    });
+    for (function, said, other) in [
+        (DYNAMIC, small_v4(), ipv4(64, "10.2.0.8", &udp(4))),
+        (
+            DYNAMIC6,
+            small_v6(),
+            ipv6(64, UDP, "2001:db8:b::8", &udp(4)),
+        ),
+    ] {
+        bed.port(Port::RETURN | Port::PEERS, function);
+        let said = frame(&said);
+        bed.check("to this node", &said, &Outcome::passed(said.clone(), &[]));
+        sent(bed, &frame(&other));
+        back_from(bed, function);
+        sent(bed, &said);
+    }
 }
 
 fn the_next_segment_may_be_here(bed: &mut Bed) {

@@ -382,6 +382,7 @@ pub(super) struct Status {
     sids: BTreeMap<String, u64>,
     policies: BTreeMap<String, u64>,
     functions: BTreeMap<String, (bool, u64)>,
+    down: BTreeMap<String, String>,
     refused: BTreeMap<String, u64>,
 }
 
@@ -395,6 +396,10 @@ impl Status {
                 .map(|entry| (text(&entry[key]), entry["packets"].as_u64().unwrap()))
                 .collect()
         };
+        let down = array("functions").into_iter().filter_map(|function| {
+            let why = function["why_down"].as_str()?;
+            Some((text(&function["name"]), why.to_owned()))
+        });
         let functions = array("functions").into_iter().map(|function| {
             let returned = function["packets_returned"].as_u64().unwrap();
             let is_up = function["is_up"].as_bool().unwrap();
@@ -409,6 +414,7 @@ impl Status {
             sids: packets("sids", "sid"),
             policies: packets("policies", "name"),
             functions: functions.collect(),
+            down: down.collect(),
             refused: refused.filter(|(_, count)| *count != 0).collect(),
         }
     }
@@ -426,6 +432,11 @@ impl Status {
     /// Whether a function is up.
     pub(super) fn is_up(&self, name: &str) -> bool {
         self.functions[name].0
+    }
+
+    /// Why a function is down.
+    pub(super) fn why_down(&self, name: &str) -> String {
+        self.down[name].clone()
     }
 
     /// Packets that a function returned.

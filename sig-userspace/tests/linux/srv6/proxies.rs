@@ -240,6 +240,95 @@ fn packets_pass_functions_and_what_is_down_is_left_out_or_stops_them() {
     );
 }
 
+/// Links and neighbours are there all the time.
+#[test]
+fn functions_that_do_not_answer_probes_are_down() {
+    if !super::net::may_run() {
+        return;
+    }
+    let (line, functions) = (Line::new("probes"), namespace("probes", "f"));
+    let mut config = CONFIG.to_owned();
+    let [pinged, asked, passed] = [&FUNCTIONS[0], &FUNCTIONS[1], &FUNCTIONS[4]];
+    for (function, probe) in [
+        (pinged, "probe = \"ping\""),
+        (asked, "probe = \"tcp:777\""),
+        // Would the probes get out, b would get them.
+        (
+            passed,
+            "probe = \"through\"\nprobe_source = \"10.1.0.2\"\nprobe_destination = \"10.2.0.55\"",
+        ),
+    ] {
+        function.build(&line.n, &functions);
+        function.steer(&line);
+        config += &function.config();
+        config += &format!("{probe}\nprobe_interval = \"100ms\"\n");
+    }
+    // The other way round, so that replies come in where another function returns packets.
+    config += "[[srv6.sid]]\nsid = \"fc00:22::43\"\nbehavior = \"End.AD4\"\nfunction = \"back\"\n\
+               [[srv6.function]]\nname = \"back\"\ninterface = \"o1\"\nreturn_interface = \"i1\"\n\
+               next_hop = \"10.70.1.2\"\non_failure = \"drop\"\nprobe = \"ping\"\nprobe_interval = \"100ms\"\n";
+    let listen = || {
+        functions
+            .run(|| std::net::TcpListener::bind("[::]:777"))
+            .unwrap()
+            .unwrap()
+    };
+    let listener = listen();
+    let out = socket(&line.s, "sn");
+    let node = Node::start(&line.n, &config);
+    let names = ["f1", "back", "f2", "f5"];
+    let are = |up: bool| {
+        let status = node.status();
+        names.iter().all(|name| status.is_up(name) == up)
+    };
+    let destinations: Vec<_> = [pinged, asked, passed]
+        .map(|function| (function.behavior.to_owned(), function.destination()))
+        .into();
+    // Long enough for the others to be down, were they not answered.
+    wait_until("probes are back", PATIENCE, || {
+        node.status().refused("probe") >= 6
+    });
+    assert!(are(true), "{:#?}", node.status());
+    assert_pings(&line.a, &destinations, &node);
+
+    drop(listener);
+    let ignore = |ignored: &str| {
+        functions
+            .set_sysctls(&[("net/ipv4/icmp_echo_ignore_all", ignored)])
+            .unwrap();
+    };
+    ignore("1");
+    functions.exec("ip rule del iif f5 table 5").unwrap();
+    wait_until("all are down", PATIENCE, || are(false));
+    let problems = node.status().problems;
+    for (name, consequence) in [
+        ("f1", "its packets are dropped"),
+        ("f5", "packets go on without it"),
+    ] {
+        let said = format!("function {name} does not answer probes: {consequence}");
+        assert!(problems.contains(&said), "{problems:#?}");
+    }
+    let why = node.status().why_down("f2");
+    assert!(why.starts_with("probe: no answer for "), "{why}");
+    assert_pings(&line.a, &destinations[2..], &node);
+    assert_silence(
+        &line.a,
+        [pinged, asked].map(Function::destination).into_iter(),
+    );
+
+    let _listener = listen();
+    ignore("0");
+    functions.exec("ip rule add iif f5 table 5").unwrap();
+    wait_until("all are up", PATIENCE, || are(true));
+    assert_pings(&line.a, &destinations, &node);
+    while let Some(frame) = out.receive() {
+        assert!(
+            !frame.windows(4).any(|bytes| bytes == [10, 2, 0, 55]),
+            "{frame:x?}"
+        );
+    }
+}
+
 /// What a function sends of its own: nobody knows where it belongs before something was sent to it.
 #[test]
 fn what_functions_invent_goes_nowhere() {
