@@ -4,6 +4,7 @@ mod bytes;
 mod interop;
 mod life;
 mod net;
+mod order;
 mod packets;
 mod proxies;
 mod refusals;
