@@ -9,6 +9,7 @@
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
 //! | `sig_srv6`, `sig_srv6_again` | XDP of an SR node's devices | IPv6 packets to SIDs, packets for policies, packets from functions |
 //! | `sig_srv6_verify` | the same, tail-called | packets to SIDs whose HMAC is verified |
+//! | `sig_srv6_process` | XDP of a device of an SR node's process | packets for functions in the process |
 //! | `sig_router_cpu` | XDP of the CPU map that `sig_router` spreads packets over | the same |
 //!
 //! Those of `sig accelerate` are in [`accelerate`].
@@ -209,6 +210,11 @@ pub fn sig_srv6_again(ctx: XdpContext) -> u32 {
 #[xdp]
 pub fn sig_srv6_verify(ctx: XdpContext) -> u32 {
     srv6::verify::run(ctx.ctx)
+}
+
+#[xdp]
+pub fn sig_srv6_process(_ctx: XdpContext) -> u32 {
+    srv6::into_process()
 }
 
 /// Decapsulated packets go straight to the outgoing device if the kernel's tables allow it.

@@ -138,7 +138,7 @@ pub mod engine;
 pub mod gateway;
 
 #[cfg(feature = "xdp")]
-mod srv6;
+pub mod srv6;
 
 #[cfg(feature = "xdp")]
 #[doc(hidden)]

@@ -127,7 +127,7 @@ fn under_way<L: Load + ?Sized>(
 ) -> Result<Step, Refusal> {
     let is_proxy = matches!(
         behavior,
-        Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 | Behavior::EndAm
+        Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 | Behavior::EndAm | Behavior::EndAn
     );
     if !behavior.is_transit() && !is_proxy {
         return Err(Cause::Header.at(usize::from(srh.offset) + SEGMENTS_LEFT));
@@ -154,6 +154,10 @@ fn under_way<L: Load + ?Sized>(
     match behavior {
         Behavior::EndAm => {
             step.masquerades = true;
+            step.way = Way::Function;
+        }
+        Behavior::EndAn => {
+            step.advances = true;
             step.way = Way::Function;
         }
         Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 => {
@@ -238,7 +242,9 @@ const fn is_for(behavior: Behavior, next: u8) -> bool {
         Behavior::EndDt46 => matches!(next, NEXT_IPV4 | NEXT_IPV6),
         // Nothing puts frames behind headers again.
         Behavior::EndAs => matches!(next, NEXT_IPV4 | NEXT_IPV6),
-        Behavior::End | Behavior::EndX | Behavior::EndT | Behavior::EndAm => false,
+        Behavior::End | Behavior::EndX | Behavior::EndT | Behavior::EndAm | Behavior::EndAn => {
+            false
+        }
     }
 }
 

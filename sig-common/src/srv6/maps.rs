@@ -23,6 +23,8 @@ pub const CACHES: &str = "S_CACHES";
 /// Headers of the flows through functions that have them for each: [`FlowKey`] to [`Flow`]. What was not used for the longest time
 /// makes room.
 pub const FLOWS: &str = "S_FLOWS";
+/// The socket of functions in the process.
+pub const SOCKET: &str = "S_SOCKET";
 /// Functions that answer to this node by a device that functions return packets by: [`Peer`] to `u32`, any value.
 pub const PEERS: &str = "S_PEERS";
 /// Devices that packets leave by, by interface index.
@@ -110,6 +112,8 @@ impl Port {
     pub const AUTHENTIC: u32 = 64;
     /// There are [`PEERS`] at it.
     pub const PEERS: u32 = 128;
+    /// The device that functions in the process are behind: [`Function::mac`] tells which.
+    pub const PROCESS: u32 = 256;
 }
 
 /// Headers that packets are put behind.
@@ -182,6 +186,21 @@ impl Function {
     pub const MASQUERADED: u32 = 16;
     /// Packets without a further segment go to it too, and end their chain there.
     pub const LAST: u32 = 32;
+
+    /// The link-layer address that packets to a function in the process have, and keep on their way back.
+    #[must_use]
+    pub const fn mac(number: u32) -> [u8; 6] {
+        let [.., high, low] = number.to_be_bytes();
+        [2, 0, 0, 0, high, low]
+    }
+
+    /// Number of the function whose packets have this address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_mac(mac: [u8; 6]) -> u32 {
+        let [.., high, low] = mac;
+        u32::from_be_bytes([0, 0, high, low])
+    }
 }
 
 /// Headers of the last packet to a function.

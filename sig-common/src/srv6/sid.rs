@@ -31,11 +31,13 @@ pub enum Behavior {
     EndAd6,
     /// Masquerading proxy: the function sees the final destination.
     EndAm,
+    /// A function that knows of headers: on to the next segment, and to the function with all headers.
+    EndAn,
 }
 
 impl Behavior {
     /// All, in the order of the numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::End,
         Self::EndX,
         Self::EndT,
@@ -49,6 +51,7 @@ impl Behavior {
         Self::EndAd4,
         Self::EndAd6,
         Self::EndAm,
+        Self::EndAn,
     ];
 
     /// The behavior with this number, if there is one.
@@ -79,6 +82,7 @@ impl Behavior {
             Self::EndAd4 => "End.AD4",
             Self::EndAd6 => "End.AD6",
             Self::EndAm => "End.AM",
+            Self::EndAn => "End.AN",
         }
     }
 

@@ -230,6 +230,22 @@ pub fn returned(ctx: *mut xdp_md, port: &Port) -> u32 {
     }
 }
 
+/// A packet that a function in the process has done with. It has its headers, and the next segment is the active one.
+#[inline(always)]
+pub fn from_process(ctx: *mut xdp_md) -> u32 {
+    let Some(mac) = Packet::of(ctx, 0).bytes::<6>(0) else {
+        return XDP_DROP;
+    };
+    // SAFETY: the value is only read; an update replaces it as a whole.
+    match unsafe { S_FUNCTIONS.get(Function::of_mac(mac)) } {
+        Some(function) => {
+            count(function.slot, packet::len(ctx).wrapping_sub(IP));
+            on(ctx)
+        }
+        None => refuse(Reason::FunctionDown),
+    }
+}
+
 /// Puts the headers of a static proxy in front.
 #[inline(always)]
 pub fn put_configured(ctx: *mut xdp_md, policy: u32) -> u32 {

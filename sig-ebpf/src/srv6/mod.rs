@@ -30,7 +30,7 @@ use aya_ebpf::{
     helpers,
     macros::map,
     maps::{
-        Array, DevMapHash, HashMap, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf,
+        Array, DevMapHash, HashMap, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf, XskMap,
         lpm_trie::Key,
     },
     programs::XdpContext,
@@ -82,6 +82,17 @@ static S_CACHES: Array<Cache> = Array::with_max_entries(MAX_FUNCTIONS, 0);
 
 #[map]
 static S_FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::with_max_entries(MAX_FLOWS, 0);
+
+#[map]
+static S_SOCKET: XskMap = XskMap::with_max_entries(1, 0);
+
+/// A packet for a function in the process.
+#[inline(always)]
+pub fn into_process() -> u32 {
+    S_SOCKET
+        .redirect(0, u64::from(XDP_DROP))
+        .unwrap_or(XDP_DROP)
+}
 
 #[map]
 static S_PEERS: HashMap<Peer, u32> = HashMap::with_max_entries(MAX_FUNCTIONS, NO_PREALLOC);
@@ -148,6 +159,9 @@ pub fn receive(ctx: &XdpContext) -> u32 {
     };
     if port.flags & Port::RETURN != 0 {
         return function::returned(ctx.ctx, port);
+    }
+    if port.flags & Port::PROCESS != 0 {
+        return function::from_process(ctx.ctx);
     }
     if port.flags & Port::ENGINE != 0 {
         return engine::receive(ctx);

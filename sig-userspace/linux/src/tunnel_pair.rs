@@ -59,6 +59,8 @@ pub enum Owner {
     /// A gateway, with its tunnel device.
     #[default]
     Gateway,
+    /// An SR node, for functions in its process.
+    SrNode,
     /// An accelerator, which cuts segments with it. Packets of a flow must not overtake each other on the way, so its far end
     /// sorts them by flow: each has one CPU there.
     Accelerator,
@@ -68,6 +70,7 @@ impl Owner {
     const fn alias(self) -> &'static str {
         match self {
             Self::Gateway => ALIAS,
+            Self::SrNode => "SR node",
             Self::Accelerator => "SCION-IP accelerator",
         }
     }
@@ -75,6 +78,7 @@ impl Owner {
     const fn noun(self) -> &'static str {
         match self {
             Self::Gateway => "a gateway",
+            Self::SrNode => "an SR node",
             Self::Accelerator => "an accelerator",
         }
     }
@@ -82,6 +86,7 @@ impl Owner {
     const fn hint(self) -> &'static str {
         match self {
             Self::Gateway => "choose another `name` in [tunnel]",
+            Self::SrNode => "run one with functions in the process per network namespace",
             Self::Accelerator => "stop the accelerator that runs for this gateway",
         }
     }

@@ -5,7 +5,9 @@
 
 mod answer;
 pub(crate) mod config;
+mod node;
 mod probe;
+mod process;
 mod shared;
 pub(crate) mod status;
 mod tables;
@@ -38,7 +40,10 @@ use tokio::sync::Notify;
 
 use answer::Answerer;
 use config::{Remembered, Srv6};
+pub use node::{Error as NodeError, Node};
 use probe::Probes;
+pub use process::{Function, InPlace, Verdict};
+use process::{Functions, Process, Running};
 pub(crate) use tables::Beside;
 use tables::{Around, Numbers, frames, is_linked, is_up, next_hops, outputs, ports, tables};
 
@@ -66,6 +71,9 @@ pub(crate) struct SrNode {
     wanted: Notify,
     started: Instant,
     state: Arc<Mutex<State>>,
+    running: Arc<Running>,
+    /// Functions in the process.
+    process: Option<Process>,
 }
 
 /// What the status shows.
@@ -130,8 +138,32 @@ impl SrNode {
                 probes,
                 told: Vec::new(),
             })),
+            running: Arc::new(Running::default()),
+            process: None,
         };
         Ok((node, events))
+    }
+
+    /// Starts functions in the process, by their names.
+    ///
+    /// # Errors
+    /// The kernel does not make the devices, or has no AF_XDP.
+    pub(crate) async fn start_functions(&mut self, functions: Functions) -> Result<(), Error> {
+        if functions.is_empty() {
+            return Ok(());
+        }
+        let pair = process::pair().await?;
+        let running = Arc::clone(&self.running);
+        let mut state = lock(&self.state);
+        let State {
+            programs, numbers, ..
+        } = &mut *state;
+        let functions = functions
+            .into_iter()
+            .map(|(name, function)| (numbers.reserve(&name), (name, function)))
+            .collect();
+        self.process = Some(Process::start(programs, functions, running, pair)?);
+        Ok(())
     }
 
     /// Answers `sig srv6 status` at `socket`, until the result is dropped.
@@ -231,6 +263,7 @@ impl SrNode {
                         self.look_again().await;
                     }
                 }
+                () = self.running.changed.notified() => self.look_again().await,
                 () = self.wanted.notified() => self.refresh().await,
                 changed = hops.changed() => {
                     if changed.is_err() {
@@ -342,6 +375,7 @@ impl SrNode {
         } = &mut *state;
         self.hops.set_targets(next_hops(config));
         around.links = links;
+        around.running = self.running.names();
         around.next_hops = self.hops.subscribe().borrow().as_ref().clone();
         answerer.set_sources(sources(config, beside.as_ref(), around));
 

@@ -44,6 +44,8 @@ pub(crate) struct Around {
     pub(crate) attached: BTreeSet<String>,
     /// How often headers of functions change.
     pub(crate) changes: Changes,
+    /// Functions that run in the process.
+    pub(crate) running: BTreeSet<String>,
     /// Functions that do not answer probes, and since when.
     pub(crate) silent: BTreeMap<String, Instant>,
 }
@@ -78,6 +80,8 @@ pub(crate) struct Numbers {
     adjacencies: Given<Neighbour>,
     slots: Given<Counted>,
     flows: Flows,
+    /// Functions in the process, which know their numbers.
+    reserved: BTreeSet<String>,
 }
 
 /// What the flows of functions are remembered under. No number is given twice: the entries of a function that is gone stay until
@@ -160,7 +164,9 @@ impl Numbers {
         let is_policy = |name: &String| config.policies.iter().any(|of| of.name == *name);
         let is_function = |name: &String| config.functions.iter().any(|of| of.name == *name);
         self.policies.keep(is_policy);
-        self.functions.keep(is_function);
+        let reserved = &self.reserved;
+        self.functions
+            .keep(|name| is_function(name) || reserved.contains(name));
         self.flows.numbers.retain(|name, _| {
             let mut functions = config.functions.iter();
             functions.any(|of| of.name == *name && of.headers == Remembered::OfFlows)
@@ -193,6 +199,12 @@ impl Numbers {
             .number(&Neighbour::Mirror(device.to_owned()))
     }
 
+    /// The number of a function in the process, which stays.
+    pub(crate) fn reserve(&mut self, name: &str) -> u32 {
+        self.reserved.insert(name.to_owned());
+        self.function(name)
+    }
+
     /// The number of a function.
     pub(crate) fn function(&mut self, name: &str) -> u32 {
         self.functions.number(&name.to_owned())
@@ -207,7 +219,7 @@ pub(crate) fn next_hops(config: &Srv6) -> Vec<IpAddr> {
     });
     let of_functions = config.functions.iter().filter_map(|of| match of.address {
         ServiceAddress::NextHop(address) => Some(address),
-        ServiceAddress::Mac(_) => None,
+        ServiceAddress::Mac(_) | ServiceAddress::Process => None,
     });
     let mut all: Vec<_> = of_sids.chain(of_functions).collect();
     all.sort_unstable();
@@ -257,7 +269,9 @@ pub(crate) fn outputs<'a>(
 
 /// Whether a function is alive, as far as devices, neighbours and probes tell.
 pub(crate) fn is_up(function: &Service, around: &Around) -> bool {
-    is_linked(function, around) && !around.silent.contains_key(&function.name)
+    let is_running =
+        function.address != ServiceAddress::Process || around.running.contains(&function.name);
+    is_running && is_linked(function, around) && !around.silent.contains_key(&function.name)
 }
 
 /// Whether it is, as far as devices and neighbours tell.
@@ -270,6 +284,9 @@ pub(crate) fn is_linked(function: &Service, around: &Around) -> bool {
 
 /// Why a function is down.
 pub(crate) fn why_down(function: &Service, around: &Around, now: Instant) -> Option<String> {
+    if function.address == ServiceAddress::Process && !around.running.contains(&function.name) {
+        return Some("process: not running".to_owned());
+    }
     for name in [&function.interface, &function.return_interface] {
         if around.carries(name).is_none() {
             return Some(format!("link: {name}"));
@@ -299,6 +316,8 @@ pub(crate) fn way_to(function: &Service, around: &Around) -> Option<Adjacency> {
     let link = around.carries(&function.interface)?;
     let (mac, mtu) = match function.address {
         ServiceAddress::Mac(mac) => (mac, link.mtu),
+        // Its number is what it goes by: see `tables`.
+        ServiceAddress::Process => ([0; 6], link.mtu),
         ServiceAddress::NextHop(_) => {
             let resolved = neighbour(function, around)?;
             (resolved.destination_mac, resolved.mtu)
@@ -400,6 +419,7 @@ pub(crate) fn tables(
         let kind = match served.clone().next().map(|sid| sid.behavior) {
             Some(Behavior::EndAm) => Function::MASQUERADED,
             Some(Behavior::EndAs) => Function::CONFIGURED,
+            Some(Behavior::EndAn) => 0,
             _ => Function::CACHED,
         };
         let mut flags = kind;
@@ -413,10 +433,15 @@ pub(crate) fn tables(
             flags |= Function::UP;
         }
         let policy = function.policy.as_ref();
+        let is_process = function.address == ServiceAddress::Process;
+        let mut to = way_to(function, around).unwrap_or_default();
+        if is_process && let Some(mac) = to.macs.first_chunk_mut::<6>() {
+            *mac = Function::mac(number);
+        }
         sr.functions.insert(
             number,
             Function {
-                to: way_to(function, around).unwrap_or_default(),
+                to,
                 flags,
                 policy: policy.map_or(0, |name| numbers.policy(name)),
                 slot: numbers.slot(Counted::Function(function.name.clone())),
@@ -427,8 +452,13 @@ pub(crate) fn tables(
             },
         );
         if let Some(link) = around.links.get(&function.return_interface) {
-            sr.ports
-                .insert(link.ifindex, port(link, Port::RETURN, number));
+            sr.ports.insert(
+                link.ifindex,
+                match is_process {
+                    true => port(link, Port::PROCESS, 0),
+                    false => port(link, Port::RETURN, number),
+                },
+            );
         }
     }
     for function in &config.functions {

@@ -10,7 +10,7 @@ fn the_sample_is_correct() {
             config.srv6.policies.len(),
             config.srv6.functions.len()
         ),
-        (6, 3, 2)
+        (7, 3, 3)
     );
 }
 
@@ -21,7 +21,7 @@ fn a_function_with_headers_per_flow_serves_several_sids() {
         "[[srv6.sid]]\nsid = \"2001:db8:a::f6\"\nbehavior = \"End.AD6\"\nfunction = \"firewall\"\n";
     let (config, _) =
         check(&format!("{text}{more}"), "node.toml").unwrap_or_else(|errors| panic!("{errors}"));
-    assert_eq!(config.srv6.sids.len(), 7);
+    assert_eq!(config.srv6.sids.len(), 8);
 }
 
 #[test]
@@ -126,6 +126,21 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "SID 2001:db8:a::f has this function already",
         ),
         (
+            "in_process = true\n",
+            "in_process = true\nnext_hop = \"10.0.0.1\"\n",
+            "function[1].next_hop: this is not for functions in the process",
+        ),
+        (
+            "function = \"counter\"",
+            "function = \"firewall\"",
+            "End.AN is for functions in the process",
+        ),
+        (
+            "behavior = \"End.AN\"",
+            "behavior = \"End.AM\"",
+            "the function is in the process, which is for End.AN",
+        ),
+        (
             "probe = \"through\"",
             "probe = \"tcp:0\"",
             "\"tcp:0\" is no probe; write",
@@ -148,12 +163,12 @@ fn what_is_wrong_is_named_with_line_and_key() {
         (
             "policy = \"back\"",
             "policy = \"back\"\nprobe = \"ping\"",
-            "function[1].probe: the function is asked at its address; write next_hop",
+            "function[2].probe: the function is asked at its address; write next_hop",
         ),
         (
             "policy = \"back\"",
             "policy = \"back\"\nprobe_interval = \"1s\"",
-            "function[1].probe_interval: there is no probe",
+            "function[2].probe_interval: there is no probe",
         ),
         (
             "policy = \"back\"",

@@ -4,6 +4,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio::io::{Interest, unix::AsyncFd};
+
 use super::{
     BusyPoll, Error, RingSizes,
     queue::QueueRings,
@@ -159,6 +161,19 @@ fn is_transient(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)
     )
+}
+
+impl XdpPort {
+    /// Readiness to receive. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Too many open files.
+    pub fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let fd = self.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is always the same, and owned by the AsyncFd, which takes it out of the reactor before it drops it.
+        let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+        watched.map_err(io::Error::from)
+    }
 }
 
 impl AsFd for XdpPort {

@@ -130,6 +130,8 @@ pub enum Program {
     Srv6Again,
     /// The same, for packets whose HMAC is verified first.
     Srv6Verify,
+    /// XDP of the device behind which an SR node's functions in the process are.
+    Srv6Process,
 }
 
 impl Program {
@@ -152,6 +154,7 @@ impl Program {
             Self::Srv6 => "sig_srv6",
             Self::Srv6Again => "sig_srv6_again",
             Self::Srv6Verify => "sig_srv6_verify",
+            Self::Srv6Process => "sig_srv6_process",
         }
     }
 
@@ -167,6 +170,7 @@ impl Program {
                 | Self::Srv6
                 | Self::Srv6Again
                 | Self::Srv6Verify
+                | Self::Srv6Process
         )
     }
 }

@@ -5,11 +5,12 @@ use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::{AsRawFd as _, BorrowedFd},
 };
 
 use aya::maps::{
     Array, DevMapHash, HashMap, LpmTrie, MapData, PerCpuArray, PerCpuValues, ProgramArray, RingBuf,
-    lpm_trie::Key, xdp::XdpMapError,
+    XskMap, lpm_trie::Key, xdp::XdpMapError,
 };
 use aya::programs::ProgramFd;
 use ipnet::IpNet;
@@ -19,7 +20,8 @@ use sig_common::srv6::{
     maps::{
         self, ADJACENCIES, AGAIN, Adjacency, BUDGET, CACHES, Cache, DEVICES, EVENTS, Event,
         FUNCTIONS, Function, HMAC_KEYS, LOCATORS, PEERS, POLICIES, PORTS, PROCESS, Peer, Policy,
-        Port, ProbeToken, REASONS, Reason, SIDS, STEERED_V4, STEERED_V6, TRAFFIC, Traffic, VERIFY,
+        Port, ProbeToken, REASONS, Reason, SIDS, SOCKET, STEERED_V4, STEERED_V6, TRAFFIC, Traffic,
+        VERIFY,
     },
 };
 use tokio::io::{Interest, unix::AsyncFd};
@@ -71,6 +73,7 @@ pub struct SrPrograms {
     traffic: PerCpuArray<MapData, Traffic>,
     reasons: PerCpuArray<MapData, u64>,
     budget: PerCpuArray<MapData, [u64; 2]>,
+    socket: XskMap<MapData>,
     token: ProbeToken,
     /// What is in the maps.
     written: Sr,
@@ -116,6 +119,7 @@ impl SrPrograms {
             traffic: object.map(TRAFFIC)?,
             reasons: object.map(REASONS)?,
             budget: object.map(BUDGET)?,
+            socket: object.map(SOCKET)?,
             token,
             written: Sr::default(),
             entry: object.program_fd(Program::Srv6)?,
@@ -335,6 +339,22 @@ impl SrPrograms {
         Ok(cache.version / 2)
     }
 
+    /// Hands all packets that come in by a device of the calling thread's network namespace to an AF_XDP socket on its queue 0:
+    /// that of the functions in the process.
+    ///
+    /// # Errors
+    /// As [`Self::attach`].
+    pub fn attach_process(
+        &mut self,
+        ifindex: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<Attachment, Error> {
+        let set = self.socket.set(0, socket.as_raw_fd(), 0);
+        set.map_err(|e| errors::of_map("set the AF_XDP socket of functions".into(), e))?;
+        self.object
+            .attach_xdp(Program::Srv6Process, ifindex, Some(XdpMode::Native))
+    }
+
     /// Attaches the program to a device. `mode` `None` is native mode if the driver has it, else generic.
     ///
     /// # Errors
@@ -364,7 +384,12 @@ impl SrPrograms {
 }
 
 /// All of them; the first is that of devices.
-const PROGRAMS: [Program; 3] = [Program::Srv6, Program::Srv6Again, Program::Srv6Verify];
+const PROGRAMS: [Program; 4] = [
+    Program::Srv6,
+    Program::Srv6Again,
+    Program::Srv6Verify,
+    Program::Srv6Process,
+];
 
 const EMPTY: Cache = Cache {
     version: 0,

@@ -199,4 +199,6 @@ pub(crate) enum ServiceAddress {
     NextHop(IpAddr),
     /// By its MAC address; it counts as alive while its interface has a carrier.
     Mac([u8; 6]),
+    /// In the process that the node runs in.
+    Process,
 }

@@ -50,6 +50,7 @@ pub(crate) const POLICY_KEYS: &[&str] = &[
 ];
 pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "name",
+    "in_process",
     "interface",
     "return_interface",
     "next_hop",
@@ -244,7 +245,11 @@ fn target(section: &Section<'_>, behavior: Behavior) -> Option<Target> {
         Behavior::EndX | Behavior::EndDx4 | Behavior::EndDx6 => Some("next_hop"),
         Behavior::EndT | Behavior::EndDt4 | Behavior::EndDt6 | Behavior::EndDt46 => Some("table"),
         Behavior::EndDx2 => Some("interface"),
-        Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 | Behavior::EndAm => Some("function"),
+        Behavior::EndAs
+        | Behavior::EndAd4
+        | Behavior::EndAd6
+        | Behavior::EndAm
+        | Behavior::EndAn => Some("function"),
     };
     for other in ["next_hop", "table", "interface", "function"] {
         if Some(other) != key
@@ -366,33 +371,10 @@ fn function(section: &Section<'_>) -> Option<Service> {
     let name = section
         .require("name", "a name, for example name = \"firewall\"")
         .and_then(|item| file_name(&item, "\"firewall\""));
-    let interface = |key: &'static str, write| {
-        let item = section.require(key, write)?;
-        item.parse("\"fw-in\"", values::interface)
-    };
-    let to = interface(
-        "interface",
-        "the device towards the function, for example interface = \"fw-in\"",
-    );
-    let from = interface(
-        "return_interface",
-        "the device that it returns packets by, for example return_interface = \"fw-out\"",
-    );
-    let address = match (section.get("next_hop"), section.get("mac")) {
-        (Some(item), None) => {
-            let address = item.parse("\"10.9.0.2\"", next_hop);
-            address.map(ServiceAddress::NextHop)
-        }
-        (None, Some(item)) => {
-            let address = item.parse("\"02:00:00:00:00:01\"", mac);
-            address.map(ServiceAddress::Mac)
-        }
-        _ => {
-            section.place.error(
-                "write next_hop, the address of the function as a neighbour, or mac, its MAC address; one of the two",
-            );
-            None
-        }
+    let in_process = document::section::value(section, "in_process", || false, &Boolean);
+    let (to, from, address) = match in_process? {
+        true => in_the_process(section),
+        false => behind_devices(section),
     };
     let bypass = section
         .require(
@@ -464,6 +446,60 @@ fn secret(path: &str) -> Result<Vec<u8>, String> {
             "{shown} does not hold a secret; write 1 to {LONGEST_SECRET} bytes into it, each as two hexadecimal digits"
         )),
     }
+}
+
+/// A function in the process has none of these, and one that is not needs them.
+type Ways = (Option<String>, Option<String>, Option<ServiceAddress>);
+
+fn in_the_process(section: &Section<'_>) -> Ways {
+    for key in [
+        "interface",
+        "return_interface",
+        "next_hop",
+        "mac",
+        "policy",
+        "headers",
+        "probe",
+    ] {
+        if let Some(item) = section.get(key) {
+            item.place
+                .error("this is not for functions in the process; remove it, or in_process");
+        }
+    }
+    let device = || Some(super::super::process::DEVICE.to_owned());
+    (device(), device(), Some(ServiceAddress::Process))
+}
+
+fn behind_devices(section: &Section<'_>) -> Ways {
+    let interface = |key: &'static str, write| {
+        let item = section.require(key, write)?;
+        item.parse("\"fw-in\"", values::interface)
+    };
+    let to = interface(
+        "interface",
+        "the device towards the function, for example interface = \"fw-in\"",
+    );
+    let from = interface(
+        "return_interface",
+        "the device that it returns packets by, for example return_interface = \"fw-out\"",
+    );
+    let address = match (section.get("next_hop"), section.get("mac")) {
+        (Some(item), None) => {
+            let address = item.parse("\"10.9.0.2\"", next_hop);
+            address.map(ServiceAddress::NextHop)
+        }
+        (None, Some(item)) => {
+            let address = item.parse("\"02:00:00:00:00:01\"", mac);
+            address.map(ServiceAddress::Mac)
+        }
+        _ => {
+            section.place.error(
+                "write next_hop, the address of the function as a neighbour, or mac, its MAC address; one of the two",
+            );
+            None
+        }
+    };
+    (to, from, address)
 }
 
 /// `None` if it is wrong.

@@ -21,7 +21,7 @@ use sig_core::{
     problem::excerpt,
 };
 
-use super::{HmacRule, LocalSid, Remembered, Srv6, Steering, Target};
+use super::{HmacRule, LocalSid, Remembered, ServiceAddress, Srv6, Steering, Target};
 
 pub(super) fn check(section: &Section<'_>, config: &Srv6) {
     if config.node.hmac != HmacRule::Ignore && config.hmac_keys.is_empty() {
@@ -92,6 +92,15 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
                     });
                 }
                 Some(function)
+                    if (sid.behavior == Behavior::EndAn)
+                        != (function.address == ServiceAddress::Process) =>
+                {
+                    place.below("function").error(match sid.behavior {
+                        Behavior::EndAn => "End.AN is for functions in the process; write in_process = true in the function's section, or another behavior",
+                        _ => "the function is in the process, which is for End.AN; write behavior = \"End.AN\", or another function",
+                    });
+                }
+                Some(function)
                     if function.headers == Remembered::OfFlows
                         && !matches!(sid.behavior, Behavior::EndAd4 | Behavior::EndAd6) =>
                 {
@@ -107,10 +116,11 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
     let mut proxies: BTreeMap<&str, Ipv6Addr> = BTreeMap::new();
     for (number, sid) in config.sids.iter().enumerate() {
         if let Target::Function(name) = &sid.target
-            && !config
-                .functions
-                .iter()
-                .any(|function| function.name == *name && function.headers == Remembered::OfFlows)
+            && !config.functions.iter().any(|function| {
+                function.name == *name
+                    && (function.headers == Remembered::OfFlows
+                        || function.address == ServiceAddress::Process)
+            })
             && let Some(other) = proxies.insert(name, sid.sid)
             && let Some(place) = place("sid", number)
         {
@@ -125,7 +135,9 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             continue;
         };
         let interface = &function.return_interface;
-        if let Some(other) = returns.insert(interface, &function.name) {
+        if function.address != ServiceAddress::Process
+            && let Some(other) = returns.insert(interface, &function.name)
+        {
             place.below("return_interface").error(format!(
                 "\"{}\" is the return interface of function \"{}\" already; each function needs its own",
                 excerpt(interface),

@@ -23,7 +23,7 @@ const CASES: u64 = 150;
 /// Packets with each.
 const PACKETS: usize = 40;
 /// Local SIDs, numbered from 1.
-const SIDS: usize = 24;
+const SIDS: usize = 25;
 const FUNCTIONS: u32 = 3;
 /// Where routes lead, and where none does.
 const ELSEWHERE: [&str; 7] = [
@@ -155,7 +155,7 @@ fn tables(dice: &mut Dice, bed: &Bed, seed: u64) -> Sr {
             Behavior::EndAs | Behavior::EndAd4 | Behavior::EndAd6 => {
                 dice.below(FUNCTIONS as usize + 1) as u32
             }
-            Behavior::EndAm => {
+            Behavior::EndAm | Behavior::EndAn => {
                 let number = dice.below(FUNCTIONS as usize + 1) as u32;
                 // No configuration has this: while it is down, headers come in front of headers until there is no room.
                 let is_static = sr
@@ -334,12 +334,12 @@ fn any_frame(dice: &mut Dice, is_return: bool) -> Vec<u8> {
 /// Places in [`Behavior::ALL`] of those that have a use for a packet.
 const fn fitting(next: u8, is_under_way: bool) -> &'static [usize] {
     match (is_under_way, next) {
-        (true, IPV4) => &[0, 1, 2, 9, 10, 12, 13, 14, 15, 23],
-        (true, IPV6) => &[0, 1, 2, 9, 11, 12, 13, 14, 15, 22],
-        (true, _) => &[0, 1, 2, 12, 13, 14, 15],
+        (true, IPV4) => &[0, 1, 2, 9, 10, 12, 13, 14, 15, 16, 24],
+        (true, IPV6) => &[0, 1, 2, 9, 11, 12, 13, 14, 15, 16, 23],
+        (true, _) => &[0, 1, 2, 12, 13, 14, 15, 16],
         (_, IPV4) => &[0, 1, 4, 6, 8, 9, 10],
         (_, IPV6) => &[0, 2, 5, 7, 8, 9, 11],
-        (_, ETHERNET) => &[3, 16],
+        (_, ETHERNET) => &[3, 17],
         _ => &[0],
     }
 }

@@ -6,5 +6,6 @@ mod life;
 mod net;
 mod order;
 mod packets;
+mod process;
 mod proxies;
 mod refusals;

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{IpAddr, Ipv6Addr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     time::Duration,
 };
@@ -352,18 +352,27 @@ impl Node {
     }
 
     pub(super) fn status(&self) -> Status {
-        let output = Command::new(env!("CARGO_BIN_EXE_sig"))
-            .args(["srv6", "status", "--json", "--socket"])
-            .arg(self.folder.path().join("node.sock"))
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}\n{}",
-            String::from_utf8_lossy(&output.stderr),
-            self.log()
-        );
-        Status::read(&serde_json::from_slice(&output.stdout).unwrap())
+        let socket = self.folder.path().join("node.sock");
+        read_status(&socket).unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
+    }
+}
+
+/// The status of the node that listens at `socket`.
+pub(super) fn status_at(socket: &Path) -> Status {
+    read_status(socket).unwrap()
+}
+
+fn read_status(socket: &Path) -> Result<Status, String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_sig"))
+        .args(["srv6", "status", "--json", "--socket"])
+        .arg(socket)
+        .output()
+        .unwrap();
+    match output.status.success() {
+        true => Ok(Status::read(
+            &serde_json::from_slice(&output.stdout).unwrap(),
+        )),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
     }
 }
 
