@@ -1,8 +1,10 @@
 //! `cargo xtask demo`: two ASes, two gateways, and real traffic between them, over border routers.
 
+mod chains;
 mod page;
 mod progress;
 mod results;
+mod tools;
 
 use std::{
     fs,
@@ -49,6 +51,9 @@ pub(crate) struct Arguments {
     /// Largest SCION packet on the path between the ASes, in bytes; over IPv6 at most 1452
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1000..=1472))]
     path_mtu: Option<u16>,
+    /// Rules and service chains instead: a firewall and an IDS beside a gateway, which fail and come back
+    #[arg(long, conflicts_with_all = ["json", "network", "seconds"])]
+    chains: bool,
     /// Only this network
     #[arg(long, value_name = "NAME")]
     network: Option<Shown>,
@@ -116,6 +121,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let binary = build()?;
     testbed::sweep();
     let before = interfaces()?;
+    if arguments.chains {
+        return chains(&binary, arguments, &before);
+    }
 
     let shown = match (arguments.network, arguments.keep) {
         (Some(only), _) => vec![only],
@@ -147,11 +155,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         drop(network);
         clean(&before)?;
     }
-    println!("Cleaned up: no namespace and no interface is left.");
-    let failures: usize = all
+    end(all
         .iter()
-        .map(|(_, results)| results.failures().len())
-        .sum();
+        .flat_map(|(_, results)| results.failures())
+        .count())
+}
+
+/// Rules and service chains.
+fn chains(binary: &Path, arguments: &Arguments, before: &[String]) -> Result<()> {
+    let mut lab = chains::Lab::build(binary, &options(arguments, Shown::Ipv4))?;
+    let failures = lab.show()?.len();
+    if arguments.keep {
+        look_around(&lab.network, binary);
+        testbed::hold(u8::from(failures > 0));
+    }
+    lab.network.a.stop_gateway()?;
+    lab.network.b.stop_gateway()?;
+    drop(lab);
+    clean(before)?;
+    end(failures)
+}
+
+/// Everything is removed; so many expectations did not hold.
+fn end(failures: usize) -> Result<()> {
+    println!("Cleaned up: no namespace and no interface is left.");
     if failures > 0 {
         bail!("{failures} of the demo's expectations do not hold");
     }
@@ -166,7 +193,7 @@ fn show(binary: &Path, options: &Options, seconds: u32) -> Result<(Network, Resu
     progress.step("gateways");
     network.start_gateways()?;
     progress.step("web and measurement servers");
-    let page = page::serve(&network.b.client)?;
+    let page = page::serve(&network.b.client, 80)?;
     let log = network.folder().join("iperf3.log");
     let _server = iperf::serve(&network.b.client, &log)?;
     let mut results = Results::default();
@@ -263,7 +290,7 @@ fn measure(
     };
 
     progress.step(&format!("{name}: a web page with curl"));
-    let page_bytes = page.fetch(from, to)?;
+    let page_bytes = page.fetch(from, to, "/")?;
     let mut throughput = |protocol, direction| {
         progress.step(&format!("{name}: iperf3 {protocol}, {direction}"));
         iperf::measure(from, to, protocol, direction, seconds)

@@ -7,6 +7,7 @@ mod packages;
 use anyhow::Result;
 
 pub(crate) use compiler::provide_clippy;
+pub(crate) use packages::has;
 
 use crate::{
     bpf_build::{Compiler, PRODUCT, Toolchain},

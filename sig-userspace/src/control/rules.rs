@@ -518,6 +518,13 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_of_the_demo_are_correct() {
+        let demo = include_str!("../../../xtask/src/demo/chains.toml");
+        let (rules, warnings) = read(demo).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!((rules.rules.len(), warnings.len()), (3, 0));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_line_and_key() {
         for (old, new, said) in [
             (

@@ -16,15 +16,16 @@ const LINES: usize = 2000;
 /// The page that is served.
 pub(super) struct Page {
     text: String,
+    port: u16,
 }
 
-/// Serves the page on port 80 of `netns`, for as long as this process lives.
-pub(super) fn serve(netns: &Netns) -> Result<Page> {
-    let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 80));
+/// Serves the page on this port of `netns`, for as long as this process lives.
+pub(super) fn serve(netns: &Netns, port: u16) -> Result<Page> {
+    let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     // The socket takes IPv4 connections as well, as the kernel has it by default.
     let listener = netns
         .run(|| TcpListener::bind(address))?
-        .context("port 80")?;
+        .with_context(|| format!("port {port}"))?;
     let mut text = String::from("<!doctype html><title>sig</title><pre>\n");
     for line in 0..LINES {
         text += &format!("{line:>4} This page came through a SCION tunnel.\n");
@@ -37,7 +38,7 @@ pub(super) fn serve(netns: &Netns) -> Result<Page> {
             let _ = answer(stream, &served);
         }
     })?;
-    Ok(Page { text })
+    Ok(Page { text, port })
 }
 
 fn answer(mut stream: TcpStream, page: &str) -> io::Result<()> {
@@ -56,20 +57,22 @@ fn answer(mut stream: TcpStream, page: &str) -> io::Result<()> {
 }
 
 impl Page {
-    /// Fetches the page with curl and returns its size in bytes.
-    pub(super) fn fetch(&self, from: &Netns, host: IpAddr) -> Result<usize> {
+    /// Fetches the page with curl, which asks for `path`, and returns its size in bytes.
+    pub(super) fn fetch(&self, from: &Netns, host: IpAddr, path: &str) -> Result<usize> {
         let output = from
             .command("curl")
             .args([
                 "--silent",
                 "--show-error",
                 "--fail",
+                "--connect-timeout",
+                "2",
                 "--max-time",
                 "10",
                 "--noproxy",
                 "*",
             ])
-            .arg(format!("http://{}/", SocketAddr::new(host, 80)))
+            .arg(format!("http://{}{path}", SocketAddr::new(host, self.port)))
             .output()
             .context("curl does not start")?;
         if !output.status.success() {

@@ -100,7 +100,7 @@ pub(super) fn apt_get() -> Command {
 }
 
 /// Whether a program is in the search path.
-pub(super) fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).exists())
 }
