@@ -5,10 +5,11 @@
 //! this source; they differ in how they change packets and where they find routes and neighbours.
 
 mod endpoint;
+pub mod filter;
 pub mod maps;
 mod sid;
 #[cfg(test)]
 mod tests;
 
 pub use endpoint::{Cause, Refusal, Step, Way, process};
-pub use sid::{Behavior, Flavors, Sid};
+pub use sid::{Behavior, Flavors, Jump, Sid};

@@ -92,6 +92,7 @@ static SCHEMA: Schema = Schema(&[
     ("srv6.sid[]", &[srv6::SID_KEYS]),
     ("srv6.policy[]", &[srv6::POLICY_KEYS]),
     ("srv6.function[]", &[srv6::FUNCTION_KEYS]),
+    ("srv6.rule[]", &[srv6::RULE_KEYS]),
 ]);
 
 impl Rules {

@@ -23,7 +23,7 @@ use sig_core::dataplane::icmp::Sources;
 use sig_core::document::common::XdpMode as Wanted;
 use sig_linux::{
     Error,
-    bpf::{Attachment, Events, Programs, SrPrograms, XdpMode, address_of, monotonic_ns},
+    bpf::{Attachment, Events, Mirrors, Programs, SrPrograms, XdpMode, address_of, monotonic_ns},
     link,
     neighbours::{self, NextHops, Timing},
     netdev::xdp_features,
@@ -34,7 +34,7 @@ use sig_observe::socket::ControlSocket;
 use tokio::sync::Notify;
 
 use answer::Answerer;
-use config::Srv6;
+use config::{NamedRule, Srv6};
 pub(crate) use tables::Beside;
 use tables::{Around, Numbers, is_up, next_hops, outputs, ports, tables};
 
@@ -79,6 +79,7 @@ struct State {
     /// Neighbours of other tables that a packet wanted to go to, by device, and since when they are asked for.
     asked: BTreeMap<(u32, IpAddr), Instant>,
     answerer: Answerer,
+    mirrors: Mirrors,
     /// What was logged last.
     told: Vec<String>,
 }
@@ -94,7 +95,8 @@ impl SrNode {
         config: Srv6,
         beside: Option<Beside>,
     ) -> Result<(Self, Events), Error> {
-        let (programs, events) = SrPrograms::load()?;
+        let (mut programs, events) = SrPrograms::load()?;
+        let mirrors = Mirrors::start(&mut programs)?;
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
         let watch = Watch::open()?;
         let hops = NextHops::anywhere(&netlink, &watch, Timing::default());
@@ -118,6 +120,7 @@ impl SrNode {
                 outputs: BTreeMap::new(),
                 asked: BTreeMap::new(),
                 answerer,
+                mirrors,
                 told: Vec::new(),
             })),
         };
@@ -381,8 +384,10 @@ fn sources(config: &Srv6, around: &Around) -> Sources {
 /// What keeps packets from being processed.
 fn problems(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Vec<String> {
     let mut problems = Vec::new();
+    let mirrors = config.rules.iter().filter_map(NamedRule::mirror);
     let mut names: Vec<&String> = ports(config, beside)
         .chain(outputs(config, beside))
+        .chain(mirrors)
         .collect();
     names.sort_unstable();
     names.dedup();

@@ -17,9 +17,9 @@ use sig_core::{
 };
 
 pub(crate) use model::{
-    HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+    HopLimit, LocalSid, NamedRule, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
 };
-pub(crate) use sections::{FUNCTION_KEYS, POLICY_KEYS, SID_KEYS, SRV6_KEYS, of_gateway};
+pub(crate) use sections::{FUNCTION_KEYS, POLICY_KEYS, RULE_KEYS, SID_KEYS, SRV6_KEYS, of_gateway};
 
 /// A commented configuration with every key.
 pub(crate) const SAMPLE: &str = include_str!("../sample.toml");
@@ -50,6 +50,7 @@ pub(super) static SCHEMA: Schema = Schema(&[
     ("srv6.sid[]", &[SID_KEYS]),
     ("srv6.policy[]", &[POLICY_KEYS]),
     ("srv6.function[]", &[FUNCTION_KEYS]),
+    ("srv6.rule[]", &[RULE_KEYS]),
 ]);
 
 ///

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ipnet::{IpNet, Ipv6Net};
-use sig_common::srv6::{Behavior, Flavors, maps::MAX_LISTED};
+use sig_common::srv6::{Behavior, Flavors, filter::Action, maps::MAX_LISTED};
 use sig_core::{
     document::{
         self,
@@ -16,12 +16,17 @@ use sig_core::{
         toml::{Item, Section},
         values,
     },
+    policy::{
+        class::{Condition, parse_rule},
+        rules::Rule,
+    },
     problem::excerpt,
     section,
 };
 
 use super::{
-    HopLimit, LocalSid, Remembered, Service, ServiceAddress, Srv6, Steering, Target, whole,
+    HopLimit, LocalSid, NamedRule, Remembered, Service, ServiceAddress, Srv6, Steering, Target,
+    whole,
 };
 
 /// Number of the kernel's main table.
@@ -31,6 +36,7 @@ pub(crate) const SID_KEYS: &[&str] = &[
     "sid",
     "behavior",
     "flavors",
+    "arguments",
     "table",
     "next_hop",
     "interface",
@@ -47,7 +53,9 @@ pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "policy",
     "headers",
 ];
-pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function"]];
+pub(crate) const RULE_KEYS: &[&str] =
+    &["name", "class", "interfaces", "action", "mirror", "policy"];
+pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function", "rule"]];
 
 const INTERFACES: List<Text<String>> =
     List("[\"eth0\", \"eth1\"]", Text("\"eth0\"", values::interface));
@@ -116,10 +124,11 @@ pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
     let functions: Vec<_> = section.sections("function").iter().map(function).collect();
     let policies: Vec<_> = section.sections("policy").iter().map(policy).collect();
     let sids: Vec<_> = section.sections("sid").iter().map(sid).collect();
-    if sids.is_empty() && policies.is_empty() {
-        section
-            .place
-            .error("there is nothing to do; write a [[srv6.sid]] or [[srv6.policy]] section");
+    let rules: Vec<_> = section.sections("rule").iter().map(rule).collect();
+    if sids.is_empty() && policies.is_empty() && rules.is_empty() {
+        section.place.error(
+            "there is nothing to do; write a [[srv6.sid]], [[srv6.policy]] or [[srv6.rule]] section",
+        );
     }
     unique(
         section,
@@ -133,16 +142,24 @@ pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
     );
     unique(
         section,
+        "rule",
+        rules.iter().flatten().map(|of| of.name.clone()),
+    );
+    unique(
+        section,
         "sid",
         sids.iter().flatten().map(|of| of.sid.to_string()),
     );
-    let srv6 = Srv6 {
+    let mut srv6 = Srv6 {
         node: node?,
         sids: sids.into_iter().collect::<Option<_>>()?,
         policies: policies.into_iter().collect::<Option<_>>()?,
         functions: functions.into_iter().collect::<Option<_>>()?,
+        rules: rules.into_iter().collect::<Option<_>>()?,
+        tables: None,
     };
     whole::check(section, &srv6);
+    srv6.tables = whole::compile(section, &srv6.rules);
     Some(srv6)
 }
 
@@ -180,6 +197,7 @@ fn sid(section: &Section<'_>) -> Option<LocalSid> {
             })?;
             Some(all.into_iter().fold(Flavors::default(), |a, b| a | b))
         });
+    let arguments = document::section::value(section, "arguments", || 0, &Number(0..=16));
     let behavior = behavior?;
     let target = target(section, behavior);
     let flavors = flavors?;
@@ -198,6 +216,7 @@ fn sid(section: &Section<'_>) -> Option<LocalSid> {
         sid: sid?,
         behavior,
         flavors,
+        arguments: arguments?,
         target: target?,
     })
 }
@@ -378,6 +397,64 @@ fn function(section: &Section<'_>) -> Option<Service> {
             None => None,
         },
         headers: headers?,
+    })
+}
+
+fn rule(section: &Section<'_>) -> Option<NamedRule> {
+    let name = section
+        .require("name", "a name, for example name = \"web\"")
+        .and_then(|item| file_name(&item, "\"web\""));
+    let example = "\"all(protocol=TCP,dstport=80)\"";
+    let condition = section
+        .get("class")
+        .map_or(Some(Condition::ALWAYS), |item| {
+            item.parse(example, |text| {
+                parse_rule(text).map_err(|error| error.to_string())
+            })
+        });
+    let interfaces = document::section::value(section, "interfaces", Vec::new, &INTERFACES);
+    let words = Action::ALL.map(|action| (action.name(), action));
+    let action = section
+        .require(
+            "action",
+            "what is done with the packets, for example action = \"drop\"",
+        )
+        .and_then(|item| item.choice(&words))?;
+    let target = match action {
+        Action::Mirror => section
+            .require(
+                "mirror",
+                "the device that copies leave by, for example mirror = \"ids0\"",
+            )
+            .and_then(|item| item.parse("\"ids0\"", values::interface))
+            .map(Some),
+        Action::Steer => section
+            .require(
+                "policy",
+                "the name of a [[srv6.policy]], for example policy = \"inspect\"",
+            )
+            .and_then(|item| file_name(&item, "\"inspect\""))
+            .map(Some),
+        _ => Some(None),
+    };
+    for (key, of) in [("mirror", Action::Mirror), ("policy", Action::Steer)] {
+        if action != of
+            && let Some(item) = section.get(key)
+        {
+            item.place.error(format!(
+                "this is for action = \"{}\"; remove it, or write that action",
+                of.name()
+            ));
+        }
+    }
+    Some(NamedRule {
+        name: name?,
+        rule: Rule {
+            condition: condition?,
+            interfaces: interfaces?,
+            action,
+        },
+        target: target?,
     })
 }
 

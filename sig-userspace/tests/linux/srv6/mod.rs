@@ -7,3 +7,4 @@ mod net;
 mod packets;
 mod proxies;
 mod refusals;
+mod rules;

@@ -381,6 +381,7 @@ pub(super) struct Status {
     sids: BTreeMap<String, u64>,
     policies: BTreeMap<String, u64>,
     functions: BTreeMap<String, (bool, u64)>,
+    rules: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
 }
 
@@ -408,6 +409,7 @@ impl Status {
             sids: packets("sids", "sid"),
             policies: packets("policies", "name"),
             functions: functions.collect(),
+            rules: packets("rules", "name"),
             refused: refused.filter(|(_, count)| *count != 0).collect(),
         }
     }
@@ -420,6 +422,11 @@ impl Status {
     /// Packets put behind a policy.
     pub(super) fn policy(&self, name: &str) -> u64 {
         self.policies[name]
+    }
+
+    /// Packets that a rule was applied to.
+    pub(super) fn rule(&self, name: &str) -> u64 {
+        self.rules[name]
     }
 
     /// Whether a function is up.
