@@ -198,6 +198,12 @@ unsafe fn load<const N: usize>(at: *const [u8; N]) -> [u8; N] {
     // SAFETY: by the caller; types of the same size.
     unsafe {
         match N {
+            16 => {
+                let (first, second): (u64, u64);
+                asm!("{} = *(u64 *)({} + 0)", out(reg) first, in(reg) at, options(readonly, nostack));
+                asm!("{} = *(u64 *)({} + 8)", out(reg) second, in(reg) at, options(readonly, nostack));
+                core::mem::transmute_copy(&[first, second])
+            }
             8 => {
                 let word: u64;
                 asm!("{} = *(u64 *)({} + 0)", out(reg) word, in(reg) at, options(readonly, nostack));

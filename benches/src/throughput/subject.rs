@@ -44,6 +44,24 @@ pub enum Subject {
     RouterReference,
     /// The SR node's XDP program.
     Srv6,
+    /// The SR node's XDP program with a rule about what is inside.
+    #[serde(rename = "srv6-basic-1")]
+    Srv6Basic1,
+    /// The SR node's XDP program with 10 rules about what is inside.
+    #[serde(rename = "srv6-basic-10")]
+    Srv6Basic10,
+    /// The SR node's XDP program with 100 rules about what is inside.
+    #[serde(rename = "srv6-basic-100")]
+    Srv6Basic100,
+    /// The SR node's XDP program with a rule about headers and segments.
+    #[serde(rename = "srv6-advanced-1")]
+    Srv6Advanced1,
+    /// The SR node's XDP program with 10 rules about headers and segments.
+    #[serde(rename = "srv6-advanced-10")]
+    Srv6Advanced10,
+    /// The SR node's XDP program with 100 rules about headers and segments.
+    #[serde(rename = "srv6-advanced-100")]
+    Srv6Advanced100,
     /// The kernel as SR node.
     Srv6Kernel,
     /// The whole chain of two sites: client, gateway, router, router, gateway, client, over plain IP
@@ -104,6 +122,12 @@ impl Subject {
             RouterUnverified => "border router without verification",
             RouterReference => "border router of the reference",
             Srv6 => "SR node",
+            Srv6Basic1 => "SR node, 1 basic rule",
+            Srv6Basic10 => "SR node, 10 basic rules",
+            Srv6Basic100 => "SR node, 100 basic rules",
+            Srv6Advanced1 => "SR node, 1 advanced rule",
+            Srv6Advanced10 => "SR node, 10 advanced rules",
+            Srv6Advanced100 => "SR node, 100 advanced rules",
             Srv6Kernel => "kernel as SR node",
             ChainIp => "plain IP",
             ChainScion => "SCION hosts",
@@ -158,7 +182,26 @@ impl Subject {
 
     /// Whether [`Case::behavior`](super::experiment::Case::behavior) says what it does.
     pub fn has_behaviors(self) -> bool {
-        matches!(self, Subject::Srv6 | Subject::Srv6Kernel)
+        self.is_sr_node() || self == Subject::Srv6Kernel
+    }
+
+    /// Whether it is the SR node's program, be it with rules.
+    pub fn is_sr_node(self) -> bool {
+        self == Subject::Srv6 || self.rules().is_some()
+    }
+
+    /// How many rules there are, and whether they are about headers and segments.
+    pub fn rules(self) -> Option<(u16, bool)> {
+        use Subject::*;
+        Some(match self {
+            Srv6Basic1 => (1, false),
+            Srv6Basic10 => (10, false),
+            Srv6Basic100 => (100, false),
+            Srv6Advanced1 => (1, true),
+            Srv6Advanced10 => (10, true),
+            Srv6Advanced100 => (100, true),
+            _ => return None,
+        })
     }
 
     /// Whether it forwards SCION packets from a link to a link.
@@ -177,14 +220,9 @@ impl Subject {
         use Subject::*;
         matches!(
             self,
-            XdpDrop
-                | XdpRedirect
-                | XdpRedirectSplit
-                | TcRedirect
-                | Router
-                | RouterUnverified
-                | Srv6
+            XdpDrop | XdpRedirect | XdpRedirectSplit | TcRedirect | Router | RouterUnverified
         ) || self.is_fast_path()
+            || self.is_sr_node()
     }
 
     /// Whether it is measured over the chain of two sites.

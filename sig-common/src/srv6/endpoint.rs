@@ -1,6 +1,6 @@
 //! A packet to a local SID: what it becomes and where it goes.
 
-use super::sid::{Behavior, Flavors, Sid};
+use super::sid::{Behavior, Flavors, Jump, Sid};
 use crate::wire::{
     Load, PROTO_ICMPV6, ethernet,
     inner::InnerPacket,
@@ -110,6 +110,21 @@ pub fn process<L: Load + ?Sized>(packet: &L, sid: &Sid) -> Result<Step, Refusal>
         Err(Reject::Malformed { offset, .. }) => {
             return Err(Cause::Header.at(usize::from(offset) + SEGMENTS_LEFT));
         }
+    };
+    // Past segments, to the one before that which is to be the next.
+    let srh = match (srh, sid.jump) {
+        (Some(srh), Jump::SKIP) if srh.segments_left == 1 => {
+            return Err(Cause::Header.at(usize::from(srh.offset) + SEGMENTS_LEFT));
+        }
+        (Some(srh), Jump::SKIP) if srh.segments_left > 1 => Some(Srh {
+            segments_left: srh.segments_left - 1,
+            ..srh
+        }),
+        (Some(srh), Jump::LAST) if srh.segments_left > 1 => Some(Srh {
+            segments_left: 1,
+            ..srh
+        }),
+        (srh, _) => srh,
     };
     match srh {
         Some(srh) if srh.segments_left > 0 => under_way(packet, sid, behavior, &srh),
@@ -289,15 +304,10 @@ fn expose<L: Load + ?Sized>(
         Some(len) => usize::from(u16::from_be_bytes(len)) + ipv6::HEADER_LEN,
         None => return Err(Cause::Malformed.refuse()),
     };
-    // Bounded for the verifier to see; all headers together are shorter.
-    if at > MAX_STRIP || at > end {
+    if at > Inner::<L>::MAX_AT || at > end {
         return Err(Cause::Malformed.refuse());
     }
-    let inner = Inner {
-        packet,
-        at: at & MAX_STRIP,
-        len: end - at,
-    };
+    let inner = Inner::new(packet, at, end - at);
     let is_right = match next {
         NEXT_IPV4 => inner.starts_with(4) && InnerPacket::parse_v4(&inner).is_ok(),
         NEXT_IPV6 => inner.starts_with(6) && InnerPacket::parse_v6(&inner).is_ok(),
@@ -311,19 +321,29 @@ fn expose<L: Load + ?Sized>(
     Ok(())
 }
 
-/// Headers are removed up to here at most, bytes.
-const MAX_STRIP: usize = 4095;
-
 /// What is inside a packet.
-struct Inner<'a, L: ?Sized> {
+pub(super) struct Inner<'a, L: ?Sized> {
     packet: &'a L,
     at: usize,
     len: usize,
 }
 
-impl<L: Load + ?Sized> Inner<'_, L> {
+impl<'a, L: Load + ?Sized> Inner<'a, L> {
+    /// Highest offset. Bounded for the verifier to see; all headers together are shorter.
+    pub(super) const MAX_AT: usize = 4095;
+
+    /// So many bytes of the packet from `at` on.
     #[inline(always)]
-    fn starts_with(&self, version: u8) -> bool {
+    pub(super) const fn new(packet: &'a L, at: usize, len: usize) -> Self {
+        Self {
+            packet,
+            at: at & Self::MAX_AT,
+            len,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn starts_with(&self, version: u8) -> bool {
         self.bytes(0)
             .is_some_and(|[first, _]: [u8; 2]| first >> 4 == version)
     }

@@ -1,12 +1,13 @@
 //! Names, keys and values of the BPF maps of an SR node; see [`crate::maps`] for the rules of their layout.
 
+use super::filter;
 use crate::{fast_path::key, maps::Ip, reason::reasons, wire::inner::InnerPacket};
 
 /// Devices that packets come in by: `u32` interface index to [`Port`].
 pub const PORTS: &str = "S_PORTS";
 /// Local SIDs: 16 bytes of address to [`super::Sid`].
 pub const SIDS: &str = "S_SIDS";
-/// Prefixes that SIDs are taken from: longest prefix to `u32`, any value.
+/// Prefixes that SIDs are taken from, and those of SIDs with arguments: longest prefix to the `u32` bits of the arguments, or 0.
 pub const LOCATORS: &str = "S_LOCATORS";
 /// What is steered into a policy: longest prefix of a destination to the `u32` number of a [`Policy`].
 pub const STEERED_V4: &str = "S_STEERED_V4";
@@ -46,6 +47,29 @@ pub const AGAIN: &str = "S_AGAIN";
 pub const PROCESS: u32 = 0;
 /// Of the program for packets to local SIDs whose HMAC is to be verified first.
 pub const VERIFY: u32 = 1;
+/// Of the program that packets come to first, for those whose HMAC has been verified.
+pub const ENTRY: u32 = 2;
+/// What is in force besides: one `u32` of bits of [`Control`].
+pub const CONTROL: &str = "S_CONTROL";
+/// Small tables of rules: generation to [`filter::Head`].
+pub const HEADS: &str = "S_HEADS";
+/// Prefixes that rules ask about: [`filter::PrefixKey`] to the `u32` number of a class.
+pub const PREFIXES: &str = "S_PREFIXES";
+/// Numbers that rules ask about: for each generation and field, `[u16; 65536]` of classes.
+pub const NUMBERS: &str = "S_NUMBERS";
+/// Rows in each class, for each generation.
+pub const CLASSES: &str = "S_CLASSES";
+/// What rows stand for, for each generation: [`filter::Row`].
+pub const ROWS: &str = "S_ROWS";
+/// Copies for mirrors: [`Copied`] and an IP packet.
+pub const COPIES: &str = "S_COPIES";
+
+/// Entries of [`PREFIXES`].
+pub const MAX_PREFIXES: u32 = 32_768;
+/// Bytes of [`COPIES`].
+pub const COPY_BYTES: u32 = 1 << 22;
+/// Bytes of a packet in a copy at most: XDP programs see no longer ones in one piece.
+pub const COPY_PACKET: usize = 4096 - size_of::<Copied>();
 
 /// Entries of [`PORTS`] and [`DEVICES`].
 pub const MAX_PORTS: u32 = 1024;
@@ -65,7 +89,7 @@ pub const MAX_FUNCTIONS: u32 = 256;
 /// have to be there.
 pub const MAX_FLOWS: u32 = 16_384;
 /// Entries of [`TRAFFIC`].
-pub const MAX_SLOTS: u32 = MAX_SIDS + MAX_POLICIES + MAX_FUNCTIONS;
+pub const MAX_SLOTS: u32 = MAX_SIDS + MAX_POLICIES + MAX_FUNCTIONS + filter::MAX_ROWS as u32;
 /// Entries of [`HMAC_KEYS`].
 pub const MAX_HMAC_KEYS: u32 = 256;
 /// Bytes of [`EVENTS`].
@@ -304,6 +328,30 @@ pub struct Event {
     pub address: [u8; 16],
 }
 
+/// Bits of the word in [`CONTROL`].
+pub struct Control;
+
+impl Control {
+    /// Which generation of the tables of rules is in force.
+    pub const GENERATION: u32 = 1;
+    /// There are rules.
+    pub const RULES: u32 = 2;
+    /// There are SIDs with arguments.
+    pub const ARGUMENTS: u32 = 4;
+}
+
+/// In front of a packet for a mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Copied {
+    /// Interface index of the device that the copy leaves by.
+    pub ifindex: u32,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// EtherType of the packet, big endian.
+    pub ethertype: [u8; 2],
+}
+
 /// Bytes of a packet in an event at most: what an ICMPv6 error quotes of it.
 pub const EVENT_PACKET: usize = 1280 - 48;
 
@@ -347,6 +395,12 @@ reasons! {
         "A function sent what is no packet of a chain: link-local, multicast, or of another protocol.";
     TooManySids, "too_many_sids",
         "A packet has more SIDs of this node in a row than are processed.";
+    Filtered, "filtered",
+        "A rule drops the packet.";
+    BadArguments, "bad_arguments",
+        "A rule asks for the arguments of a SID, and they mean nothing.";
+    MirrorFull, "mirror_full",
+        "A copy for a mirror was lost, as there was no room for it. The packet itself went on.";
     ToKernel, "to_kernel",
         "Processed, and left to the kernel to send.";
     Resolve, "resolve",
@@ -370,13 +424,14 @@ mod pod {
             )+
         };
     }
-    pod!(Port Peer Sid Policy Adjacency Function Cache Traffic HmacKey);
+    use filter::{Head, PrefixKey, Row};
+    pod!(Port Peer Sid Policy Adjacency Function Cache Traffic HmacKey Head PrefixKey Row);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
 const _: () = {
     assert!(size_of::<Port>() == 6 + 2 + 4 + 4);
-    assert!(size_of::<super::Sid>() == 1 + 1 + 2 + 4 + 4);
+    assert!(size_of::<super::Sid>() == 4 + 4 + 4);
     assert!(size_of::<Policy>() == MAX_HEADERS + 2 + 2 + 4 + 4 + 4);
     assert!(size_of::<Adjacency>() == 4 + 4 + 12 + 4);
     assert!(size_of::<Function>() == size_of::<Adjacency>() + 4 * 4);
@@ -385,6 +440,7 @@ const _: () = {
     assert!(size_of::<FlowKey>() == 6 * 8);
     assert!(size_of::<Flow>() == MAX_HEADERS + 2 * 4);
     assert!(size_of::<Traffic>() == 16);
+    assert!(size_of::<Copied>() == 4 + 6 + 2);
     assert!(size_of::<Event>() == 4 * 4 + 16);
     assert!(size_of::<super::hmac::HmacKey>() == 32 + 32 + 4);
 };

@@ -5,6 +5,7 @@
 //! this source; they differ in how they change packets and where they find routes and neighbours.
 
 mod endpoint;
+pub mod filter;
 pub mod hmac;
 pub mod maps;
 mod sid;
@@ -12,4 +13,4 @@ mod sid;
 mod tests;
 
 pub use endpoint::{Cause, Refusal, Step, Way, process};
-pub use sid::{Behavior, Flavors, Sid};
+pub use sid::{Behavior, Flavors, Jump, Sid};

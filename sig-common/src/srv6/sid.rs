@@ -125,6 +125,18 @@ impl core::ops::BitOr for Flavors {
     }
 }
 
+/// How many segments a packet goes on by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Jump(pub u8);
+
+impl Jump {
+    /// Two: the next segment is left out. It is an error if only one is left.
+    pub const SKIP: Self = Self(1);
+    /// All.
+    pub const LAST: Self = Self(2);
+}
+
 /// A local SID, as in the BPF map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
@@ -133,8 +145,10 @@ pub struct Sid {
     pub behavior: u8,
     /// Its variants.
     pub flavors: Flavors,
-    /// Zero.
-    pub reserved: u16,
+    /// Bits of the address, from the last one on, that are arguments; 0: none. The address has zeros there.
+    pub arguments: u8,
+    /// Zero in the map. Rules that send a packet past segments set it.
+    pub jump: Jump,
     /// What the behavior is about: the number of an adjacency (`X`, `DX4`, `DX6`), a routing table (`T`, `DT`), a device
     /// (`DX2`) or a function (proxies).
     pub target: u32,
@@ -149,9 +163,20 @@ impl Sid {
         Self {
             behavior: behavior as u8,
             flavors,
-            reserved: 0,
+            arguments: 0,
+            jump: Jump(0),
             target,
             slot,
+        }
+    }
+
+    /// The same with another behavior: what a rule makes of it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn as_end(&self, jump: Jump) -> Self {
+        Self {
+            jump,
+            ..Self::new(Behavior::End, Flavors(0), 0, self.slot)
         }
     }
 

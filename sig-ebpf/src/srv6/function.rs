@@ -452,7 +452,7 @@ fn is_discovery(packet: &Packet) -> bool {
 
 /// Neither multicast, broadcast nor link-local.
 #[inline(always)]
-fn is_ordinary_v4(packet: &Packet) -> bool {
+pub fn is_ordinary_v4(packet: &Packet) -> bool {
     if is_for_many(packet) {
         return false;
     }
@@ -464,7 +464,7 @@ fn is_ordinary_v4(packet: &Packet) -> bool {
 
 /// Likewise.
 #[inline(always)]
-fn is_ordinary_v6(packet: &Packet) -> bool {
+pub fn is_ordinary_v6(packet: &Packet) -> bool {
     let is_local = |address: [u8; 2]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
     let Some(source) = packet.bytes::<2>(IP + 8) else {
         return false;

@@ -4,6 +4,7 @@
 //! | step | where |
 //! |---|---|
 //! | which of these is it? | here |
+//! | do rules say something else? | `filter` |
 //! | to a SID: what becomes of it? | `sig_common::srv6::process` |
 //! | the same, done | `endpoint` |
 //! | is the HMAC right, where that matters? | `verify` |
@@ -17,6 +18,7 @@
 mod encap;
 mod endpoint;
 mod engine;
+mod filter;
 mod forward;
 mod function;
 pub mod verify;
@@ -30,18 +32,20 @@ use aya_ebpf::{
     helpers,
     macros::map,
     maps::{
-        Array, DevMapHash, HashMap, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf, XskMap,
-        lpm_trie::Key,
+        Array, DevMapHash, HashMap, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf,
+        XskMap, lpm_trie::Key,
     },
     programs::XdpContext,
 };
 use sig_common::{
     srv6::{
-        Sid, Step,
+        Jump, Sid, Step,
+        filter::{Action, Kind},
         maps::{
-            Adjacency, Cache, EVENT_BYTES, EVENT_PACKET, Event, Flow, FlowKey, Function,
+            Adjacency, Cache, Control, EVENT_BYTES, EVENT_PACKET, Event, Flow, FlowKey, Function,
             MAX_ADJACENCIES, MAX_FLOWS, MAX_FUNCTIONS, MAX_LOCATORS, MAX_POLICIES, MAX_PORTS,
-            MAX_SIDS, MAX_SLOTS, MAX_STEERED, PROCESS, Peer, Policy, Port, ProbeToken, Reason, Traffic, VERIFY,
+            MAX_SIDS, MAX_SLOTS, MAX_STEERED, PROCESS, Peer, Policy, Port, ProbeToken, Reason,
+            Traffic, VERIFY,
         },
     },
     wire::{Load as _, ethernet},
@@ -128,7 +132,7 @@ const EVENT_COST: u64 = 1_000_000;
 const EVENT_BURST: u64 = 50 * EVENT_COST;
 
 #[map]
-static S_AGAIN: ProgramArray = ProgramArray::with_max_entries(2, 0);
+static S_AGAIN: ProgramArray = ProgramArray::with_max_entries(3, 0);
 
 #[map]
 static S_WORK: PerCpuArray<Work> = PerCpuArray::with_max_entries(1, 0);
@@ -141,12 +145,16 @@ struct Work {
     /// The flow that they are of.
     key: FlowKey,
     step: Step,
+    /// What rules are asked.
+    filtering: filter::Filtering,
     /// What the kernel is asked about the way.
     fib: FibLookup,
     /// What an ICMPv6 error points at.
     pointer: u32,
     /// The hop limit has been looked after already: the packet has just been made here.
     fresh: bool,
+    /// Its HMAC has been verified. Only from the one program to the other.
+    is_verified: bool,
 }
 
 /// A packet that has come in.
@@ -181,24 +189,126 @@ pub fn receive(ctx: &XdpContext) -> u32 {
         return XDP_PASS;
     };
     let is_trusted = port.flags & Port::TRUSTED != 0;
+    let control = filter::control();
+    let mut found = None;
     if ethertype == ethernet::ETHERTYPE_IPV6
         && let Some(destination) = packet.bytes::<16>(IP + 24)
     {
-        // SAFETY: see above.
-        let sid = unsafe { S_SIDS.get(destination) };
-        match sid {
-            Some(_) if is_trusted && port.flags & Port::VERIFIED != 0 => {
+        found = sid_of(&destination, control);
+        match found {
+            Some(_) if is_trusted && port.flags & Port::VERIFIED != 0 && !take_verified() => {
                 return enter(ctx.ctx, VERIFY);
             }
-            Some(sid) if is_trusted => return endpoint::run(ctx.ctx, sid),
+            Some(_) if is_trusted => {}
             // What is not a SID is the kernel's, unless a stranger tries one after the other.
             None if is_trusted || S_LOCATORS.get(AlignedKey::new(destination).key()).is_none() => {}
             _ => return refuse(Reason::Untrusted),
         }
     }
-    if port.flags & Port::STEERED == 0 {
-        return XDP_PASS;
+    let is_sid = found.is_some();
+    let mut sid = found.copied().unwrap_or_default();
+    let mut policy = NO_POLICY;
+    if control & Control::RULES != 0 {
+        match ruled(ctx.ctx, is_sid, &mut sid, &mut policy, control) {
+            GO_ON => {}
+            action => return action,
+        }
     }
+    if is_sid {
+        return endpoint::run(ctx.ctx, &sid);
+    }
+    match port.flags & Port::STEERED {
+        0 => XDP_PASS,
+        _ => steer(ctx.ctx, policy),
+    }
+}
+
+/// No action of XDP programs.
+const GO_ON: u32 = u32::MAX;
+
+/// What rules say: [`GO_ON`] with what became of SID and policy, or what becomes of the packet.
+#[inline(always)]
+fn ruled(ctx: *mut xdp_md, is_sid: bool, sid: &mut Sid, policy: &mut u32, control: u32) -> u32 {
+    const DROP: u32 = Action::Drop as u32;
+    const GO_NEXT: u32 = Action::GoNext as u32;
+    const SKIP_NEXT: u32 = Action::SkipNext as u32;
+    const GO_LAST: u32 = Action::GoLast as u32;
+    const EVAL_ARGUMENTS: u32 = Action::EvalArguments as u32;
+    const STEER: u32 = Action::Steer as u32;
+    let Some(work) = work() else {
+        return XDP_DROP;
+    };
+    let kind = match (is_sid, sid.arguments) {
+        (false, _) => Kind::Plain,
+        (true, 0) => Kind::Sid,
+        (true, _) => Kind::Arguments,
+    };
+    let mut action = filter::run(ctx, work, control, kind);
+    if action == EVAL_ARGUMENTS {
+        action = match arguments(ctx, sid.arguments) {
+            Some(action) => action as u32,
+            // At the destination address.
+            None => return tell(ctx, Reason::BadArguments as u32, 24, &[0; 16], 0),
+        };
+    }
+    match action {
+        DROP => return refuse(Reason::Filtered),
+        GO_NEXT => *sid = sid.as_end(Jump::default()),
+        SKIP_NEXT => *sid = sid.as_end(Jump::SKIP),
+        GO_LAST => *sid = sid.as_end(Jump::LAST),
+        STEER => *policy = work.filtering.target,
+        _ => {}
+    }
+    GO_ON
+}
+
+/// What the last bits of the destination stand for.
+#[inline(always)]
+fn arguments(ctx: *mut xdp_md, bits: u8) -> Option<Action> {
+    let [a, b] = ip(ctx).bytes(38)?;
+    let mask = (1_u32 << (bits & 31)).wrapping_sub(1);
+    Action::of_arguments(u16::from_be_bytes([a, b]) & mask as u16)
+}
+
+/// The local SID that a packet is for.
+#[inline(always)]
+fn sid_of(destination: &[u8; 16], control: u32) -> Option<&'static Sid> {
+    // SAFETY: as of all entries here: the value is only read, and an update replaces it as a whole.
+    let sid = unsafe { S_SIDS.get(destination) };
+    if sid.is_some() || control & Control::ARGUMENTS == 0 {
+        return sid;
+    }
+    let bits = *S_LOCATORS.get(AlignedKey::new(*destination).key())?;
+    if bits == 0 {
+        return None;
+    }
+    let mask = u16::MAX.checked_shl(bits).unwrap_or(0).to_be_bytes();
+    let mut base = *destination;
+    base[14] &= mask[0];
+    base[15] &= mask[1];
+    // SAFETY: as above.
+    unsafe { S_SIDS.get(base) }
+}
+
+/// Whether the HMAC of the packet at hand has been verified.
+#[inline(always)]
+fn take_verified() -> bool {
+    match work() {
+        Some(work) => core::mem::take(&mut work.is_verified),
+        None => false,
+    }
+}
+
+/// Numbers of policies begin at 1.
+const NO_POLICY: u32 = 0;
+
+/// Puts a packet that is not for a SID behind the headers of a policy: of this one, or of that for its destination.
+#[inline(always)]
+fn steer(ctx: *mut xdp_md, ruled: u32) -> u32 {
+    let packet = Packet::of(ctx, 0);
+    let Some(ethertype) = packet.be16(IP - 2) else {
+        return XDP_PASS;
+    };
     let policy = match ethertype {
         ethernet::ETHERTYPE_IPV4 => packet
             .bytes(IP + 16)
@@ -208,10 +318,14 @@ pub fn receive(ctx: &XdpContext) -> u32 {
             .and_then(|destination| S_STEERED_V6.get(AlignedKey::new(destination).key())),
         _ => None,
     };
-    match policy {
-        Some(policy) => encap::into_policy(ctx.ctx, *policy),
-        None => XDP_PASS,
-    }
+    let number = match policy {
+        // This host and the link.
+        Some(&NO_POLICY) => return XDP_PASS,
+        _ if ruled != NO_POLICY => ruled,
+        Some(policy) => *policy,
+        None => return XDP_PASS,
+    };
+    encap::into_policy(ctx, number)
 }
 
 /// A packet that has been through here once, and has a new destination.
@@ -220,12 +334,10 @@ pub fn again(ctx: &XdpContext) -> u32 {
     let Some(destination) = Packet::of_xdp(ctx).bytes::<16>(IP + 24) else {
         return XDP_DROP;
     };
-    // SAFETY: as in `receive`.
-    let sid = unsafe { S_SIDS.get(destination) };
     let Some(work) = work() else {
         return XDP_DROP;
     };
-    let Some(sid) = sid else {
+    let Some(sid) = sid_of(&destination, filter::control()) else {
         return forward::by_table(ctx.ctx, work, 0);
     };
     // Every SID on the way takes one from the hop limit (RFC 8986, section 4.1), also if no link is between two of them.

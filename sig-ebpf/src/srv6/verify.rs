@@ -9,7 +9,7 @@ use aya_ebpf::{
 use sig_common::{
     srv6::{
         hmac::{BLOCK, HmacKey, MAX_SEGMENTS, compress},
-        maps::{MAX_HMAC_KEYS, Port, Reason},
+        maps::{ENTRY, MAX_HMAC_KEYS, Port, Reason},
     },
     wire::{
         Load as _,
@@ -17,7 +17,7 @@ use sig_common::{
     },
 };
 
-use super::{S_PORTS, Work, go_on, ip, refuse, tell, work};
+use super::{S_PORTS, Work, enter, ip, refuse, tell, work};
 use crate::packet::{IP, opaque};
 
 #[map]
@@ -70,8 +70,13 @@ pub fn run(ctx: *mut xdp_md) -> u32 {
     };
     match verify(ctx, work) {
         MISSING if is_required => refuse(Reason::Hmac),
-        // It has not been processed yet, and has no hop to lose.
-        RIGHT | MISSING => go_on(ctx, work, true),
+        RIGHT | MISSING => {
+            work.is_verified = true;
+            let action = enter(ctx, ENTRY);
+            // Nobody went on with it.
+            work.is_verified = false;
+            action
+        }
         WRONG => tell(ctx, Reason::Hmac as u32, work.pointer, &[0; 16], 0),
         _ => refuse(Reason::TooLong),
     }

@@ -11,6 +11,7 @@ mod accelerate;
 mod errors;
 mod fast_path;
 mod maps;
+mod mirror;
 mod names;
 mod object;
 mod router;
@@ -19,9 +20,10 @@ mod srv6;
 pub use accelerate::{AcceleratorPrograms, Attached, Places, Sightings, monotonic_ns};
 pub use fast_path::{FastPathMaps, FastPathOptions};
 pub use maps::Counters;
+pub use mirror::Mirrors;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};
 pub use router::{RouterOptions, RouterPrograms, RouterTables, SlotReasons, SlotTraffic};
-pub use srv6::{Events, Sr, SrPrograms, address_of};
+pub use srv6::{Copies, Events, Rules, Sr, SrPrograms, address_of};
 
 use std::{future::Future, io};
 

@@ -93,6 +93,7 @@ static SCHEMA: Schema = Schema(&[
     ("srv6.policy[]", &[srv6::POLICY_KEYS]),
     ("srv6.function[]", &[srv6::FUNCTION_KEYS]),
     ("srv6.hmac_key[]", &[srv6::HMAC_KEYS]),
+    ("srv6.rule[]", &[srv6::RULE_KEYS]),
 ]);
 
 impl Rules {

@@ -91,7 +91,7 @@ fn message(event: &Event) -> Option<Message> {
     let is = |reason: Reason| event.reason == reason as u32;
     if is(Reason::HopLimit) {
         Some(Message::TimeExceeded)
-    } else if is(Reason::BadHeader) || is(Reason::Hmac) {
+    } else if is(Reason::BadHeader) || is(Reason::Hmac) || is(Reason::BadArguments) {
         Some(Message::HeaderField(event.value))
     } else if is(Reason::UpperLayer) {
         Some(Message::UpperLayer(event.value))

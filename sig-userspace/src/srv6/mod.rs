@@ -27,7 +27,7 @@ use sig_core::dataplane::icmp::Sources;
 use sig_core::document::common::XdpMode as Wanted;
 use sig_linux::{
     Error,
-    bpf::{Attachment, Events, Programs, SrPrograms, XdpMode, address_of, monotonic_ns},
+    bpf::{Attachment, Events, Mirrors, Programs, SrPrograms, XdpMode, address_of, monotonic_ns},
     link::{self, Promiscuous},
     neighbours::{self, NextHops, Timing},
     netdev::xdp_features,
@@ -39,7 +39,7 @@ use sig_observe::socket::ControlSocket;
 use tokio::sync::Notify;
 
 use answer::Answerer;
-use config::{Remembered, Srv6};
+use config::{NamedRule, Remembered, Srv6};
 pub use node::{Error as NodeError, Node};
 use probe::Probes;
 pub use process::{Function, InPlace, Verdict};
@@ -94,6 +94,7 @@ struct State {
     asked: BTreeMap<(u32, IpAddr), Instant>,
     answerer: Answerer,
     probes: Probes,
+    mirrors: Mirrors,
     /// What was logged last.
     told: Vec<String>,
 }
@@ -109,7 +110,8 @@ impl SrNode {
         config: Srv6,
         beside: Option<Beside>,
     ) -> Result<(Self, Events), Error> {
-        let (programs, events) = SrPrograms::load()?;
+        let (mut programs, events) = SrPrograms::load()?;
+        let mirrors = Mirrors::start(&mut programs)?;
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
         let watch = Watch::open()?;
         let hops = NextHops::anywhere(&netlink, &watch, Timing::default());
@@ -136,6 +138,7 @@ impl SrNode {
                 asked: BTreeMap::new(),
                 answerer,
                 probes,
+                mirrors,
                 told: Vec::new(),
             })),
             running: Arc::new(Running::default()),
@@ -515,8 +518,10 @@ fn sources(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Sources {
 /// What keeps packets from being processed.
 fn problems(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Vec<String> {
     let mut problems = Vec::new();
+    let mirrors = config.rules.iter().filter_map(NamedRule::mirror);
     let mut names: Vec<&String> = ports(config, beside)
         .chain(outputs(config, beside))
+        .chain(mirrors)
         .collect();
     names.sort_unstable();
     names.dedup();

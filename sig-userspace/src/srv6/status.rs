@@ -25,6 +25,11 @@ pub(crate) struct Status {
     pub(crate) sids: Vec<SidStatus>,
     pub(crate) policies: Vec<PolicyStatus>,
     pub(crate) functions: Vec<FunctionStatus>,
+    pub(crate) rules: Vec<RuleStatus>,
+    /// Copies for mirrors that their devices took.
+    pub(crate) copies_sent: u64,
+    /// Those that they did not take, or that were too many at once.
+    pub(crate) copies_lost: u64,
     /// Packets that did not go on, or not by themselves, by reason.
     pub(crate) refused: Vec<(String, u64)>,
     /// ICMP errors sent.
@@ -75,6 +80,17 @@ pub(crate) struct FunctionStatus {
     pub(crate) header_changes: u64,
 }
 
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RuleStatus {
+    pub(crate) name: String,
+    /// With the device or policy that it leads to.
+    pub(crate) action: String,
+    /// Packets that it was applied to, and their bytes.
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
 impl Status {
     /// The word of the document.
     pub(crate) const KIND: &str = "SR node";
@@ -91,6 +107,7 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         around,
         attached,
         answerer,
+        mirrors,
         ..
     } = state;
     let mut traffic = |counted| {
@@ -118,6 +135,20 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         }
     });
     let policies = policies.collect();
+    let rules = config.rules.iter().map(|rule| {
+        let (packets, bytes) = traffic(Counted::Rule(rule.name.clone()));
+        let action = rule.rule.action.name();
+        RuleStatus {
+            name: rule.name.clone(),
+            action: match &rule.target {
+                Some(target) => format!("{action} {target}"),
+                None => action.to_owned(),
+            },
+            packets,
+            bytes,
+        }
+    });
+    let rules = rules.collect();
     let returned: Vec<u64> = config
         .functions
         .iter()
@@ -137,6 +168,7 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         },
     );
     let functions = functions.collect();
+    let [copies_sent, not_taken] = mirrors.counts();
     let refused = Reason::ALL.map(|reason| {
         let count = programs.refused(reason).unwrap_or(0);
         (reason.name().to_owned(), count)
@@ -156,6 +188,9 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         sids,
         policies,
         functions,
+        rules,
+        copies_sent,
+        copies_lost: not_taken + programs.refused(Reason::MirrorFull).unwrap_or(0),
         refused: refused.into(),
         icmp_sent: answerer.sent,
     }

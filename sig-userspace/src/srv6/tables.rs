@@ -3,15 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
+    sync::Arc,
     time::Instant,
 };
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use sig_common::{
     maps::Ip,
     mark::Mark,
     srv6::{
         Behavior, Flavors, Sid,
+        filter::Row,
         hmac::HmacKey,
         maps::{Adjacency, ENGINE, Function, MAX_HEADERS, Peer, Policy, Port, TUNNEL},
     },
@@ -21,7 +23,7 @@ use sig_common::{
     },
 };
 use sig_linux::{
-    bpf::Sr,
+    bpf::{Rules, Sr},
     link::Link,
     neighbours::{Resolution, Resolved},
 };
@@ -118,6 +120,7 @@ pub(crate) enum Counted {
     Sid(Ipv6Addr),
     Policy(String),
     Function(String),
+    Rule(String),
 }
 
 /// Numbers from 1 on.
@@ -180,6 +183,7 @@ impl Numbers {
             Counted::Sid(sid) => config.sids.iter().any(|of| of.sid == *sid),
             Counted::Policy(name) => is_policy(name),
             Counted::Function(name) => is_function(name),
+            Counted::Rule(name) => config.rules.iter().any(|of| of.name == *name),
         })
     }
 
@@ -347,12 +351,13 @@ pub(crate) fn tables(
 ) -> Sr {
     let mut sr = Sr::default();
     for locator in &config.node.locators {
-        sr.locators.insert((*locator).into(), 1);
+        sr.locators.insert((*locator).into(), 0);
     }
     let steers = config
         .policies
         .iter()
-        .any(|policy| !policy.destinations.is_empty());
+        .any(|policy| !policy.destinations.is_empty())
+        || config.rules.iter().any(|rule| rule.policy().is_some());
     let steered = if steers { Port::STEERED } else { 0 };
     let verified = match config.node.hmac {
         HmacRule::Ignore => 0,
@@ -408,7 +413,13 @@ pub(crate) fn tables(
         let slot = numbers.slot(Counted::Sid(sid.sid));
         // Without its device a frame has nowhere to go, and the program says so.
         let value = Sid::new(sid.behavior, sid.flavors, target.unwrap_or(0), slot);
-        sr.sids.insert(sid.sid, value);
+        let arguments = sid.arguments;
+        sr.sids.insert(sid.sid, Sid { arguments, ..value });
+        if arguments != 0
+            && let Ok(net) = Ipv6Net::new(sid.sid, 128 - arguments)
+        {
+            sr.locators.insert(net.into(), arguments.into());
+        }
     }
     for function in &config.functions {
         let number = numbers.function(&function.name);
@@ -480,6 +491,7 @@ pub(crate) fn tables(
             sr.peers.insert(peer, 1);
         }
     }
+    sr.rules = rules(config, numbers, around);
     sr
 }
 
@@ -506,6 +518,35 @@ fn between_engine(sr: &mut Sr, gateway: &Beside, numbers: &mut Numbers, around: 
             sr.adjacencies.insert(numbers.mirror(device), copies);
         }
     }
+}
+
+/// The rules, with what the configuration does not say.
+fn rules(config: &Srv6, numbers: &mut Numbers, around: &Around) -> Option<Rules> {
+    let tables = config.tables.as_ref()?;
+    let row = |(place, end): &(usize, u32)| {
+        let rule = config.rules.get(*place)?;
+        // Without its device a copy is lost, as interfaces have indexes from 1 on.
+        let mirror = rule.mirror().and_then(|name| around.links.get(name));
+        let policy = rule.policy().map(|name| numbers.policies.number(name));
+        Some(Row {
+            action: rule.rule.action as u32,
+            target: mirror.map(|link| link.ifindex).or(policy).unwrap_or(0),
+            slot: numbers.slot(Counted::Rule(rule.name.clone())),
+            end: *end,
+            mac: mirror.and_then(|link| link.mac).unwrap_or_default(),
+            reserved: 0,
+        })
+    };
+    let rows = tables.rows.iter().filter_map(row).collect();
+    let interfaces = tables.interfaces.iter().filter_map(|(name, class)| {
+        let link = around.links.get(name)?;
+        Some((link.ifindex, *class))
+    });
+    Some(Rules {
+        tables: Arc::clone(tables),
+        interfaces: interfaces.collect(),
+        rows,
+    })
 }
 
 /// What is for this host, or for the link alone, is not steered, whatever prefix it is in.

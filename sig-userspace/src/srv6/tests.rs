@@ -8,9 +8,10 @@ fn the_sample_is_correct() {
         (
             config.srv6.sids.len(),
             config.srv6.policies.len(),
-            config.srv6.functions.len()
+            config.srv6.functions.len(),
+            config.srv6.rules.len(),
         ),
-        (7, 3, 3)
+        (8, 3, 3, 4)
     );
 }
 
@@ -21,7 +22,7 @@ fn a_function_with_headers_per_flow_serves_several_sids() {
         "[[srv6.sid]]\nsid = \"2001:db8:a::f6\"\nbehavior = \"End.AD6\"\nfunction = \"firewall\"\n";
     let (config, _) =
         check(&format!("{text}{more}"), "node.toml").unwrap_or_else(|errors| panic!("{errors}"));
-    assert_eq!(config.srv6.sids.len(), 8);
+    assert_eq!(config.srv6.sids.len(), 9);
 }
 
 #[test]
@@ -231,6 +232,49 @@ fn what_is_wrong_is_named_with_line_and_key() {
             "\"back\" is there twice",
         ),
         (
+            "sid=2001:db8:a::f/128",
+            "sid=10.0.0.0/8",
+            "srv6.rule[1].class: at character 24: 10.0.0.0/8 is an IPv4 prefix",
+        ),
+        (
+            "interfaces = [\"eth0\"]",
+            "interfaces = [\"fw-out\"]",
+            "srv6.rule[0].interfaces: \"fw-out\" is neither in [srv6] trusted nor in untrusted",
+        ),
+        (
+            "mirror = \"ids0\"",
+            "",
+            "srv6.rule[0].mirror: missing; write the device that copies leave by",
+        ),
+        (
+            "action = \"go-next\"",
+            "action = \"go-next\"\npolicy = \"inspect\"",
+            "srv6.rule[1].policy: this is for action = \"steer\"",
+        ),
+        (
+            "policy = \"inspect\"",
+            "policy = \"inspekt\"",
+            "srv6.rule[2].policy: there is no [[srv6.policy]] with the name \"inspekt\"",
+        ),
+        (
+            "sid = \"2001:db8:a::e00:0\"",
+            "sid = \"2001:db8:a::e00:1\"",
+            "srv6.sid[7].arguments: the last 8 bits of 2001:db8:a::e00:1 are not all zero",
+        ),
+        (
+            "name = \"guests\"",
+            "name = \"trusted\"",
+            "srv6.rule: \"trusted\" is there twice",
+        ),
+        (
+            "class = \"src=10.1.9.0/24\"",
+            &format!(
+                "class = \"all({})\"",
+                ["any(srcport=1,dstport=1)"; 10].join(",")
+            ),
+            "srv6.rule[2].class: with this rule there are more than 512 alternatives",
+        ),
+        (
             "mac = \"02:00:00:00:00:01\"\n",
             "mac = \"03:00:00:00:00:01\"\n",
             "not the address of one device",
@@ -252,6 +296,7 @@ fn every_key_is_in_the_sample_and_the_documentation() {
         "srv6.policy[]",
         "srv6.function[]",
         "srv6.hmac_key[]",
+        "srv6.rule[]",
     ] {
         for key in SCHEMA.keys(section) {
             assert!(

@@ -71,7 +71,9 @@ fn start(subject: Subject, network: &Network, case: &Case) -> Result<Box<dyn Und
         Subject::Router => Box::new(router::Router::start(network, case, true)?),
         Subject::RouterUnverified => Box::new(router::Router::start(network, case, false)?),
         Subject::RouterReference => Box::new(router::Reference::start(network, case)?),
-        Subject::Srv6 => Box::new(srv6::Node::start(network, case)?),
+        subject if subject.is_sr_node() => {
+            Box::new(srv6::Node::start(network, case, subject.rules())?)
+        }
         Subject::Srv6Kernel => Box::new(srv6::start_kernel(network, case)?),
         _ => {
             return Err(Refusal::NotHere(format!("{subject} is no single device")));
@@ -98,7 +100,7 @@ fn links(subject: Subject, case: &Case) -> Links {
             left_mtu: MTU.max(refuse::longest(case.size) + gateway::OVERHEAD),
             ..plain
         },
-        Subject::Srv6 | Subject::Srv6Kernel => Links {
+        subject if subject.has_behaviors() => Links {
             left_mtu: srv6::LINK_MTU,
             right_mtu: srv6::LINK_MTU,
             ..plain

@@ -162,11 +162,18 @@ impl Srh {
     #[inline(always)]
     #[must_use]
     pub fn segment<L: Load + ?Sized>(&self, packet: &L, index: u8) -> Option<[u8; SEGMENT_LEN]> {
+        packet.bytes(self.segment_at(index)?)
+    }
+
+    /// Where in the packet that element is. `None` if the list ends before.
+    #[inline(always)]
+    #[must_use]
+    pub const fn segment_at(&self, index: u8) -> Option<usize> {
         if index > self.last_entry {
             return None;
         }
-        let list = usize::from(self.offset) + FIXED_LEN;
-        packet.bytes((list + usize::from(index) * SEGMENT_LEN) & (OFFSETS - 1))
+        let list = self.offset as usize + FIXED_LEN;
+        Some((list + index as usize * SEGMENT_LEN) & (OFFSETS - 1))
     }
 
     /// The segment that becomes active next: element `segments_left - 1` of the list. `None` if no segments are left, or as in

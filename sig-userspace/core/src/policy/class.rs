@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use sig_common::wire::{PROTO_TCP, PROTO_UDP, inner::InnerPacket, ipv6::UpperLayer};
 
-pub use parse::{ClassError, MAX_CONDITIONS, MAX_DEPTH, is_name, names, parse};
+pub use parse::{ClassError, MAX_CONDITIONS, MAX_DEPTH, is_name, names, parse, parse_rule};
 
 /// A condition on a packet. Its text form is described in [`parse`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +39,33 @@ pub enum Condition {
     SourcePort(RangeInclusive<u16>),
     /// TCP or UDP destination port.
     DestinationPort(RangeInclusive<u16>),
+    /// About SRv6 headers around the packet. Only [`parse_rule`] reads such conditions.
+    Outer(Outer),
+}
+
+/// A condition on the outer IPv6 header and the segment routing header (RFC 8754) of a packet. Without them it does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Outer {
+    /// The source lies in the prefix.
+    Source(IpNet),
+    /// The active segment does: the destination of the outer header.
+    Sid(IpNet),
+    /// The segment before it does.
+    Previous(IpNet),
+    /// The segment after it does.
+    Next(IpNet),
+    /// The last segment does.
+    Last(IpNet),
+    /// Segments Left.
+    SegmentsLeft(RangeInclusive<u16>),
+    /// Last Entry.
+    LastEntry(RangeInclusive<u16>),
+    /// Hdr Ext Len: units of 8 bytes, without the first.
+    HeaderLength(RangeInclusive<u16>),
+    /// Next Header of the segment routing header.
+    NextHeader(u8),
+    /// Tag.
+    Tag(RangeInclusive<u16>),
 }
 
 impl Condition {
@@ -106,7 +133,8 @@ impl Condition {
             | Self::Source(_)
             | Self::Destination(_)
             | Self::Dscp(_)
-            | Self::Tos(_) => Some(self.matches(packet)),
+            | Self::Tos(_)
+            | Self::Outer(_) => Some(self.matches(packet)),
         }
     }
 
@@ -122,7 +150,9 @@ impl Condition {
             Self::Destination(prefix) => Self::Source(*prefix),
             Self::SourcePort(range) => Self::DestinationPort(range.clone()),
             Self::DestinationPort(range) => Self::SourcePort(range.clone()),
-            Self::Bool(_) | Self::Dscp(_) | Self::Tos(_) | Self::Protocol(_) => self.clone(),
+            Self::Bool(_) | Self::Dscp(_) | Self::Tos(_) | Self::Protocol(_) | Self::Outer(_) => {
+                self.clone()
+            }
         }
     }
 
@@ -135,7 +165,8 @@ impl Condition {
             | Self::Tos(_)
             | Self::Protocol(_)
             | Self::SourcePort(_)
-            | Self::DestinationPort(_) => true,
+            | Self::DestinationPort(_)
+            | Self::Outer(_) => true,
             Self::All(parts) | Self::Any(parts) => parts.iter().any(Self::looks_beyond_addresses),
             Self::Not(part) => part.looks_beyond_addresses(),
         }
@@ -149,7 +180,18 @@ impl Condition {
         }
     }
 
-    /// Whether it holds for a packet.
+    /// Whether it holds, if `holds` says so of the conditions that consist of no others.
+    pub fn holds(&self, holds: &impl Fn(&Self) -> bool) -> bool {
+        match self {
+            Self::All(parts) => parts.iter().all(|part| part.holds(holds)),
+            Self::Any(parts) => parts.is_empty() || parts.iter().any(|part| part.holds(holds)),
+            Self::Not(part) => !part.holds(holds),
+            Self::Bool(value) => *value,
+            _ => holds(self),
+        }
+    }
+
+    /// Whether it holds for a packet without SRv6 headers.
     #[must_use]
     pub fn matches(&self, packet: &InnerPacket) -> bool {
         match self {
@@ -157,6 +199,7 @@ impl Condition {
             Self::Any(parts) => parts.is_empty() || parts.iter().any(|part| part.matches(packet)),
             Self::Not(part) => !part.matches(packet),
             Self::Bool(value) => *value,
+            Self::Outer(_) => false,
             Self::Source(prefix) => prefix.contains(&packet.source),
             Self::Destination(prefix) => prefix.contains(&packet.destination),
             Self::Dscp(code) => packet.tos >> 2 == *code,

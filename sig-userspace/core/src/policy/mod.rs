@@ -8,6 +8,7 @@ pub mod path;
 pub mod performance;
 pub mod prefix_set;
 pub mod routing;
+pub mod rules;
 pub mod traffic;
 
 /// Longest text of a policy file in bytes; far more than any number of prefixes in use needs.

@@ -80,11 +80,14 @@ const ACCELERATOR_MAPS: [&str; 16] = [
 ];
 
 /// Maps of the SR node that hold much.
-const SR_NODE_MAPS: [&str; 7] = [
+const SR_NODE_MAPS: [&str; 10] = [
     srv6::maps::CACHES,
+    srv6::maps::CLASSES,
     srv6::maps::FLOWS,
     srv6::maps::FUNCTIONS,
+    srv6::maps::NUMBERS,
     srv6::maps::PORTS,
+    srv6::maps::ROWS,
     srv6::maps::DEVICES,
     srv6::maps::TRAFFIC,
     srv6::maps::SIDS,
@@ -344,7 +347,9 @@ impl Object {
             for map in SR_NODE_MAPS {
                 loader.map_max_entries(map, 1);
             }
-            loader.map_max_entries(srv6::maps::EVENTS, 1 << 16);
+            for ring in [srv6::maps::EVENTS, srv6::maps::COPIES] {
+                loader.map_max_entries(ring, 1 << 16);
+            }
         }
         let ebpf = loader.load(OBJECT).map_err(|e| errors::of_object(&e))?;
         Ok(Self { ebpf })

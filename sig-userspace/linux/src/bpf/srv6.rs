@@ -5,25 +5,29 @@ use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::{AsRawFd as _, BorrowedFd},
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    sync::Arc,
 };
 
 use aya::maps::{
-    Array, DevMapHash, HashMap, LpmTrie, MapData, PerCpuArray, PerCpuValues, ProgramArray, RingBuf,
-    XskMap, lpm_trie::Key, xdp::XdpMapError,
+    Array, DevMapHash, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues,
+    ProgramArray, RingBuf, XskMap, lpm_trie::Key, xdp::XdpMapError,
 };
 use aya::programs::ProgramFd;
 use ipnet::IpNet;
 use sig_common::srv6::{
     Sid,
+    filter::{Field, Head, MAX_CLASSES, MAX_ROWS, Row, WORDS},
     hmac::HmacKey,
     maps::{
-        self, ADJACENCIES, AGAIN, Adjacency, BUDGET, CACHES, Cache, DEVICES, EVENTS, Event,
-        FUNCTIONS, Function, HMAC_KEYS, LOCATORS, PEERS, POLICIES, PORTS, PROCESS, Peer, Policy,
-        Port, ProbeToken, REASONS, Reason, SIDS, SOCKET, STEERED_V4, STEERED_V6, TRAFFIC, Traffic,
+        self, ADJACENCIES, AGAIN, Adjacency, BUDGET, CACHES, CLASSES, CONTROL, COPIES, Cache,
+        Control, Copied, DEVICES, ENTRY, EVENTS, Event, FUNCTIONS, Function, HEADS, HMAC_KEYS,
+        LOCATORS, NUMBERS, PEERS, POLICIES, PORTS, PREFIXES, PROCESS, Peer, Policy, Port,
+        ProbeToken, REASONS, ROWS, Reason, SIDS, SOCKET, STEERED_V4, STEERED_V6, TRAFFIC, Traffic,
         VERIFY,
     },
 };
+use sig_core::policy::rules;
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
@@ -53,6 +57,19 @@ pub struct Sr {
     pub hmac_keys: BTreeMap<u32, HmacKey>,
     /// Functions that talk to this node by devices that functions return packets by.
     pub peers: BTreeMap<Peer, u32>,
+    /// What is looked at before all of this.
+    pub rules: Option<Rules>,
+}
+
+/// Rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Which packets satisfy which rows.
+    pub tables: Arc<rules::Tables>,
+    /// The class of each interface that rules name, by its index.
+    pub interfaces: BTreeMap<u32, u16>,
+    /// What rows stand for.
+    pub rows: Vec<Row>,
 }
 
 /// The programs and their maps, attached to nothing at first. Until [`Self::set`] they pass every packet to the kernel.
@@ -75,6 +92,7 @@ pub struct SrPrograms {
     budget: PerCpuArray<MapData, [u64; 2]>,
     socket: XskMap<MapData>,
     token: ProbeToken,
+    rules: RuleMaps,
     /// What is in the maps.
     written: Sr,
     entry: ProgramFd,
@@ -96,7 +114,11 @@ impl SrPrograms {
         })?;
         object.load(&PROGRAMS)?;
         let mut again: ProgramArray<MapData> = object.map(AGAIN)?;
-        for (place, program) in [(PROCESS, Program::Srv6Again), (VERIFY, Program::Srv6Verify)] {
+        for (place, program) in [
+            (PROCESS, Program::Srv6Again),
+            (VERIFY, Program::Srv6Verify),
+            (ENTRY, Program::Srv6),
+        ] {
             let program = object.program_fd(program)?;
             again
                 .set(place, &program, 0)
@@ -121,6 +143,7 @@ impl SrPrograms {
             budget: object.map(BUDGET)?,
             socket: object.map(SOCKET)?,
             token,
+            rules: RuleMaps::take(&mut object)?,
             written: Sr::default(),
             entry: object.program_fd(Program::Srv6)?,
             _again: again,
@@ -185,6 +208,8 @@ impl SrPrograms {
         add(&mut old.ports, &new.ports, "a device", |k, v| {
             self.ports.insert(k, v, 0)
         })?;
+        let has_arguments = new.sids.values().any(|sid| sid.arguments != 0);
+        self.rules.set(new.rules.as_ref(), has_arguments)?;
         add(
             &mut old.steered,
             &new.steered,
@@ -295,7 +320,7 @@ impl SrPrograms {
     pub fn clear(&mut self, slot: u32) -> Result<(), Error> {
         let zero = vec![Traffic::default(); cpus::possible() as usize];
         PerCpuValues::try_from(zero)
-            .map_err(aya::maps::MapError::IoError)
+            .map_err(MapError::IoError)
             .and_then(|zero| self.traffic.set(slot, zero, 0))
             .map_err(|e| errors::of_map("clear BPF counters".into(), e))
     }
@@ -308,7 +333,7 @@ impl SrPrograms {
     pub fn refill(&mut self) -> Result<(), Error> {
         let zero = vec![[0; 2]; cpus::possible() as usize];
         PerCpuValues::try_from(zero)
-            .map_err(aya::maps::MapError::IoError)
+            .map_err(MapError::IoError)
             .and_then(|zero| self.budget.set(0, zero, 0))
             .map_err(|e| errors::of_map("refill the budget of events".into(), e))
     }
@@ -355,6 +380,14 @@ impl SrPrograms {
             .attach_xdp(Program::Srv6Process, ifindex, Some(XdpMode::Native))
     }
 
+    /// What the programs copy for mirrors, once.
+    ///
+    /// # Errors
+    /// It was taken before.
+    pub fn take_copies(&mut self) -> Result<Copies, Error> {
+        self.object.map(COPIES).map(Copies)
+    }
+
     /// Attaches the program to a device. `mode` `None` is native mode if the driver has it, else generic.
     ///
     /// # Errors
@@ -390,6 +423,119 @@ const PROGRAMS: [Program; 4] = [
     Program::Srv6Verify,
     Program::Srv6Process,
 ];
+/// The maps of rules. All are there twice: one generation is in force while the other is written.
+struct RuleMaps {
+    control: Array<MapData, u32>,
+    heads: Array<MapData, Head>,
+    prefixes: LpmTrie<MapData, [u8; 20], u32>,
+    numbers: Array<MapData, [u16; 65536]>,
+    classes: Array<MapData, [u64; WORDS]>,
+    rows: Array<MapData, Row>,
+    /// What is in the trie, of each generation.
+    written: [BTreeMap<(Field, IpNet), u16>; 2],
+    /// What is in force.
+    word: u32,
+    now: Option<Rules>,
+}
+
+impl RuleMaps {
+    fn take(object: &mut Object) -> Result<Self, Error> {
+        Ok(Self {
+            control: object.map(CONTROL)?,
+            heads: object.map(HEADS)?,
+            prefixes: object.map(PREFIXES)?,
+            numbers: object.map(NUMBERS)?,
+            classes: object.map(CLASSES)?,
+            rows: object.map(ROWS)?,
+            written: Default::default(),
+            word: 0,
+            now: None,
+        })
+    }
+
+    /// Makes other rules those in force, all at once.
+    fn set(&mut self, new: Option<&Rules>, has_arguments: bool) -> Result<(), Error> {
+        let mut word = self.word & Control::GENERATION;
+        if let Some(new) = new {
+            if self.now.as_ref() != Some(new) {
+                word ^= Control::GENERATION;
+                // Whatever packet began with this generation when it was last in force has ended.
+                wait_for_programs();
+                self.write(new, word)?;
+            }
+            word |= Control::RULES;
+        }
+        if has_arguments {
+            word |= Control::ARGUMENTS;
+        }
+        if word != self.word {
+            let switched = self.control.set(0, word, 0);
+            switched.map_err(|e| errors::of_map("switch to other rules".into(), e))?;
+            self.word = word;
+        }
+        self.now = new.cloned();
+        Ok(())
+    }
+
+    fn write(&mut self, rules: &Rules, generation: u32) -> Result<(), Error> {
+        let failed = |e| errors::of_map("write the rules".into(), e);
+        let tables = &rules.tables;
+        self.heads.set(generation, tables.head, 0).map_err(failed)?;
+        let first = generation * tables.numbers.len() as u32;
+        for (at, classes) in (first..).zip(&tables.numbers) {
+            if let Ok(classes) = <&[u16; 65536]>::try_from(&classes[..]) {
+                self.numbers.set(at, classes, 0).map_err(failed)?;
+            }
+        }
+        for (at, class) in (generation * MAX_CLASSES as u32..).zip(&tables.classes) {
+            self.classes.set(at, class, 0).map_err(failed)?;
+        }
+        for (at, row) in (generation * MAX_ROWS as u32..).zip(&rules.rows) {
+            self.rows.set(at, row, 0).map_err(failed)?;
+        }
+        let named = rules.interfaces.iter().map(|(index, class)| {
+            let index = IpAddr::from(Ipv4Addr::from_bits(*index));
+            ((Field::Interface, IpNet::from(index)), *class)
+        });
+        let prefixes = tables.prefixes.iter().map(|(key, class)| (*key, *class));
+        let new: BTreeMap<_, _> = prefixes.chain(named).collect();
+        let Some(old) = self.written.get_mut(generation as usize) else {
+            return Ok(());
+        };
+        remove(old, &new, "a prefix of rules", |(field, net)| {
+            self.prefixes.remove(&prefix_key(generation, *field, net))
+        })?;
+        add(old, &new, "a prefix of rules", |(field, net), class| {
+            let key = prefix_key(generation, field, &net);
+            self.prefixes.insert(&key, u32::from(class), 0)
+        })
+    }
+}
+
+/// Waits until no program runs that runs now.
+fn wait_for_programs() {
+    // SAFETY: no pointers. The kernel waits for all sections in which programs run (`synchronize_rcu`), unless there is one CPU only,
+    // which runs no program meanwhile.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}
+
+/// `linux/membarrier.h`.
+const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+
+fn prefix_key(generation: u32, field: Field, net: &IpNet) -> Key<[u8; 20]> {
+    let version = match net {
+        _ if field == Field::Interface => 0,
+        IpNet::V4(_) => 4,
+        IpNet::V6(_) => 6,
+    };
+    let mut data = [0; 20];
+    data[..3].copy_from_slice(&[generation as u8, field as u8, version]);
+    match net.network() {
+        IpAddr::V4(address) => data[4..8].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => data[4..].copy_from_slice(&address.octets()),
+    }
+    Key::new(32 + u32::from(net.prefix_len()), data)
+}
 
 const EMPTY: Cache = Cache {
     version: 0,
@@ -412,7 +558,7 @@ fn add<K: Ord + Copy, V: PartialEq + Copy>(
     old: &mut BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
     what: &str,
-    mut write: impl FnMut(K, V) -> Result<(), aya::maps::MapError>,
+    mut write: impl FnMut(K, V) -> Result<(), MapError>,
 ) -> Result<(), Error> {
     for (key, value) in new {
         if old.get(key) != Some(value) {
@@ -428,7 +574,7 @@ fn remove<K: Ord + Copy, V>(
     old: &mut BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
     what: &str,
-    mut erase: impl FnMut(&K) -> Result<(), aya::maps::MapError>,
+    mut erase: impl FnMut(&K) -> Result<(), MapError>,
 ) -> Result<(), Error> {
     let gone: Vec<K> = old
         .keys()
@@ -479,6 +625,30 @@ impl Events {
     /// As [`Self::next`], without waiting.
     pub fn now(&mut self, limit: usize, mut take: impl FnMut(&Event, &[u8])) {
         drain(self.ring.get_mut(), limit, &mut take);
+    }
+}
+
+/// Copies of packets for mirrors.
+pub struct Copies(RingBuf<MapData>);
+
+impl Copies {
+    /// Hands the next copy over, if there is one: what is said about it, and the packet.
+    pub fn next(&mut self, take: impl FnOnce(&Copied, &[u8])) -> bool {
+        let Some(item) = self.0.next() else {
+            return false;
+        };
+        if let Some((head, packet)) = item.split_first_chunk::<{ size_of::<Copied>() }>() {
+            // SAFETY: numbers and bytes: any bits are a value.
+            let copied: Copied = unsafe { head.as_ptr().cast::<Copied>().read_unaligned() };
+            take(&copied, packet);
+        }
+        true
+    }
+}
+
+impl AsRawFd for Copies {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

@@ -20,11 +20,12 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     writeln!(
         out,
-        "{}: correct; {} SIDs, {} policies, {} functions",
+        "{}: correct; {} SIDs, {} policies, {} functions, {} rules",
         args.file.display(),
         config.srv6.sids.len(),
         config.srv6.policies.len(),
-        config.srv6.functions.len()
+        config.srv6.functions.len(),
+        config.srv6.rules.len()
     )?;
     Ok(())
 }

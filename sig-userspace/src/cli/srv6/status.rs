@@ -13,7 +13,7 @@ use crate::{
     srv6::status::Status,
 };
 
-/// Show what a running node does: SIDs, policies, functions, and why packets did not go on.
+/// Show what a running node does: rules, SIDs, policies, functions, and why packets did not go on.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -55,6 +55,22 @@ pub(in crate::cli) fn write_tables(status: &Status, out: &mut dyn Write) -> io::
             .clone()
             .unwrap_or_else(|| "not running".to_owned());
         table.row([interface.name.clone(), xdp]);
+    }
+    tables.push(table);
+    let mut table = Table::new(&["RULE", "ACTION", ">PACKETS", ">BYTES"]);
+    for rule in &status.rules {
+        table.row([
+            rule.name.clone(),
+            rule.action.clone(),
+            rule.packets.to_string(),
+            rule.bytes.to_string(),
+        ]);
+    }
+    tables.push(table);
+    let mut table = Table::new(&["COPIES FOR MIRRORS", ">PACKETS"]);
+    if status.copies_sent + status.copies_lost != 0 {
+        table.row(["sent".to_owned(), status.copies_sent.to_string()]);
+        table.row(["lost".to_owned(), status.copies_lost.to_string()]);
     }
     tables.push(table);
     let mut table = Table::new(&["SID", "BEHAVIOR", "TARGET", ">PACKETS", ">BYTES"]);

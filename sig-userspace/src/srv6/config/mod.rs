@@ -17,10 +17,12 @@ use sig_core::{
 };
 
 pub(crate) use model::{
-    HmacRule, HopLimit, LocalSid, Probe, ProbeKind, Remembered, Service, ServiceAddress, Srv6,
-    Steering, Target,
+    HmacRule, HopLimit, LocalSid, NamedRule, Probe, ProbeKind, Remembered, Service, ServiceAddress,
+    Srv6, Steering, Target,
 };
-pub(crate) use sections::{FUNCTION_KEYS, HMAC_KEYS, POLICY_KEYS, SID_KEYS, SRV6_KEYS, of_gateway};
+pub(crate) use sections::{
+    FUNCTION_KEYS, HMAC_KEYS, POLICY_KEYS, RULE_KEYS, SID_KEYS, SRV6_KEYS, of_gateway,
+};
 
 /// A commented configuration with every key.
 pub(crate) const SAMPLE: &str = include_str!("../sample.toml");
@@ -52,6 +54,7 @@ pub(super) static SCHEMA: Schema = Schema(&[
     ("srv6.policy[]", &[POLICY_KEYS]),
     ("srv6.function[]", &[FUNCTION_KEYS]),
     ("srv6.hmac_key[]", &[HMAC_KEYS]),
+    ("srv6.rule[]", &[RULE_KEYS]),
 ]);
 
 ///

@@ -3,11 +3,13 @@
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
+    sync::Arc,
     time::Duration,
 };
 
 use ipnet::IpNet;
-use sig_common::srv6::{Behavior, Flavors, hmac::HmacKey};
+use sig_common::srv6::{Behavior, Flavors, filter::Action, hmac::HmacKey};
+use sig_core::policy::rules::{Rule, Tables};
 
 use super::sections::Node;
 
@@ -20,6 +22,9 @@ pub(crate) struct Srv6 {
     pub(crate) functions: Vec<Service>,
     /// By the id of each.
     pub(crate) hmac_keys: Vec<(u32, HmacKey)>,
+    pub(crate) rules: Vec<NamedRule>,
+    /// What follows from the rules; none without any.
+    pub(crate) tables: Option<Arc<Tables>>,
 }
 
 /// What a wire takes, unless written otherwise, and what packets that never reach one may have.
@@ -35,6 +40,8 @@ impl Default for Srv6 {
             policies: Vec::new(),
             functions: Vec::new(),
             hmac_keys: Vec::new(),
+            rules: Vec::new(),
+            tables: None,
         }
     }
 }
@@ -92,6 +99,8 @@ pub(crate) struct LocalSid {
     pub(crate) sid: Ipv6Addr,
     pub(crate) behavior: Behavior,
     pub(crate) flavors: Flavors,
+    /// Bits of the address that are arguments.
+    pub(crate) arguments: u8,
     pub(crate) target: Target,
 }
 
@@ -190,6 +199,29 @@ pub(crate) enum Remembered {
     Latest,
     /// Those of each flow.
     OfFlows,
+}
+
+/// A rule about packets that come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedRule {
+    pub(crate) name: String,
+    pub(crate) rule: Rule,
+    /// Of `mirror` the device that copies leave by, of `steer` the name of the policy.
+    pub(crate) target: Option<String>,
+}
+
+impl NamedRule {
+    /// The device that copies leave by.
+    pub(crate) fn mirror(&self) -> Option<&String> {
+        let is_mirror = self.rule.action == Action::Mirror;
+        self.target.as_ref().filter(|_| is_mirror)
+    }
+
+    /// The policy that packets go into.
+    pub(crate) fn policy(&self) -> Option<&String> {
+        let is_steer = self.rule.action == Action::Steer;
+        self.target.as_ref().filter(|_| is_steer)
+    }
 }
 
 /// How a function is addressed.

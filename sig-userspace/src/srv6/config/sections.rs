@@ -7,7 +7,7 @@ use std::{
 };
 
 use ipnet::{IpNet, Ipv6Net};
-use sig_common::srv6::{Behavior, Flavors, hmac::HmacKey, maps::MAX_LISTED};
+use sig_common::srv6::{Behavior, Flavors, filter::Action, hmac::HmacKey, maps::MAX_LISTED};
 use sig_core::{
     document::{
         self,
@@ -17,13 +17,17 @@ use sig_core::{
         toml::{Item, Section},
         values,
     },
+    policy::{
+        class::{Condition, parse_rule},
+        rules::Rule,
+    },
     problem::excerpt,
     section,
 };
 
 use super::{
-    HmacRule, HopLimit, LocalSid, Probe, ProbeKind, Remembered, Service, ServiceAddress, Srv6,
-    Steering, Target, whole,
+    HmacRule, HopLimit, LocalSid, NamedRule, Probe, ProbeKind, Remembered, Service, ServiceAddress,
+    Srv6, Steering, Target, whole,
 };
 
 /// Number of the kernel's main table.
@@ -33,6 +37,7 @@ pub(crate) const SID_KEYS: &[&str] = &[
     "sid",
     "behavior",
     "flavors",
+    "arguments",
     "table",
     "next_hop",
     "interface",
@@ -64,7 +69,12 @@ pub(crate) const FUNCTION_KEYS: &[&str] = &[
     "probe_destination",
 ];
 pub(crate) const HMAC_KEYS: &[&str] = &["id", "secret_file", "form"];
-pub(crate) const SRV6_KEYS: &[&[&str]] = &[Node::KEYS, &["sid", "policy", "function", "hmac_key"]];
+pub(crate) const RULE_KEYS: &[&str] =
+    &["name", "class", "interfaces", "action", "mirror", "policy"];
+pub(crate) const SRV6_KEYS: &[&[&str]] = &[
+    Node::KEYS,
+    &["sid", "policy", "function", "hmac_key", "rule"],
+];
 
 /// Bytes of the longest secret.
 const LONGEST_SECRET: usize = 255;
@@ -146,10 +156,11 @@ pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
     let sids: Vec<_> = section.sections("sid").iter().map(sid).collect();
     let keys = section.sections("hmac_key");
     let hmac_keys: Vec<_> = keys.iter().map(hmac_key).collect();
-    if sids.is_empty() && policies.is_empty() {
-        section
-            .place
-            .error("there is nothing to do; write a [[srv6.sid]] or [[srv6.policy]] section");
+    let rules: Vec<_> = section.sections("rule").iter().map(rule).collect();
+    if sids.is_empty() && policies.is_empty() && rules.is_empty() {
+        section.place.error(
+            "there is nothing to do; write a [[srv6.sid]], [[srv6.policy]] or [[srv6.rule]] section",
+        );
     }
     unique(
         section,
@@ -163,6 +174,11 @@ pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
     );
     unique(
         section,
+        "rule",
+        rules.iter().flatten().map(|of| of.name.clone()),
+    );
+    unique(
+        section,
         "sid",
         sids.iter().flatten().map(|of| of.sid.to_string()),
     );
@@ -171,14 +187,17 @@ pub(crate) fn of_gateway(section: &Section<'_>) -> Option<Srv6> {
         "hmac_key",
         hmac_keys.iter().flatten().map(|(id, _)| id.to_string()),
     );
-    let srv6 = Srv6 {
+    let mut srv6 = Srv6 {
         node: node?,
         sids: sids.into_iter().collect::<Option<_>>()?,
         policies: policies.into_iter().collect::<Option<_>>()?,
         functions: functions.into_iter().collect::<Option<_>>()?,
         hmac_keys: hmac_keys.into_iter().collect::<Option<_>>()?,
+        rules: rules.into_iter().collect::<Option<_>>()?,
+        tables: None,
     };
     whole::check(section, &srv6);
+    srv6.tables = whole::compile(section, &srv6.rules);
     Some(srv6)
 }
 
@@ -216,6 +235,7 @@ fn sid(section: &Section<'_>) -> Option<LocalSid> {
             })?;
             Some(all.into_iter().fold(Flavors::default(), |a, b| a | b))
         });
+    let arguments = document::section::value(section, "arguments", || 0, &Number(0..=16));
     let behavior = behavior?;
     let target = target(section, behavior);
     let flavors = flavors?;
@@ -234,6 +254,7 @@ fn sid(section: &Section<'_>) -> Option<LocalSid> {
         sid: sid?,
         behavior,
         flavors,
+        arguments: arguments?,
         target: target?,
     })
 }
@@ -590,6 +611,64 @@ fn probe(section: &Section<'_>) -> Option<Option<Probe>> {
         kind,
         interval: interval?,
     }))
+}
+
+fn rule(section: &Section<'_>) -> Option<NamedRule> {
+    let name = section
+        .require("name", "a name, for example name = \"web\"")
+        .and_then(|item| file_name(&item, "\"web\""));
+    let example = "\"all(protocol=TCP,dstport=80)\"";
+    let condition = section
+        .get("class")
+        .map_or(Some(Condition::ALWAYS), |item| {
+            item.parse(example, |text| {
+                parse_rule(text).map_err(|error| error.to_string())
+            })
+        });
+    let interfaces = document::section::value(section, "interfaces", Vec::new, &INTERFACES);
+    let words = Action::ALL.map(|action| (action.name(), action));
+    let action = section
+        .require(
+            "action",
+            "what is done with the packets, for example action = \"drop\"",
+        )
+        .and_then(|item| item.choice(&words))?;
+    let target = match action {
+        Action::Mirror => section
+            .require(
+                "mirror",
+                "the device that copies leave by, for example mirror = \"ids0\"",
+            )
+            .and_then(|item| item.parse("\"ids0\"", values::interface))
+            .map(Some),
+        Action::Steer => section
+            .require(
+                "policy",
+                "the name of a [[srv6.policy]], for example policy = \"inspect\"",
+            )
+            .and_then(|item| file_name(&item, "\"inspect\""))
+            .map(Some),
+        _ => Some(None),
+    };
+    for (key, of) in [("mirror", Action::Mirror), ("policy", Action::Steer)] {
+        if action != of
+            && let Some(item) = section.get(key)
+        {
+            item.place.error(format!(
+                "this is for action = \"{}\"; remove it, or write that action",
+                of.name()
+            ));
+        }
+    }
+    Some(NamedRule {
+        name: name?,
+        rule: Rule {
+            condition: condition?,
+            interfaces: interfaces?,
+            action,
+        },
+        target: target?,
+    })
 }
 
 /// An address that one node has.

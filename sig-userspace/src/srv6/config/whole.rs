@@ -1,11 +1,12 @@
 //! What follows from several sections.
 
-use std::{collections::BTreeMap, net::Ipv6Addr};
+use std::{collections::BTreeMap, net::Ipv6Addr, sync::Arc};
 
 use ipnet::IpNet;
 use sig_common::{
     srv6::{
         Behavior,
+        filter::{Action, MAX_ROWS},
         maps::{
             MAX_FUNCTIONS, MAX_HEADERS, MAX_HMAC_KEYS, MAX_LOCATORS, MAX_POLICIES, MAX_SIDS,
             MAX_STEERED,
@@ -18,10 +19,11 @@ use sig_common::{
 };
 use sig_core::{
     document::toml::{Place, Section},
+    policy::rules::{self, Tables},
     problem::excerpt,
 };
 
-use super::{HmacRule, LocalSid, Remembered, ServiceAddress, Srv6, Steering, Target};
+use super::{HmacRule, LocalSid, NamedRule, Remembered, ServiceAddress, Srv6, Steering, Target};
 
 pub(super) fn check(section: &Section<'_>, config: &Srv6) {
     if config.node.hmac != HmacRule::Ignore && config.hmac_keys.is_empty() {
@@ -30,15 +32,16 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             .below("hmac")
             .error("there is no key to verify with; write a [[srv6.hmac_key]] section");
     }
-    let places = ["sid", "policy", "function"].map(|array| {
+    let places = ["sid", "policy", "function", "rule"].map(|array| {
         let sections = section.sections(array).into_iter();
         sections.map(|section| section.place).collect::<Vec<_>>()
     });
     let place = |array: &str, number: usize| -> Option<&Place<'_>> {
-        let [sids, policies, functions] = &places;
+        let [sids, policies, functions, rules] = &places;
         match array {
             "sid" => sids,
             "policy" => policies,
+            "rule" => rules,
             _ => functions,
         }
         .get(number)
@@ -66,6 +69,12 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             place.below("sid").error(format!(
                 "{} is in none of the locators; write one of their addresses, or add its prefix to [srv6] locators",
                 sid.sid
+            ));
+        }
+        if sid.sid.to_bits().trailing_zeros() < sid.arguments.into() {
+            place.below("arguments").error(format!(
+                "the last {} bits of {} are not all zero; they are those of the arguments",
+                sid.arguments, sid.sid
             ));
         }
         if node.source == Some(sid.sid) {
@@ -294,6 +303,31 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             }
         }
     }
+    for (number, rule) in config.rules.iter().enumerate() {
+        let Some(place) = place("rule", number) else {
+            continue;
+        };
+        if let Some(name) = rule.policy()
+            && !config.policies.iter().any(|of| of.name == *name)
+        {
+            place.below("policy").error(format!(
+                "there is no [[srv6.policy]] with the name \"{}\"",
+                excerpt(name)
+            ));
+        }
+        for name in &rule.rule.interfaces {
+            if !node.trusted.contains(name) && !node.untrusted.contains(name) {
+                place.below("interfaces").error(format!(
+                    "\"{}\" is neither in [srv6] trusted nor in untrusted; rules see what comes in by those",
+                    excerpt(name)
+                ));
+            }
+        }
+        let is_eval = rule.rule.action == Action::EvalArguments;
+        if is_eval && config.sids.iter().all(|sid| sid.arguments == 0) {
+            place.warn("no [[srv6.sid]] has arguments: this rule is never applied");
+        }
+    }
     for (what, count, most) in [
         (
             "function",
@@ -301,7 +335,13 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
             MAX_FUNCTIONS as usize - 1,
         ),
         ("sid", config.sids.len(), MAX_SIDS as usize),
-        ("locators", node.locators.len(), MAX_LOCATORS as usize),
+        ("rule", config.rules.len(), MAX_ROWS),
+        (
+            "locators",
+            // SIDs with arguments are prefixes, too.
+            node.locators.len() + config.sids.iter().filter(|sid| sid.arguments != 0).count(),
+            MAX_LOCATORS as usize,
+        ),
         (
             "policy.destinations",
             steered.len(),
@@ -359,5 +399,27 @@ fn inserts(config: &Srv6, policy: &Steering, place: &Place<'_>) {
         .any(|of| of.policy.as_ref() == Some(&policy.name))
     {
         place.error("static proxies put packets behind headers; write a policy without insert for what their functions return");
+    }
+}
+
+/// The tables of the rules, if there are any.
+pub(super) fn compile(section: &Section<'_>, rules: &[NamedRule]) -> Option<Arc<Tables>> {
+    if rules.is_empty() {
+        return None;
+    }
+    let plain: Vec<_> = rules.iter().map(|of| of.rule.clone()).collect();
+    match rules::compile(&plain) {
+        Ok(tables) => Some(Arc::new(tables)),
+        Err(error) => {
+            let sections = section.sections("rule");
+            let place = sections
+                .get(error.rule)
+                .map_or(&section.place, |of| &of.place);
+            place.below("class").error(format!(
+                "with this rule there are more than {} {}; write fewer rules, or conditions on fewer different fields",
+                error.most, error.what
+            ));
+            None
+        }
     }
 }

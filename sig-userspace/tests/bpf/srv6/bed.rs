@@ -6,9 +6,10 @@
 use std::{fmt, fs};
 
 use sig_common::srv6::maps::{Adjacency, Reason, Traffic};
-use sig_linux::bpf::{Events, Sr, SrPrograms};
+use sig_linux::bpf::{Copies, Events, Sr, SrPrograms};
 use tokio::runtime::{self, Runtime};
 
+use super::rules::MIRROR;
 use crate::{
     frames::{LO, XDP_DROP, XDP_PASS, XDP_REDIRECT},
     router_bed::index_of,
@@ -151,6 +152,7 @@ pub(crate) use one_after_the_other;
 pub(crate) struct Bed {
     pub(crate) programs: SrPrograms,
     events: Events,
+    copies: Copies,
     _runtime: Runtime,
     counted: Vec<u64>,
     /// What the program follows.
@@ -229,11 +231,13 @@ impl Bed {
             let _entered = runtime.enter();
             SrPrograms::load().expect("the kernel takes the programs")
         };
+        let copies = programs.take_copies().expect("the ring of copies");
         let (out, other) = (index_of("out"), index_of("other"));
         programs.add_device(out).expect("a device");
         Self {
             programs,
             events,
+            copies,
             _runtime: runtime,
             counted: vec![0; Reason::COUNT],
             sr: Sr::default(),
@@ -268,6 +272,16 @@ impl Bed {
             reasons,
             told,
         }
+    }
+
+    /// The copies since the last time: EtherType and packet.
+    pub(crate) fn copies(&mut self) -> Vec<(u16, Vec<u8>)> {
+        let mut copies = Vec::new();
+        while self.copies.next(|copied, packet| {
+            assert_eq!((copied.ifindex, copied.mac), (MIRROR.ifindex, MIRROR.mac));
+            copies.push((u16::from_be_bytes(copied.ethertype), packet.to_vec()));
+        }) {}
+        copies
     }
 
     fn event(&mut self) -> Option<Told> {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use sig_common::srv6::{
-    Cause, Flavors, Sid, Step, Way,
+    Behavior, Cause, Flavors, Sid, Step, Way,
+    filter::Action,
     maps::{Adjacency, FlowKey, Function, Policy, Port, Reason},
     process,
 };
@@ -16,6 +17,7 @@ use sig_linux::bpf::Sr;
 use super::bed::{FOURTH, MTU, OUT, Outcome, SECOND, TABLE};
 use super::headers::{Put, insert, look, prepend, put, put_frame};
 use super::packets::{ETHERNET, IPV4};
+use super::rules::{Ruled, judge};
 use crate::frames::LO;
 
 /// Bytes in front of IP.
@@ -33,6 +35,11 @@ pub(crate) struct Model {
     pub(crate) flows: BTreeMap<FlowKey, Vec<u8>>,
     pub(crate) out: u32,
     pub(crate) other: u32,
+    pub(crate) rules: Vec<Ruled>,
+    /// Packets and bytes of each rule.
+    pub(crate) applied: Vec<(u64, u64)>,
+    /// Those of the last packet.
+    pub(crate) copies: Vec<(u16, Vec<u8>)>,
     /// How often the packet has started over.
     depth: usize,
     /// MAC address of the device that the packet came in by.
@@ -63,13 +70,16 @@ pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
 }
 
 impl Model {
-    pub(crate) const fn new(sr: Sr, out: u32, other: u32) -> Self {
+    pub(crate) fn new(sr: Sr, rules: Vec<Ruled>, out: u32, other: u32) -> Self {
         Self {
             sr,
             caches: BTreeMap::new(),
             flows: BTreeMap::new(),
             out,
             other,
+            applied: vec![(0, 0); rules.len()],
+            rules,
+            copies: Vec::new(),
             depth: 0,
             mac: [0; 6],
         }
@@ -77,6 +87,7 @@ impl Model {
 
     pub(crate) fn run(&mut self, frame: &[u8]) -> Outcome {
         self.depth = 0;
+        self.copies.clear();
         let frame = frame.to_vec();
         let Some(port) = self.sr.ports.get(&LO).copied() else {
             return passed(frame);
@@ -100,19 +111,19 @@ impl Model {
         }
         let kind = be16(&frame, 12);
         let trusted = port.flags & Port::TRUSTED != 0;
+        let mut found = None;
         if kind == 0x86dd
             && let Some(destination) = address(&frame)
         {
-            match self.sr.sids.get(&destination.into()).copied() {
-                Some(sid) if trusted => {
-                    if port.flags & Port::VERIFIED != 0 {
-                        self.depth = 2;
-                        if let Some(outcome) = self.verify(&frame, port.flags) {
-                            return outcome;
-                        }
+            found = self.sid_of(destination);
+            match found {
+                Some(_) if trusted && port.flags & Port::VERIFIED != 0 => {
+                    self.depth = 2;
+                    if let Some(outcome) = self.verify(&frame, port.flags) {
+                        return outcome;
                     }
-                    return self.endpoint(frame, sid);
                 }
+                Some(_) if trusted => {}
                 Some(_) => return refuse(Reason::Untrusted),
                 None => {
                     let mut locators = self.sr.locators.keys();
@@ -123,6 +134,37 @@ impl Model {
                     }
                 }
             }
+        }
+        let verdict = judge(&self.rules, &frame, found.as_ref());
+        for rule in &verdict.applied {
+            let (packets, bytes) = &mut self.applied[*rule];
+            *packets += 1;
+            *bytes += (frame.len() - IP) as u64;
+        }
+        self.copies = verdict.copies;
+        let mut action = verdict.action;
+        if let Some(sid) = &found {
+            if action == Action::EvalArguments {
+                let bits = be16(&frame, 52) & u16::try_from((1_u32 << sid.arguments) - 1).unwrap();
+                action = match bits {
+                    0 => Action::Accept,
+                    1 => Action::Drop,
+                    2 => Action::GoNext,
+                    3 => Action::SkipNext,
+                    4 => Action::GoLast,
+                    _ => return Outcome::told(Reason::BadArguments, 24, &frame[IP..]),
+                };
+            }
+            let end = Sid::new(Behavior::End, Flavors(0), 0, sid.slot);
+            return match action {
+                Action::Drop => refuse(Reason::Filtered),
+                Action::GoNext => self.endpoint(frame, end),
+                Action::SkipNext | Action::GoLast => self.past(frame, action, end),
+                _ => self.endpoint(frame, *sid),
+            };
+        }
+        if action == Action::Drop {
+            return refuse(Reason::Filtered);
         }
         if port.flags & Port::STEERED == 0 {
             return passed(frame);
@@ -139,7 +181,13 @@ impl Model {
             nets.filter(|(net, _)| net.contains(&destination))
                 .max_by_key(|(net, _)| net.prefix_len())
         });
-        let Some(policy) = steered.and_then(|(_, number)| self.sr.policies.get(number)) else {
+        let number = match steered.map(|(_, number)| *number) {
+            Some(0) => return passed(frame),
+            _ if action == Action::Steer => verdict.policy,
+            Some(number) => number,
+            None => return passed(frame),
+        };
+        let Some(policy) = self.sr.policies.get(&number) else {
             return passed(frame);
         };
         let policy = *policy;
@@ -200,6 +248,42 @@ impl Model {
         Some(refuse(Reason::TooLong))
     }
 
+    /// The local SID with this address, arguments included.
+    fn sid_of(&self, address: [u8; 16]) -> Option<Sid> {
+        if let Some(sid) = self.sr.sids.get(&address.into()) {
+            return Some(*sid);
+        }
+        let address = u128::from_be_bytes(address);
+        let mut sids = self.sr.sids.iter().collect::<Vec<_>>();
+        // The longest prefix.
+        sids.sort_by_key(|(_, sid)| sid.arguments);
+        let found = sids.into_iter().find(|(of, sid)| {
+            sid.arguments != 0 && of.to_bits() >> sid.arguments == address >> sid.arguments
+        });
+        found.map(|(_, sid)| *sid)
+    }
+
+    /// As at `End`, after segments that are left out.
+    fn past(&mut self, mut frame: Vec<u8>, action: Action, end: Sid) -> Outcome {
+        let Ok(srh) = srv6::parse(&frame[IP..]) else {
+            return self.endpoint(frame, end);
+        };
+        let at = IP + usize::from(srh.offset) + 3;
+        if action == Action::SkipNext && srh.segments_left == 1 {
+            let pointer = (at - IP) as u32;
+            return Outcome::told(Reason::BadHeader, pointer, &frame[IP..]);
+        }
+        if srh.segments_left == 0 || frame[21] <= 1 {
+            // As at `End`; errors are about the packet as it came.
+            return self.endpoint(frame, end);
+        }
+        frame[at] = match action {
+            Action::SkipNext => srh.segments_left - 1,
+            _ => 1,
+        };
+        self.endpoint(frame, end)
+    }
+
     /// For the kernel, which takes what is addressed to the device.
     fn addressed(&self, mut frame: Vec<u8>) -> Vec<u8> {
         frame[..6].copy_from_slice(&self.mac);
@@ -213,7 +297,7 @@ impl Model {
             return refuse(Reason::TooManySids);
         }
         let destination = address(&frame).expect("an IPv6 packet");
-        match self.sr.sids.get(&destination.into()).copied() {
+        match self.sid_of(destination) {
             Some(sid) => {
                 if step.is_some_and(|step| step.exposed == 0) {
                     frame[IP + 7] -= 1;
@@ -325,22 +409,7 @@ impl Model {
         let Some(function) = self.sr.functions.get(&number).copied() else {
             return passed(frame);
         };
-        let kind = be16(&frame, 12);
-        let ordinary = match kind {
-            0x0800 => frame
-                .get(30..34)
-                .is_some_and(|to| to[0] < 224 && to[..2] != [169, 254]),
-            0x86dd => frame.get(38..40).is_some_and(|to| {
-                let local = |first: u8, second: u8| first == 0xfe && second >> 6 == 2;
-                to[0] != 0xff && !local(to[0], to[1]) && !local(frame[22], frame[23])
-            }),
-            _ => false,
-        };
-        let is_discovery = kind == 0x86dd
-            && frame.len() >= 56
-            && frame[20..22] == [58, 255]
-            && (133..=137).contains(&frame[54]);
-        if !ordinary || frame[0] & 1 != 0 || is_discovery {
+        if !is_ordinary(&frame) {
             return passed(frame);
         }
         if function.flags & Function::MASQUERADED != 0 {
@@ -485,6 +554,26 @@ impl Model {
             Route::None => refuse(Reason::NoRoute),
         }
     }
+}
+
+/// Whether this is no business between neighbours.
+pub(crate) fn is_ordinary(frame: &[u8]) -> bool {
+    let kind = be16(frame, 12);
+    let ordinary = match kind {
+        0x0800 => frame
+            .get(30..34)
+            .is_some_and(|to| to[0] < 224 && to[..2] != [169, 254]),
+        0x86dd => frame.get(38..40).is_some_and(|to| {
+            let local = |first: u8, second: u8| first == 0xfe && second >> 6 == 2;
+            to[0] != 0xff && !local(to[0], to[1]) && !local(frame[22], frame[23])
+        }),
+        _ => false,
+    };
+    let is_discovery = kind == 0x86dd
+        && frame.len() >= 56
+        && frame[20..22] == [58, 255]
+        && (133..=137).contains(&frame[54]);
+    ordinary && frame[0] & 1 == 0 && !is_discovery
 }
 
 /// The destination of an IPv6 packet.

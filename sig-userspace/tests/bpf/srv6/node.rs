@@ -32,7 +32,7 @@ pub(crate) fn node(bed: &mut Bed) {
     let (adjacency, out) = (bed.adjacency(), bed.out);
     bed.set(|sr| {
         sr.adjacencies.insert(1, adjacency);
-        sr.locators.insert("2001:db8:a::/48".parse().unwrap(), 1);
+        sr.locators.insert("2001:db8:a::/48".parse().unwrap(), 0);
         for (address, behavior, flavors, target) in [
             (END, Behavior::End, Flavors(0), 0),
             (PSP, Behavior::End, Flavors::PSP, 0),

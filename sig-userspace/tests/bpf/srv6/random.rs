@@ -2,19 +2,29 @@
 //!
 //! `SIG_CASES` sets how many tables are tried, `SIG_SEED` the first of them. A failure prints the seed and the packet.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+};
 
+use ipnet::{IpNet, Ipv6Net};
 use sig_common::srv6::{
     Behavior, Flavors, Sid,
+    filter::Action,
     hmac::HmacKey,
     maps::{Adjacency, Function, MAX_HEADERS, Policy, Port, Reason},
 };
 use sig_common::wire::srv6::{Tlv, View};
+use sig_core::policy::{
+    class::{Condition, Outer},
+    rules::Rule,
+};
 use sig_linux::bpf::Sr;
 
 use super::bed::{Bed, TABLE, in_bed, text};
 use super::model::Model;
 use super::packets::*;
+use super::rules::{FIRST_SLOT, NAME, Ruled, compiled};
 use crate::router_model::number;
 use crate::router_support::random::Dice;
 
@@ -40,11 +50,12 @@ const HOSTS: [&str; 6] = [
 ];
 
 /// Reasons that one packet at a time, over tables in order and without the secret of probes, does not have.
-const OTHERS: [Reason; 4] = [
+const OTHERS: [Reason; 5] = [
     Reason::TooManySids,
     Reason::Changing,
     Reason::NoPolicy,
     Reason::Probe,
+    Reason::MirrorFull,
 ];
 
 #[test]
@@ -52,13 +63,19 @@ fn the_program_does_what_the_model_does() {
     let (first, cases) = (number("SIG_SEED", 0), number("SIG_CASES", CASES));
     in_bed(|bed| {
         let mut seen: BTreeMap<(u32, Vec<Reason>), usize> = BTreeMap::new();
+        let mut hits = 0;
         for seed in first..first + cases {
             let mut dice = Dice::new(seed);
-            let sr = tables(&mut dice, bed, seed);
+            let mut sr = tables(&mut dice, bed, seed);
+            let rules = rules(&mut dice);
+            sr.rules = compiled(&rules);
+            for slot in 0..rules.len() as u32 {
+                bed.programs.clear(FIRST_SLOT + slot).expect("a map");
+            }
             // Caches of the case before go with their functions.
             bed.set(|now| *now = Sr::default());
             bed.set(|now| *now = sr.clone());
-            let mut model = Model::new(sr, bed.out, bed.other);
+            let mut model = Model::new(sr, rules, bed.out, bed.other);
             for index in 0..PACKETS {
                 let port = port(&mut dice);
                 bed.port(port.flags, port.function);
@@ -71,14 +88,30 @@ fn the_program_does_what_the_model_does() {
                     "SIG_SEED={seed}, packet {index}, {port:?}: {}\nexpected {expected:?}\n   found {found:?}",
                     text(&frame)
                 );
+                assert_eq!(
+                    bed.copies(),
+                    model.copies,
+                    "SIG_SEED={seed}, packet {index}: {}",
+                    text(&frame)
+                );
                 *seen.entry((found.action, found.reasons)).or_default() += 1;
+            }
+            for (slot, applied) in (FIRST_SLOT..).zip(&model.applied) {
+                assert_eq!(
+                    bed.traffic(slot),
+                    *applied,
+                    "SIG_SEED={seed}: {:?}",
+                    model.rules
+                );
+                hits += applied.0;
             }
         }
         println!("{:?}", bed.programs.figures());
-        println!("{seen:?}");
+        println!("{seen:?}, {hits} times a rule");
         if cases < CASES {
             return;
         }
+        assert!(hits > cases, "rules are applied");
         let unseen: Vec<Reason> = Reason::ALL
             .into_iter()
             .filter(|reason| !OTHERS.contains(reason))
@@ -94,7 +127,7 @@ fn sid_address(number: usize) -> String {
 
 fn tables(dice: &mut Dice, bed: &Bed, seed: u64) -> Sr {
     let mut sr = Sr::default();
-    sr.locators.insert("2001:db8:a::/48".parse().unwrap(), 1);
+    sr.locators.insert("2001:db8:a::/48".parse().unwrap(), 0);
     let good = bed.adjacency();
     for number in 1..=4 {
         let adjacency = match dice.below(6) {
@@ -167,8 +200,16 @@ fn tables(dice: &mut Dice, bed: &Bed, seed: u64) -> Sr {
             _ => dice.one(&[0, TABLE, TABLE, 77]),
         };
         let flavors = Flavors(dice.byte() & 15);
-        let sid = Sid::new(behavior, flavors, target, 100 + number as u32);
-        sr.sids.insert(sid_address(number).parse().unwrap(), sid);
+        let mut sid = Sid::new(behavior, flavors, target, 100 + number as u32);
+        let address = sid_address(number).parse::<Ipv6Addr>().unwrap();
+        if number == SIDS || dice.percent(30) {
+            sid.arguments = address.to_bits().trailing_zeros().min(3) as u8;
+        }
+        if sid.arguments != 0 {
+            let net = Ipv6Net::new(address, 128 - sid.arguments).unwrap();
+            sr.locators.insert(net.into(), sid.arguments.into());
+        }
+        sr.sids.insert(address, sid);
     }
     for net in [
         "10.0.0.0/8",
@@ -185,9 +226,87 @@ fn tables(dice: &mut Dice, bed: &Bed, seed: u64) -> Sr {
     sr
 }
 
+/// None in half of the cases.
+fn rules(dice: &mut Dice) -> Vec<Ruled> {
+    let count = dice.one(&[0, 0, 0, 1, 2, 5, 12]);
+    let mut rules: Vec<_> = (0..count)
+        .map(|_| Ruled {
+            rule: Rule {
+                condition: condition(dice, 3),
+                interfaces: dice.one(&[
+                    vec![],
+                    vec![],
+                    vec![NAME.to_owned()],
+                    vec!["eth9".to_owned()],
+                ]),
+                action: match dice.percent(20) {
+                    true => Action::EvalArguments,
+                    false => dice.one(&Action::ALL),
+                },
+            },
+            policy: 1 + dice.below(5) as u32,
+        })
+        .collect();
+    while compiled(&rules).is_none() {
+        rules.pop();
+    }
+    rules
+}
+
+fn condition(dice: &mut Dice, depth: usize) -> Condition {
+    if depth > 0 && dice.percent(60) {
+        let parts = (0..dice.one(&[1, 2, 2, 3])).map(|_| condition(dice, depth - 1));
+        let parts = parts.collect();
+        return match dice.below(3) {
+            0 => Condition::All(parts),
+            1 => Condition::Any(parts),
+            _ => Condition::Not(Box::new(Condition::All(parts))),
+        };
+    }
+    let mut net = || {
+        let address = match dice.percent(60) {
+            true => segment(dice).parse::<IpAddr>().unwrap(),
+            false => dice
+                .one(&["10.9.0.1", "10.2.0.9", "10.3.0.9", "2001:db8:5::5"])
+                .parse()
+                .unwrap(),
+        };
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let len = dice.one(&[0, 8, 14, 16, 32, 48, 124, 127, 128]);
+        IpNet::new(address, len.min(most)).unwrap().trunc()
+    };
+    let net = net();
+    let octet = dice.one(&[0, 1, 2, 4, 6, 17, 41, 43, 58, 60]);
+    let (low, high) = (
+        dice.one(&[0, 1, 2, 7, 9]),
+        dice.one(&[0, 1, 2, 3, 8, 9, 255]),
+    );
+    match dice.below(18) {
+        0 => Condition::Bool(dice.percent(50)),
+        1 => Condition::Source(net),
+        2 => Condition::Destination(net),
+        3 => Condition::Dscp(dice.byte() >> 5),
+        4 => Condition::Tos(octet),
+        5 => Condition::Protocol(octet),
+        6 => Condition::SourcePort(low..=high),
+        7 => Condition::DestinationPort(low..=high),
+        8 => Condition::Outer(Outer::Source(net)),
+        9 => Condition::Outer(Outer::Sid(net)),
+        10 => Condition::Outer(Outer::Previous(net)),
+        11 => Condition::Outer(Outer::Next(net)),
+        12 => Condition::Outer(Outer::Last(net)),
+        13 => Condition::Outer(Outer::SegmentsLeft(low..=high)),
+        14 => Condition::Outer(Outer::LastEntry(low..=high)),
+        15 => Condition::Outer(Outer::HeaderLength(low..=high)),
+        16 => Condition::Outer(Outer::NextHeader(octet)),
+        _ => Condition::Outer(Outer::Tag(low..=high)),
+    }
+}
+
 fn segment(dice: &mut Dice) -> String {
     match dice.percent(50) {
-        true => sid_address(1 + dice.below(SIDS)),
+        // Behind the last one are its arguments.
+        true => sid_address(1 + dice.below(SIDS + 7)),
         false => dice.one(&ELSEWHERE).to_owned(),
     }
 }
@@ -378,9 +497,10 @@ fn to_a_sid(dice: &mut Dice, next: u8, inside: Vec<u8>) -> Vec<u8> {
     }
     let has_srh = dice.percent(80);
     let is_under_way = has_srh && dice.percent(60);
-    let number = match dice.percent(70) {
-        true => 1 + dice.one(fitting(next, is_under_way)),
-        false => 1 + dice.below(SIDS),
+    let number = match dice.below(20) {
+        0..14 => 1 + dice.one(fitting(next, is_under_way)),
+        14..19 => 1 + dice.below(SIDS),
+        _ => SIDS + 1 + dice.below(7),
     };
     let mut destination = sid_address(number);
     if has_srh {

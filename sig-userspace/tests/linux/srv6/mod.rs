@@ -9,3 +9,4 @@ mod packets;
 mod process;
 mod proxies;
 mod refusals;
+mod rules;

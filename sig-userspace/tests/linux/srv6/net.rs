@@ -392,6 +392,7 @@ pub(super) struct Status {
     policies: BTreeMap<String, u64>,
     functions: BTreeMap<String, (bool, u64)>,
     down: BTreeMap<String, String>,
+    rules: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
 }
 
@@ -424,6 +425,7 @@ impl Status {
             policies: packets("policies", "name"),
             functions: functions.collect(),
             down: down.collect(),
+            rules: packets("rules", "name"),
             refused: refused.filter(|(_, count)| *count != 0).collect(),
         }
     }
@@ -436,6 +438,11 @@ impl Status {
     /// Packets put behind a policy.
     pub(super) fn policy(&self, name: &str) -> u64 {
         self.policies[name]
+    }
+
+    /// Packets that a rule was applied to.
+    pub(super) fn rule(&self, name: &str) -> u64 {
+        self.rules[name]
     }
 
     /// Whether a function is up.

@@ -1,15 +1,22 @@
 //! Our SR node's XDP programs, with tables as `sig srv6 run` fills them.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 use sig_common::{
     srv6::{
         Behavior as Sid, Flavors,
+        filter::{Action, Row},
         maps::{Adjacency, Function, MAX_HEADERS, Policy, Port, Reason},
     },
     wire::{ipv6, srv6::NEXT_IPV6},
 };
-use sig_linux::bpf::{Attachment, Sr, SrPrograms, XdpMode};
+use sig_core::policy::{
+    class::parse_rule,
+    rules::{self, Rule},
+};
+use sig_linux::bpf::{Attachment, Rules, Sr, SrPrograms, XdpMode};
 
 use super::{HEADERS_LEN, LINK_MTU, NEXT, SID, TABLE, add_routes, behavior, headers};
 use crate::throughput::{
@@ -34,6 +41,9 @@ const RETURNED_SLOT: u32 = 2;
 /// Counters of the policy for what comes back from a static proxy.
 const AGAIN_SLOT: u32 = 3;
 
+/// Counters of rules.
+const RULES_SLOT: u32 = 4;
+
 /// Packets that the node left to the kernel to send.
 const TO_KERNEL: &str = "srv6 to_kernel";
 /// Packets to the SID, or into the policy.
@@ -54,7 +64,11 @@ pub(in super::super) struct Node {
 
 impl Node {
     /// Has the programs do what a case says.
-    pub(in super::super) fn start(network: &Network, case: &Case) -> Result<Self> {
+    pub(in super::super) fn start(
+        network: &Network,
+        case: &Case,
+        rules: Option<(u16, bool)>,
+    ) -> Result<Self> {
         add_routes(network)?;
         let netns = &network.device;
         let behavior = behavior(case)?;
@@ -81,7 +95,11 @@ impl Node {
                 .collect::<Result<Vec<_>, _>>()
         })??;
         let function_device = function.as_ref().map(|wire| wire.indices);
-        programs.set(&tables(network, behavior, [left, right], function_device)?)?;
+        let mut tables = tables(network, behavior, [left, right], function_device)?;
+        tables.rules = rules
+            .map(|(count, is_advanced)| refusals(count, is_advanced))
+            .transpose()?;
+        programs.set(&tables)?;
         let mut napi = Vec::new();
         let names = function.as_ref().map(|wire| &wire.names[1]);
         for device in std::iter::once(&network.left.device).chain(names) {
@@ -213,6 +231,39 @@ fn tables(
     };
     sr.ports.insert(left, port);
     Ok(sr)
+}
+
+/// So many rules that drop packets, none of which the generator sends: each asks for several things, and about half of them are so.
+fn refusals(count: u16, is_advanced: bool) -> Result<Rules> {
+    let rule = |number: u16| {
+        let condition = match is_advanced {
+            false => format!(
+                "all(src=fd00:{number:x}::/32,dst=fd00:{number:x}:1::/48,protocol=UDP,dstport={number})"
+            ),
+            true => format!(
+                "all(outersrc=fd00:{number:x}::/32,sid={SID}/128,last=fd00:{number:x}:1::/48,segmentsleft=1-9,tag={number})"
+            ),
+        };
+        Ok(Rule {
+            condition: parse_rule(&condition)?,
+            interfaces: Vec::new(),
+            action: Action::Drop,
+        })
+    };
+    let rules: Vec<_> = (1..=count).map(rule).collect::<Result<_>>()?;
+    let tables =
+        rules::compile(&rules).map_err(|error| anyhow::anyhow!("too many rules: {error:?}"))?;
+    let rows = tables.rows.iter().map(|(_, end)| Row {
+        action: Action::Drop as u32,
+        slot: RULES_SLOT,
+        end: *end,
+        ..Row::default()
+    });
+    Ok(Rules {
+        rows: rows.collect(),
+        interfaces: Default::default(),
+        tables: Arc::new(tables),
+    })
 }
 
 /// Two segments for packets that are steered into them.

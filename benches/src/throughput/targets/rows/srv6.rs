@@ -71,6 +71,34 @@ pub(super) fn rows(row: &mut impl FnMut(&str, f64, Ratio)) {
         family: Family::Ipv6,
         ..cell(SIZE)
     };
+    let ruled = |subject| of(subject, Behavior::Sid(Sid::End));
+    for (name, target, one, other) in [
+        (
+            "1 basic rule / none",
+            0.95,
+            Subject::Srv6Basic1,
+            Subject::Srv6,
+        ),
+        (
+            "100 basic rules / 1",
+            0.8,
+            Subject::Srv6Basic100,
+            Subject::Srv6Basic1,
+        ),
+        (
+            "100 advanced rules / 1",
+            0.8,
+            Subject::Srv6Advanced100,
+            Subject::Srv6Advanced1,
+        ),
+    ] {
+        let ratio = Ratio::Of(&[Metric::Mrr], cell, ruled(one), ruled(other));
+        row(
+            &format!("SR node End, IPv6 {SIZE} B inside, {name}"),
+            target,
+            ratio,
+        );
+    }
     let end = ours(Behavior::Sid(Sid::End));
     for proxy in [Sid::EndAd6, Sid::EndAm].map(Behavior::Sid) {
         let ratio = Ratio::Of(&[Metric::Pdr], cell, ours(proxy), end);

@@ -4,7 +4,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use ipnet::IpNet;
 
-use super::{Condition, protocol};
+use super::{Condition, Outer, protocol};
 use crate::document::prefix;
 use crate::problem::excerpt;
 
@@ -51,12 +51,36 @@ pub fn parse(
     text: &str,
     class: &dyn Fn(&str) -> Result<Condition, String>,
 ) -> Result<Condition, ClassError> {
-    let mut parser = Parser {
+    whole(Parser {
         text,
         at: 0,
         conditions: 0,
+        is_rule: false,
         class,
-    };
+    })
+}
+
+/// As [`parse`], for rules of an SR node. They have no named classes, and may ask about SRv6 headers as well:
+///
+/// ```text
+/// outersrc=PREFIX  sid=PREFIX  previous=PREFIX  next=PREFIX  last=PREFIX
+/// segmentsleft=N  segmentsleft=N-M  lastentry=N  headerlength=N  tag=N  nextheader=NAME
+/// ```
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub fn parse_rule(text: &str) -> Result<Condition, ClassError> {
+    whole(Parser {
+        text,
+        at: 0,
+        conditions: 0,
+        is_rule: true,
+        class: &|_| Err("rules have no named classes; write the conditions".to_owned()),
+    })
+}
+
+fn whole(mut parser: Parser<'_>) -> Result<Condition, ClassError> {
     let condition = parser.condition(1)?;
     parser.skip_space();
     if parser.rest().is_empty() {
@@ -104,6 +128,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     conditions: usize,
+    /// SRv6 headers may be asked about.
+    is_rule: bool,
     class: &'a dyn Fn(&str) -> Result<Condition, String>,
 }
 
@@ -190,14 +216,47 @@ impl<'a> Parser<'a> {
             "protocol" => Condition::Protocol(self.protocol()?),
             "srcport" => Condition::SourcePort(self.ports()?),
             "dstport" => Condition::DestinationPort(self.ports()?),
-            _ => {
-                self.at = start;
-                return Err(self.unexpected(
-                    "all(…), any(…), not(…), src=, dst=, dscp=0x, tos=0x, protocol=, srcport=, dstport=, \
-                     bool= or cls=, entirely in lower or upper case",
-                ));
-            }
+            _ => match self.outer(&keyword)? {
+                Some(outer) if self.is_rule => Condition::Outer(outer),
+                Some(_) => {
+                    let message = format!(
+                        "{keyword}= is about SRv6 headers, which only the rules of an SR node see; write conditions on the packet itself"
+                    );
+                    return Err(self.error(start, message));
+                }
+                None => {
+                    self.at = start;
+                    return Err(self.unexpected(match self.is_rule {
+                        true => {
+                            "all(…), any(…), not(…), src=, dst=, dscp=0x, tos=0x, protocol=, srcport=, dstport=, bool=, \
+                             outersrc=, sid=, previous=, next=, last=, segmentsleft=, lastentry=, headerlength=, nextheader= \
+                             or tag=, entirely in lower or upper case"
+                        }
+                        false => {
+                            "all(…), any(…), not(…), src=, dst=, dscp=0x, tos=0x, protocol=, srcport=, dstport=, \
+                             bool= or cls=, entirely in lower or upper case"
+                        }
+                    }));
+                }
+            },
         })
+    }
+
+    /// A condition on SRv6 headers, if it is one.
+    fn outer(&mut self, keyword: &str) -> Parsed<Option<Outer>> {
+        Ok(Some(match keyword {
+            "outersrc" => Outer::Source(self.prefix_v6()?),
+            "sid" => Outer::Sid(self.prefix_v6()?),
+            "previous" => Outer::Previous(self.prefix_v6()?),
+            "next" => Outer::Next(self.prefix_v6()?),
+            "last" => Outer::Last(self.prefix_v6()?),
+            "segmentsleft" => Outer::SegmentsLeft(self.octets()?),
+            "lastentry" => Outer::LastEntry(self.octets()?),
+            "headerlength" => Outer::HeaderLength(self.octets()?),
+            "nextheader" => Outer::NextHeader(self.protocol()?),
+            "tag" => Outer::Tag(self.numbers(u16::MAX, "a tag from 0 to 65535")?),
+            _ => return Ok(None),
+        }))
     }
 
     fn count(&mut self, at: usize, depth: usize, conditions: usize) -> Parsed<()> {
@@ -276,21 +335,46 @@ impl<'a> Parser<'a> {
         })
     }
 
+    fn prefix_v6(&mut self) -> Parsed<IpNet> {
+        let start = self.at;
+        let prefix = self.prefix()?;
+        match prefix {
+            IpNet::V6(_) => Ok(prefix),
+            IpNet::V4(_) => Err(self.error(
+                start,
+                format!(
+                    "{prefix} is an IPv4 prefix; write an IPv6 prefix, for example 2001:db8:a::/48"
+                ),
+            )),
+        }
+    }
+
     fn ports(&mut self) -> Parsed<RangeInclusive<u16>> {
+        self.numbers(u16::MAX, "a port from 0 to 65535")
+    }
+
+    fn octets(&mut self) -> Parsed<RangeInclusive<u16>> {
+        self.numbers(u8::MAX.into(), "a number from 0 to 255")
+    }
+
+    fn numbers(&mut self, most: u16, wanted: &str) -> Parsed<RangeInclusive<u16>> {
         self.expect("=")?;
-        let first = self.port()?;
-        let last = if self.take("-") { self.port()? } else { first };
+        let first = self.number(most, wanted)?;
+        let last = match self.take("-") {
+            true => self.number(most, wanted)?,
+            false => first,
+        };
         Ok(first..=last)
     }
 
-    fn port(&mut self) -> Parsed<u16> {
+    fn number(&mut self, most: u16, wanted: &str) -> Parsed<u16> {
         let (start, digits) = self.run(|byte| byte.is_ascii_alphanumeric());
         let padded = digits.len() > 1 && digits.starts_with('0');
         match digits.parse() {
-            Ok(port) if !padded => Ok(port),
+            Ok(number) if !padded && number <= most => Ok(number),
             _ => {
                 self.at = start;
-                Err(self.unexpected("a port from 0 to 65535"))
+                Err(self.unexpected(wanted))
             }
         }
     }

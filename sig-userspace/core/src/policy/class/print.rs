@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Condition, protocol};
+use super::{Condition, Outer, protocol};
 
 impl fmt::Display for Condition {
     /// The canonical form, which [`parse`](super::parse) reads back; the names of classes are
@@ -25,12 +25,36 @@ impl fmt::Display for Condition {
             Self::Destination(prefix) => write!(f, "dst={prefix}"),
             Self::Dscp(code) => write!(f, "dscp={code:#x}"),
             Self::Tos(tos) => write!(f, "tos={tos:#x}"),
-            Self::Protocol(number) => match protocol::name(*number) {
-                Some(name) => write!(f, "protocol={name}"),
-                None => write!(f, "protocol={number}"),
-            },
+            Self::Protocol(number) => write_protocol(f, "protocol", *number),
             Self::SourcePort(range) => write!(f, "srcport={}-{}", range.start(), range.end()),
             Self::DestinationPort(range) => write!(f, "dstport={}-{}", range.start(), range.end()),
+            Self::Outer(outer) => outer.fmt(f),
         }
+    }
+}
+
+fn write_protocol(f: &mut fmt::Formatter<'_>, key: &str, number: u8) -> fmt::Result {
+    match protocol::name(number) {
+        Some(name) => write!(f, "{key}={name}"),
+        None => write!(f, "{key}={number}"),
+    }
+}
+
+impl fmt::Display for Outer {
+    /// As [`Condition`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, range) = match self {
+            Self::Source(prefix) => return write!(f, "outersrc={prefix}"),
+            Self::Sid(prefix) => return write!(f, "sid={prefix}"),
+            Self::Previous(prefix) => return write!(f, "previous={prefix}"),
+            Self::Next(prefix) => return write!(f, "next={prefix}"),
+            Self::Last(prefix) => return write!(f, "last={prefix}"),
+            Self::NextHeader(number) => return write_protocol(f, "nextheader", *number),
+            Self::SegmentsLeft(range) => ("segmentsleft", range),
+            Self::LastEntry(range) => ("lastentry", range),
+            Self::HeaderLength(range) => ("headerlength", range),
+            Self::Tag(range) => ("tag", range),
+        };
+        write!(f, "{key}={}-{}", range.start(), range.end())
     }
 }
