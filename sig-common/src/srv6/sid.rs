@@ -86,6 +86,20 @@ impl Behavior {
         }
     }
 
+    /// Whether packets to such a SID must have no segments left.
+    #[must_use]
+    pub const fn ends_the_list(self) -> bool {
+        matches!(
+            self,
+            Self::EndDx2
+                | Self::EndDx4
+                | Self::EndDx6
+                | Self::EndDt4
+                | Self::EndDt6
+                | Self::EndDt46
+        )
+    }
+
     /// Whether packets go on along their segment list.
     #[inline(always)]
     #[must_use]

@@ -20,7 +20,7 @@ use sig_core::{
 };
 
 use super::config::Config;
-use crate::srv6::config::{self as srv6, Srv6, Target};
+use crate::srv6::config::{self as srv6, LocalSid, Service, Srv6, Target};
 
 /// A commented file with every key.
 pub(crate) const SAMPLE: &str = include_str!("rules.toml");
@@ -110,6 +110,28 @@ impl Rules {
             "; \"sig config sample rules\" prints one to start from",
         )?;
         check(&text, &path.display().to_string(), config)
+    }
+
+    /// What names this device, which is not for rules and chains.
+    pub(crate) fn user_of(&self, device: &str) -> Option<String> {
+        let is_it = |name: &String| name == device;
+        if let Some(srv6) = &self.srv6 {
+            let node = &srv6.node;
+            if node.trusted.iter().chain(&node.untrusted).any(is_it) {
+                return Some("[srv6] trusted or untrusted".to_owned());
+            }
+            let uses = |of: &&Service| is_it(&of.interface) || is_it(&of.return_interface);
+            if let Some(function) = srv6.functions.iter().find(uses) {
+                return Some(format!("function {}", function.name));
+            }
+            let leads = |sid: &&LocalSid| sid.target == Target::Interface(device.to_owned());
+            if let Some(sid) = srv6.sids.iter().find(leads) {
+                return Some(format!("SID {}", sid.sid));
+            }
+        }
+        let copies = |rule: &&Rule| rule.action == Action::Mirror(device.to_owned());
+        let rule = self.rules.iter().find(copies)?;
+        Some(format!("rule {}", rule.name))
     }
 
     /// The devices that copies leave by.
@@ -215,6 +237,20 @@ fn rules(root: &Section<'_>, config: &Config) -> Option<Rules> {
 
 /// The interfaces of the SR node are not those with programs of the gateway, but for LAN interfaces.
 fn interfaces(section: &Section<'_>, srv6: &Srv6, config: &Config) {
+    let served = config.gateway.prefixes.iter();
+    let remote = config.remotes.iter().flat_map(|remote| &remote.prefixes);
+    for prefix in served.chain(remote) {
+        let mut locators = srv6
+            .node
+            .locators
+            .iter()
+            .map(|net| ipnet::IpNet::from(*net));
+        if let Some(locator) = locators.find(|locator| locator.contains(prefix)) {
+            section.place.below("locators").error(format!(
+                "{locator} contains {prefix}, a prefix of hosts; write one for SIDs alone"
+            ));
+        }
+    }
     let own = |name: &String| {
         config.dataplane.underlay.as_ref() == Some(name) || config.tunnel.name == *name
     };
@@ -456,9 +492,21 @@ pub(crate) fn filter(rules: &Rules, links: &Links, workers: usize, counts: &mut 
         let [of_egress, of_ingress] = hits.clone();
         counts.0.insert(rule.name.clone(), hits);
         // What is named and not there is dropped: a firewall that is left out would be no firewall.
-        let chain = |name: &Option<String>| {
-            let policy = name.as_ref().and_then(|name| links.policies.get(name));
-            policy.map_or(FilterAction::Drop, |chain| FilterAction::Chain(*chain))
+        // What a connection agrees on in one direction is sent in the other.
+        let segment = |ways: [&Option<String>; 2]| {
+            let known = ways.into_iter().flatten();
+            let chains = known.filter_map(|name| links.policies.get(name));
+            chains.map(|chain| chain.room).min().unwrap_or(u32::MAX)
+        };
+        let chain = |name: &Option<String>, other: &Option<String>| {
+            let segment = segment([name, other]);
+            let Some(name) = name else {
+                return FilterAction::Answered(segment);
+            };
+            match links.policies.get(name) {
+                Some(chain) => FilterAction::Chain(Chain { segment, ..*chain }),
+                None => FilterAction::Drop,
+            }
         };
         let [to, from] = match &rule.action {
             Action::Accept => [FilterAction::Accept; 2],
@@ -468,17 +516,17 @@ pub(crate) fn filter(rules: &Rules, links: &Links, workers: usize, counts: &mut 
                 let number = links.mirrors.get(device);
                 [number.map_or(FilterAction::Count, |number| FilterAction::Mirror(*number)); 2]
             }
-            Action::Chain { egress, ingress } => [chain(egress), chain(ingress)],
+            Action::Chain { egress, ingress } => [chain(egress, ingress), chain(ingress, egress)],
         };
         let is_chain = matches!(rule.action, Action::Chain { .. });
-        if rule.egress {
+        if rule.egress || is_chain {
             egress.push(FilterRule {
                 condition: rule.condition.clone(),
                 action: to,
-                hits: of_egress,
+                hits: if rule.egress { of_egress } else { Arc::new([]) },
             });
         }
-        if rule.ingress {
+        if rule.ingress || is_chain {
             ingress.push(FilterRule {
                 // The answers to what a chain takes.
                 condition: match is_chain {
@@ -486,7 +534,11 @@ pub(crate) fn filter(rules: &Rules, links: &Links, workers: usize, counts: &mut 
                     false => rule.condition.clone(),
                 },
                 action: from,
-                hits: of_ingress,
+                hits: if rule.ingress {
+                    of_ingress
+                } else {
+                    Arc::new([])
+                },
             });
         }
     }
@@ -616,16 +668,16 @@ mod tests {
     fn rules_become_those_of_the_workers() {
         let (rules, _) = read(SAMPLE).expect("the sample");
         let mut counts = Counts::default();
+        let packet = |[source, destination]: [u16; 2]| {
+            let mut bytes = Vec::new();
+            etherparse::PacketBuilder::ipv4([10, 1, 0, 1], [10, 9, 0, 1], 64)
+                .tcp(source, destination, 0, 0)
+                .write(&mut bytes, &[])
+                .expect("a packet");
+            sig_common::wire::inner::InnerPacket::parse(&bytes[..]).expect("a packet")
+        };
         let of_web = |links: &Links, counts: &mut Counts| {
             let filter = filter(&rules, links, 1, counts);
-            let packet = |[source, destination]: [u16; 2]| {
-                let mut bytes = Vec::new();
-                etherparse::PacketBuilder::ipv4([10, 1, 0, 1], [10, 9, 0, 1], 64)
-                    .tcp(source, destination, 0, 0)
-                    .write(&mut bytes, &[])
-                    .expect("a packet");
-                sig_common::wire::inner::InnerPacket::parse(&bytes[..]).expect("a packet")
-            };
             [
                 format!("{:?}", filter.of_egress(&packet([5000, 443]))),
                 format!("{:?}", filter.of_ingress(&packet([443, 5000]))),
@@ -633,7 +685,13 @@ mod tests {
                 format!("{:?}", filter.of_egress(&packet([5000, 23]))),
             ]
         };
-        let (there, back) = (Chain { policy: 3, room: 9 }, Chain { policy: 4, room: 8 });
+        let (there, back) = [(3, 9), (4, 8)]
+            .map(|(policy, room)| Chain {
+                policy,
+                room,
+                segment: 8,
+            })
+            .into();
         let links = Links {
             policies: [("inspect", there), ("inspect-back", back)]
                 .map(|(name, chain)| (name.to_owned(), chain))
@@ -643,7 +701,16 @@ mod tests {
         let [chain, answer, drop, carry] = of_web(&links, &mut counts);
         assert_eq!(chain, format!("Chain({there:?})"));
         assert_eq!(answer, format!("Chain({back:?})"));
-        assert_eq!((&*drop, &*carry), ("Drop", "Carry { repeats: true }"));
+        assert_eq!(
+            (&*drop, &*carry),
+            ("Drop", "Carry { repeats: true, segment: 4294967295 }")
+        );
+        // What answers a chain in one direction only is kept to what fits that.
+        let one_way = SAMPLE.replace("ingress = \"inspect-back\"\n", "");
+        let (one_way, _) = read(&one_way).expect("a chain in one direction");
+        let filter = filter(&one_way, &links, 1, &mut Counts::default());
+        let answer = format!("{:?}", filter.of_ingress(&packet([443, 5000])));
+        assert_eq!(answer, "Carry { repeats: true, segment: 9 }");
         // A chain that is not there lets nothing pass.
         let [chain, answer, ..] = of_web(&Links::default(), &mut counts);
         assert_eq!((&*chain, &*answer), ("Drop", "Drop"));

@@ -396,14 +396,6 @@ impl SrNode {
             .collect();
         attached
             .retain(|name, (ifindex, _)| wanted.contains(&name) && index(name) == Some(*ifindex));
-        sending.retain(|name, ifindex| {
-            let stays = outputs(config, beside).any(|wanted| wanted == name)
-                && index(name) == Some(*ifindex);
-            if !stays && let Err(error) = programs.remove_device(*ifindex) {
-                tracing::warn!("{error}");
-            }
-            stays
-        });
         let mut problems = Vec::new();
         promiscuous.retain(|name, (ifindex, _)| {
             frames(config).any(|wanted| wanted == name) && index(name) == Some(*ifindex)
@@ -437,37 +429,11 @@ impl SrNode {
                 }
             }
         }
-        // A function whose packets would not be taken back is as good as dead.
+        send_through(programs, (config, beside), &indexes, sending, &mut problems);
+        // A function that nothing can be sent to, or whose packets would not be taken back, is as good as dead.
         around.attached = attached.keys().cloned().collect();
+        around.sending = sending.keys().cloned().collect();
         problems.extend(self::problems(config, beside, around));
-        for name in outputs(config, beside) {
-            let (Some(ifindex), false) = (index(name), sending.contains_key(name)) else {
-                continue;
-            };
-            let generic = config.node.xdp == Wanted::Generic;
-            let transmits = match xdp_features(ifindex) {
-                Ok(Some(features)) => features.transmit() || generic,
-                // The kernel does not tell.
-                _ => true,
-            };
-            if !transmits && is_gateways(&name) {
-                // The kernel sends to hosts of the LAN.
-                continue;
-            }
-            if !transmits {
-                problems.push(format!(
-                    "{name} does not send packets of XDP programs: of a veth pair, switch GRO on at the other end while it is up \
-                     (`ethtool -K DEVICE gro on`), or write xdp = \"generic\" in [srv6]"
-                ));
-                continue;
-            }
-            match programs.add_device(ifindex) {
-                Ok(()) => {
-                    sending.insert(name.clone(), ifindex);
-                }
-                Err(error) => problems.push(error.to_string()),
-            }
-        }
         programs.set(&tables(config, beside, numbers, around))?;
         for problem in problems.iter().filter(|problem| !told.contains(problem)) {
             tracing::warn!("{problem}");
@@ -495,6 +461,55 @@ impl SrNode {
             return;
         }
         state.answerer.answer(monotonic_ns(), event, packet);
+    }
+}
+
+/// Lets packets out by the devices that send them now, and no others.
+fn send_through(
+    programs: &mut SrPrograms,
+    (config, beside): (&Srv6, Option<&Beside>),
+    indexes: &BTreeMap<String, u32>,
+    sending: &mut BTreeMap<String, u32>,
+    problems: &mut Vec<String>,
+) {
+    let is_generic = config.node.xdp == Wanted::Generic;
+    let mut able = BTreeMap::new();
+    for name in outputs(config, beside) {
+        let Some(ifindex) = indexes.get(name) else {
+            continue;
+        };
+        let transmits = match xdp_features(*ifindex) {
+            Ok(Some(features)) => features.transmit() || is_generic,
+            // The kernel does not tell.
+            _ => true,
+        };
+        if transmits {
+            able.insert(name.clone(), *ifindex);
+        } else if !beside.is_some_and(|of| of.lan.contains(name)) {
+            // To hosts of a gateway's LAN the kernel sends as well.
+            problems.push(format!(
+                "{name} does not send packets of XDP programs: of a veth pair, switch GRO on at the other end while it is up \
+                 (`ethtool -K DEVICE gro on`), or write xdp = \"generic\" in [srv6]"
+            ));
+        }
+    }
+    sending.retain(|name, ifindex| {
+        let stays = able.get(name) == Some(ifindex);
+        if !stays && let Err(error) = programs.remove_device(*ifindex) {
+            tracing::warn!("{error}");
+        }
+        stays
+    });
+    for (name, ifindex) in able {
+        if sending.contains_key(&name) {
+            continue;
+        }
+        match programs.add_device(ifindex) {
+            Ok(()) => {
+                sending.insert(name, ifindex);
+            }
+            Err(error) => problems.push(error.to_string()),
+        }
     }
 }
 

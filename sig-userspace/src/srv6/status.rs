@@ -108,6 +108,7 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         attached,
         answerer,
         mirrors,
+        told,
         ..
     } = state;
     let mut traffic = |counted| {
@@ -178,7 +179,7 @@ pub(super) fn read(state: &mut State, started: Instant) -> Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         id: id.clone(),
         uptime_ms: started.elapsed().as_millis() as u64,
-        problems: super::problems(config, beside.as_ref(), around),
+        problems: told.clone(),
         interfaces: super::tables::ports(config, beside.as_ref())
             .map(|name| Interface {
                 name: name.clone(),

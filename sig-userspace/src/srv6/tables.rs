@@ -44,6 +44,8 @@ pub(crate) struct Around {
     pub(crate) next_hops: HashMap<IpAddr, Resolution>,
     /// Devices with the program.
     pub(crate) attached: BTreeSet<String>,
+    /// Devices that packets may leave by.
+    pub(crate) sending: BTreeSet<String>,
     /// How often headers of functions change.
     pub(crate) changes: Changes,
     /// Functions that run in the process.
@@ -284,6 +286,7 @@ pub(crate) fn is_linked(function: &Service, around: &Around) -> bool {
     way_to(function, around).is_some()
         && around.carries(back).is_some()
         && around.attached.contains(back)
+        && around.sending.contains(&function.interface)
 }
 
 /// Why a function is down.
@@ -295,6 +298,15 @@ pub(crate) fn why_down(function: &Service, around: &Around, now: Instant) -> Opt
         if around.carries(name).is_none() {
             return Some(format!("link: {name}"));
         }
+    }
+    if !around.sending.contains(&function.interface) {
+        return Some(format!(
+            "{} does not send packets of XDP programs",
+            function.interface
+        ));
+    }
+    if !around.attached.contains(&function.return_interface) {
+        return Some(format!("no program on {}", function.return_interface));
     }
     if way_to(function, around).is_none() {
         return Some("neighbour: no answer".to_owned());

@@ -395,13 +395,11 @@ fn finish(
         inner::mark_congestion(bytes, &mut summary)?;
     }
     let decision = filter::apply(context, Direction::Ingress, packet, &summary);
-    let mut capacity = tables.remotes[usize::from(slot)].frame_capacity;
-    if let Decision::Chain(chain) = decision {
-        capacity = capacity.min(chain.room as usize);
-    }
+    let capacity = tables.remotes[usize::from(slot)].frame_capacity;
+    let capacity = capacity.min(decision.segment());
     context.clamp_mss(packet.bytes_mut(context.area), &summary, capacity);
     let repeats = match decision {
-        Decision::Carry { repeats } => repeats,
+        Decision::Carry { repeats, .. } => repeats,
         Decision::Drop => return Err(DropReason::Filtered),
         Decision::Chain(chain) => {
             if delivery == police::Delivery::KernelButNotBack {

@@ -201,16 +201,19 @@ impl Encap {
             has_returned,
             repeats: true,
         };
+        let mut segment = usize::MAX;
         if !has_returned {
-            match filter::apply(context, Direction::Egress, frame, &packet) {
-                Decision::Carry { repeats } => class.repeats = repeats,
+            let decision = filter::apply(context, Direction::Egress, frame, &packet);
+            segment = decision.segment();
+            match decision {
+                Decision::Carry { repeats, .. } => class.repeats = repeats,
                 Decision::Drop => return Err((DropReason::Filtered, None)),
                 Decision::Chain(chain) => {
                     if u32::from(packet.total_len) > chain.room {
                         let message = Message::TooBig(chain.room);
                         return Err((DropReason::PacketTooBig, Some((message, packet))));
                     }
-                    context.clamp_mss(frame.bytes_mut(context.area), &packet, chain.room as usize);
+                    context.clamp_mss(frame.bytes_mut(context.area), &packet, segment);
                     return Ok((Way::Chain(chain.policy), class));
                 }
             }
@@ -228,7 +231,8 @@ impl Encap {
             _ => (reason, Some((Message::Unreachable, packet))),
         })?;
         let capacity = context.tables.paths[usize::from(path)].packer.capacity();
-        context.clamp_mss(frame.bytes_mut(context.area), &packet, capacity);
+        let room = capacity.min(segment);
+        context.clamp_mss(frame.bytes_mut(context.area), &packet, room);
         Ok((Way::Path(path), class))
     }
 

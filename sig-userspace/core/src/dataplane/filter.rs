@@ -45,6 +45,8 @@ pub enum FilterAction {
     Mirror(u32),
     /// It goes through a chain, and is carried when it returns.
     Chain(Chain),
+    /// What answers it goes through a chain that takes packets of this many bytes at most; later rules decide.
+    Answered(u32),
 }
 
 /// A chain, as the engine knows it.
@@ -54,6 +56,8 @@ pub struct Chain {
     pub policy: u32,
     /// Longest packet that fits it and the way there, bytes.
     pub room: u32,
+    /// Longest packet that fits this chain and that of the answers: what TCP connections are kept to.
+    pub segment: u32,
 }
 
 /// What a rule held for. Aligned so that workers do not share cache lines.
@@ -69,15 +73,34 @@ pub struct Hits {
 /// What the rules say about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is carried. If `repeats`, so are all packets of its flow, and nothing else is done with them.
+    /// It is carried.
     Carry {
-        /// See above.
+        /// So are all packets of its flow, and nothing else is done with them.
         repeats: bool,
+        /// What TCP connections are kept to, bytes.
+        segment: u32,
     },
     /// It is dropped.
     Drop,
     /// It goes through a chain first.
     Chain(Chain),
+}
+
+impl Decision {
+    /// Whether all packets of the flow are carried, and nothing else is done with them.
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
+        matches!(self, Self::Carry { repeats: true, .. })
+    }
+
+    /// What TCP connections are kept to, bytes.
+    pub(super) const fn segment(self) -> usize {
+        match self {
+            Self::Carry { segment, .. } => segment as usize,
+            Self::Chain(chain) => chain.segment as usize,
+            Self::Drop => usize::MAX,
+        }
+    }
 }
 
 impl Filter {
@@ -128,9 +151,10 @@ impl FilterRule {
     fn holds(&self, packet: &InnerPacket) -> bool {
         match self.action {
             FilterAction::Drop | FilterAction::Chain(_) => self.condition.may_match(packet),
-            FilterAction::Accept | FilterAction::Count | FilterAction::Mirror(_) => {
-                self.condition.matches(packet)
-            }
+            FilterAction::Accept
+            | FilterAction::Count
+            | FilterAction::Mirror(_)
+            | FilterAction::Answered(_) => self.condition.matches(packet),
         }
     }
 }
@@ -140,7 +164,7 @@ fn decide(
     packet: &InnerPacket,
     mut holds: impl FnMut(&FilterRule),
 ) -> Decision {
-    let mut repeats = true;
+    let (mut repeats, mut segment) = (true, u32::MAX);
     for rule in rules.iter().filter(|rule| rule.holds(packet)) {
         holds(rule);
         match rule.action {
@@ -148,9 +172,10 @@ fn decide(
             FilterAction::Drop => return Decision::Drop,
             FilterAction::Chain(chain) => return Decision::Chain(chain),
             FilterAction::Count | FilterAction::Mirror(_) => repeats = false,
+            FilterAction::Answered(room) => segment = segment.min(room),
         }
     }
-    Decision::Carry { repeats }
+    Decision::Carry { repeats, segment }
 }
 
 /// Which way a packet goes.
@@ -176,7 +201,10 @@ pub(super) fn apply(
         Direction::Ingress => &tables.filter.ingress,
     };
     if rules.is_empty() {
-        return Decision::Carry { repeats: true };
+        return Decision::Carry {
+            repeats: true,
+            segment: u32::MAX,
+        };
     }
     let worker = context.worker;
     decide(rules, packet, |rule| {

@@ -16,13 +16,7 @@ use sig_common::{
 };
 
 use super::{
-    counters::Traffic,
-    filter::{Decision, Filter},
-    icmp::Sources,
-    lan::LanTable,
-    lpm::Lpm,
-    mark::Mark,
-    police,
+    counters::Traffic, filter::Filter, icmp::Sources, lan::LanTable, lpm::Lpm, mark::Mark, police,
 };
 use crate::{
     counter::Counter,
@@ -401,7 +395,7 @@ impl Tables {
         flow_hash: u32,
         has_returned: bool,
     ) -> Result<u16, DropReason> {
-        if !has_returned && self.filter.of_egress(packet) != (Decision::Carry { repeats: true }) {
+        if !has_returned && !self.filter.of_egress(packet).is_plain() {
             return Err(DropReason::Filtered);
         }
         let target = self.target(packet.source, packet.destination)?;
@@ -440,7 +434,7 @@ impl Tables {
     /// The place in `lan` of the next hop for packets of the remote with this [`Remote::id`] and of this flow, if they are
     /// delivered there.
     pub(crate) fn place_for(&self, id: u16, packet: &InnerPacket) -> Option<u32> {
-        if self.filter.of_ingress(packet) != (Decision::Carry { repeats: true }) {
+        if !self.filter.of_ingress(packet).is_plain() {
             return None;
         }
         let (source, destination) = (packet.source, packet.destination);

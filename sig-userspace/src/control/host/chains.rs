@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ipnet::IpNet;
-use sig_core::{dataplane::filter::Chain, status, task::Task};
+use sig_core::{dataplane::filter::Chain, port::Role, status, task::Task};
 use tokio::sync::watch;
 
 use super::{Error, HostHandle, Shared, lock};
@@ -112,8 +112,32 @@ impl HostHandle {
         if changes.is_empty() && is_complete {
             return Ok(changes);
         }
-        let outcome = shared.follow(&rules).await;
-        shared.take_over(rules);
+        let mut underlay = shared
+            .ports
+            .iter()
+            .filter(|port| port.role == Role::Underlay);
+        let named =
+            underlay.find_map(|port| Some((&port.interface, rules.user_of(&port.interface)?)));
+        if let Some((interface, user)) = named {
+            return Err(Error::Interface(format!(
+                "{user} of the rules names {interface}, the underlay interface; write another one"
+            )));
+        }
+        // What goes stays until no worker sends packets there any more.
+        let before = lock(&shared.chains).rules.srv6.clone();
+        let both = Rules {
+            srv6: match (&rules.srv6, before) {
+                (Some(new), Some(old)) => Some(new.with(&old)),
+                (new, old) => new.clone().or(old),
+            },
+            ..rules.clone()
+        };
+        let outcome = shared.follow(&both).await;
+        shared.take_over(rules.clone());
+        let outcome = match both == rules {
+            true => outcome,
+            false => outcome.and(shared.follow(&rules).await),
+        };
         let outcome = outcome.and(self.protect_locators().await);
         lock(&shared.chains).is_complete = outcome.is_ok();
         outcome.map(|()| changes)
@@ -152,6 +176,7 @@ fn links_of(rules: &Rules, node: &SrNode, mtu: u32) -> Links {
                 let chain = Chain {
                     policy: number,
                     room: room.min(mtu),
+                    segment: room.min(mtu),
                 };
                 (policy.name.clone(), chain)
             })

@@ -47,6 +47,28 @@ impl Default for Srv6 {
 }
 
 impl Srv6 {
+    /// With what was in `old` and is here no more.
+    pub(crate) fn with(&self, old: &Self) -> Self {
+        let mut both = self.clone();
+        let sid = |old: &&LocalSid| self.sids.iter().all(|new| new.sid != old.sid);
+        both.sids.extend(old.sids.iter().filter(sid).cloned());
+        let policy = |old: &&Steering| self.policies.iter().all(|new| new.name != old.name);
+        both.policies
+            .extend(old.policies.iter().filter(policy).cloned());
+        let function = |old: &&Service| {
+            let is_apart = |new: &Service| {
+                new.name != old.name && new.return_interface != old.return_interface
+            };
+            self.functions.iter().all(is_apart)
+        };
+        both.functions
+            .extend(old.functions.iter().filter(function).cloned());
+        let key = |old: &&(u32, HmacKey)| self.hmac_keys.iter().all(|new| new.0 != old.0);
+        both.hmac_keys
+            .extend(old.hmac_keys.iter().filter(key).cloned());
+        both
+    }
+
     /// Largest packet with the headers of a policy, bytes: if all segments are SIDs of this node, its headers do not reach a wire.
     pub(crate) fn mtu(&self, policy: &Steering) -> u32 {
         // Where the headers may leave with the packet.

@@ -220,6 +220,19 @@ pub(super) fn check(section: &Section<'_>, config: &Srv6) {
         }
     }
     for (number, policy) in config.policies.iter().enumerate() {
+        let ends = |segment: &Ipv6Addr| {
+            let mut sids = config.sids.iter();
+            sids.any(|sid| sid.sid == *segment && sid.behavior.ends_the_list())
+        };
+        let before_the_last = policy.segments.iter().rev().skip(1);
+        if let (Some(segment), Some(place)) = (
+            before_the_last.clone().find(|segment| ends(segment)),
+            place("policy", number),
+        ) {
+            place.below("segments").error(format!(
+                "{segment} takes the headers off, and segments follow; write it last"
+            ));
+        }
         let is_ours = |segment: &&Ipv6Addr| node.locators.iter().any(|net| net.contains(*segment));
         let is_sid = |segment: &Ipv6Addr| config.sids.iter().any(|sid| sid.sid == *segment);
         let mut segments = policy.segments.iter().filter(is_ours);

@@ -46,6 +46,7 @@ impl Gateway {
 const CHAIN: FilterAction = FilterAction::Chain(Chain {
     policy: 7,
     room: 1400,
+    segment: 1400,
 });
 
 #[test]
