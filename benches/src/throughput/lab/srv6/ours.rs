@@ -191,7 +191,7 @@ fn tables(
                 Sid::EndT | Sid::EndDt4 | Sid::EndDt6 | Sid::EndDt46 => TABLE,
                 Sid::EndDx2 => right,
                 Sid::End => 0,
-                Sid::EndAs | Sid::EndAd4 | Sid::EndAd6 | Sid::EndAm => ONE,
+                Sid::EndAs | Sid::EndAd4 | Sid::EndAd6 | Sid::EndAm | Sid::EndAn => ONE,
             };
             let value = sig_common::srv6::Sid::new(sid, Flavors(0), target, SLOT);
             sr.sids.insert(SID, value);
