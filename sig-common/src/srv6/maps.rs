@@ -271,8 +271,8 @@ pub const TOKEN: &str = "S_TOKEN";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(C)]
 pub struct FlowKey {
-    /// Version, addresses, protocol and ports of the packets ([`crate::fast_path::key`]). Fragments, and packets of other protocols than
-    /// TCP, UDP and SCTP, have no ports.
+    /// Version, addresses, protocol and ports of the packets, as in the keys of flows of `crate::fast_path`. Fragments, and packets of
+    /// other protocols than TCP, UDP and SCTP, have no ports.
     pub packets: [u64; 5],
     /// [`Function::flows`].
     pub function: u64,
