@@ -3,6 +3,8 @@
 //! The gateway answers each connection to its status socket with one [`Status`] in JSON and closes
 //! it. Counters count from the start of the process.
 
+pub mod srv6;
+
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
@@ -51,7 +53,7 @@ pub struct Status {
     pub rules: Vec<Rule>,
     /// The SR node that chains are made of, as `sig srv6 status` shows one.
     #[serde(default)]
-    pub chains: Option<Value>,
+    pub chains: Option<srv6::Status>,
     /// The sessions with remote gateways.
     pub remotes: Vec<Remote>,
     /// What the control plane knows; `None` when the configuration names the remotes.

@@ -5,7 +5,7 @@ use serde_json::json;
 use sig_core::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, FastPath,
     Lan, Path, Port, Probing, Queue, Refused, Remote, RemoteAs, Rule, SessionPolicy, Site,
-    SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment,
+    SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment, srv6,
 };
 use sig_core::{
     dataplane::counters::WorkerCounts,
@@ -105,6 +105,31 @@ pub fn busy() -> Status {
             packets_from_remotes: 0,
             packet_bytes_from_remotes: 0,
         }],
+        chains: Some(srv6::Status {
+            sids: vec![srv6::SidStatus {
+                sid: "fd00:5::f".to_owned(),
+                behavior: "End.AD4".to_owned(),
+                target: "function firewall".to_owned(),
+                packets: 8,
+                bytes: 1440,
+            }],
+            policies: vec![srv6::PolicyStatus {
+                name: "inspect".to_owned(),
+                segments: vec!["fd00:5::f".to_owned(), "fd00:5::a".to_owned()],
+                packets: 8,
+                bytes: 800,
+            }],
+            functions: vec![srv6::FunctionStatus {
+                name: "firewall".to_owned(),
+                is_up: true,
+                why_down: None,
+                on_failure: "drop".to_owned(),
+                packets_returned: 7,
+                header_changes: 0,
+            }],
+            refused: vec![("function_down".to_owned(), 1)],
+            ..srv6::Status::default()
+        }),
         lan: Lan {
             neighbours: 3,
             helped: vec![],

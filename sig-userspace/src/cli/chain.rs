@@ -12,7 +12,6 @@ use super::{
     table::Table,
     top::{self, Updates},
 };
-use crate::srv6::status as node;
 use sig_core::status::Status;
 
 /// Rules and service chains of a running gateway.
@@ -58,14 +57,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// The SR node of a gateway, if it has one.
-fn node(status: &Status) -> Option<node::Status> {
-    serde_json::from_value(status.chains.clone()?).ok()
-}
-
 fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "gateway {} of {}", status.id, status.isd_as)?;
-    let node = node(status);
+    let node = status.chains.as_ref();
     for problem in node.iter().flat_map(|node| &node.problems) {
         writeln!(out, "  {problem}")?;
     }
@@ -93,7 +87,7 @@ fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     table.write(out)?;
     match node {
-        Some(node) => write_tables(&node, out),
+        Some(node) => write_tables(node, out),
         None => Ok(()),
     }
 }
@@ -108,7 +102,7 @@ fn packets(status: &Status) -> BTreeMap<(&'static str, String), u64> {
         let both = rule.packets_to_remotes + rule.packets_from_remotes;
         add("rule", &rule.name, both);
     }
-    let Some(node) = node(status) else {
+    let Some(node) = &status.chains else {
         return packets;
     };
     for policy in &node.policies {

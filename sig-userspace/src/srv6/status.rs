@@ -2,99 +2,16 @@
 
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use sig_common::srv6::maps::Reason;
+pub(crate) use sig_core::status::srv6::{
+    FunctionStatus, Interface, PolicyStatus, RuleStatus, SidStatus, Status,
+};
 
 use super::{
     State,
     config::Service,
     tables::{Counted, is_up, why_down},
 };
-
-/// The status document of an SR node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Status {
-    /// [`Status::KIND`].
-    pub(crate) kind: String,
-    pub(crate) version: String,
-    pub(crate) id: String,
-    pub(crate) uptime_ms: u64,
-    /// What keeps packets from being processed, one line each.
-    pub(crate) problems: Vec<String>,
-    pub(crate) interfaces: Vec<Interface>,
-    pub(crate) sids: Vec<SidStatus>,
-    pub(crate) policies: Vec<PolicyStatus>,
-    pub(crate) functions: Vec<FunctionStatus>,
-    pub(crate) rules: Vec<RuleStatus>,
-    /// Copies for mirrors that their devices took.
-    pub(crate) copies_sent: u64,
-    /// Those that they did not take, or that were too many at once.
-    pub(crate) copies_lost: u64,
-    /// Packets that did not go on, or not by themselves, by reason.
-    pub(crate) refused: Vec<(String, u64)>,
-    /// ICMP errors sent.
-    pub(crate) icmp_sent: u64,
-}
-
-/// A device with the program.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Interface {
-    pub(crate) name: String,
-    /// `native` or `generic`; none while the program does not run there.
-    pub(crate) xdp: Option<String>,
-}
-
-/// A SID.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SidStatus {
-    pub(crate) sid: String,
-    pub(crate) behavior: String,
-    pub(crate) target: String,
-    /// Packets to it, and their bytes.
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-}
-
-/// A policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PolicyStatus {
-    pub(crate) name: String,
-    pub(crate) segments: Vec<String>,
-    /// Packets put behind it, and their bytes before.
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-}
-
-/// A function.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FunctionStatus {
-    pub(crate) name: String,
-    pub(crate) is_up: bool,
-    /// While it is down, why: by link, neighbour or probe.
-    pub(crate) why_down: Option<String>,
-    /// `bypass` or `drop`.
-    pub(crate) on_failure: String,
-    /// Packets that it returned.
-    pub(crate) packets_returned: u64,
-    /// How often the headers of the packets to it changed.
-    pub(crate) header_changes: u64,
-}
-
-/// A rule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RuleStatus {
-    pub(crate) name: String,
-    /// With the device or policy that it leads to.
-    pub(crate) action: String,
-    /// Packets that it was applied to, and their bytes.
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-}
-
-impl Status {
-    /// The word of the document.
-    pub(crate) const KIND: &str = "SR node";
-}
 
 /// The status.
 pub(super) fn read(state: &mut State, started: Instant) -> Status {

@@ -20,7 +20,7 @@ use super::process::Process;
 use names::*;
 use sig_core::counter::Row;
 use sig_core::port::Role;
-use sig_core::status::{Control, DropPlace, RemoteAs, Status};
+use sig_core::status::{Control, DropPlace, RemoteAs, Status, srv6};
 
 /// Media type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -371,6 +371,9 @@ fn data_plane(page: &mut Exposition, status: &Status) {
             page.add(RULE_BYTES, &labels(direction), bytes);
         }
     }
+    if let Some(node) = &status.chains {
+        chains(page, isd_as, node);
+    }
     for port in &status.ports {
         let labels = [
             isd_as,
@@ -378,6 +381,25 @@ fn data_plane(page: &mut Exposition, status: &Status) {
             ("role", port.role.as_str()),
         ];
         page.raise(INTERFACE_UP, &labels, u8::from(port.up));
+    }
+}
+
+fn chains(page: &mut Exposition, isd_as: (&'static str, &str), node: &srv6::Status) {
+    for sid in &node.sids {
+        let labels = [isd_as, ("sid", &*sid.sid), ("behavior", &*sid.behavior)];
+        page.add(SID_PACKETS, &labels, sid.packets);
+    }
+    for policy in &node.policies {
+        let labels = [isd_as, ("policy", &*policy.name)];
+        page.add(POLICY_PACKETS, &labels, policy.packets);
+    }
+    for function in &node.functions {
+        let labels = [isd_as, ("function", &*function.name)];
+        page.add(FUNCTION_PACKETS, &labels, function.packets_returned);
+        page.raise(FUNCTION_UP, &labels, u8::from(function.is_up));
+    }
+    for (reason, packets) in &node.refused {
+        page.add(NODE_PACKETS, &[isd_as, ("reason", reason)], *packets);
     }
 }
 

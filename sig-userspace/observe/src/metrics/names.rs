@@ -154,6 +154,16 @@ metrics! {
         "IP packets that a rule held for, beside those of the fast path.";
     Counter RULE_BYTES "gateway_rule_bytes_total"
         "Bytes of IP packets that a rule held for, beside those of the fast path.";
+    Counter SID_PACKETS "gateway_srv6_sid_packets_total"
+        "Packets to a SID of the gateway's SR node.";
+    Counter POLICY_PACKETS "gateway_srv6_policy_packets_total"
+        "Packets put behind the segments of a policy.";
+    Counter FUNCTION_PACKETS "gateway_srv6_function_packets_total"
+        "Packets that a function returned.";
+    Gauge FUNCTION_UP "gateway_srv6_function_up"
+        "Whether a function is alive.";
+    Counter NODE_PACKETS "gateway_srv6_not_forwarded_total"
+        "Packets that the SR node did not forward, or not by itself.";
     Gauge INTERFACE_UP "gateway_interface_up"
         "Whether the link of an interface is up.";
 

@@ -79,9 +79,8 @@ impl Chains {
     }
 
     /// What the node does.
-    pub(super) fn node(&self) -> Option<serde_json::Value> {
-        let node = self.node.as_ref()?;
-        serde_json::to_value(node.node.status()).ok()
+    pub(super) fn node(&self) -> Option<status::srv6::Status> {
+        self.node.as_ref().map(|node| node.node.status())
     }
 }
 
