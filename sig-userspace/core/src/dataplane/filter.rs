@@ -107,7 +107,11 @@ impl Filter {
     /// These rules, of packets to remotes and of packets from there. The first one that decides counts.
     #[must_use]
     pub fn new(egress: Vec<FilterRule>, ingress: Vec<FilterRule>, locators: Lpm<()>) -> Self {
-        let looks_further = |rule: &FilterRule| rule.condition.looks_beyond_addresses();
+        // What is kept to a size opens a connection, and is a worker's anyway.
+        let looks_further = |rule: &FilterRule| {
+            !matches!(rule.action, FilterAction::Answered(_))
+                && rule.condition.looks_beyond_addresses()
+        };
         Filter {
             by_flow: ingress.iter().any(looks_further),
             egress: egress.into(),

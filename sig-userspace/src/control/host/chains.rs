@@ -245,9 +245,7 @@ impl Shared {
         });
         Ok(())
     }
-}
 
-impl Shared {
     /// Has the node take what the gateway's program leaves to the kernel on LAN interfaces, if it is to run there.
     fn join(&self, node: &SrNode, is_on_lan: bool) -> Result<(), Error> {
         node.run_behind(&mut lock(&self.programs), is_on_lan)?;
