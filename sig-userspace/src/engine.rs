@@ -21,7 +21,7 @@ use crate::control::{
     planner::MAX_REMOTES,
 };
 use sig_core::{
-    dataplane::{Tables, WorkerConfig},
+    dataplane::{Sources, Tables, WorkerConfig},
     engine::{Engine as Workers, EngineConfig},
     fast_path::Shared,
     framing::Limits,
@@ -124,6 +124,7 @@ pub struct Builder {
     environment: Environment,
     partial_checksums: bool,
     in_kernel: Option<Box<dyn InKernel>>,
+    sources: Option<Arc<Sources>>,
 }
 
 /// A [`Builder`] that has ports for its workers.
@@ -177,6 +178,13 @@ impl Builder {
         self
     }
 
+    /// Sets who may bring frames, where no XDP program looks at that.
+    #[must_use]
+    pub(crate) fn sources(mut self, sources: Option<Arc<Sources>>) -> Self {
+        self.sources = sources;
+        self
+    }
+
     /// Sets the ports of each worker, all over the chunks of `area`, which `pool` holds. There are as many workers as
     /// elements, whatever the configuration says.
     #[must_use]
@@ -207,12 +215,14 @@ impl BuilderWithPorts {
             environment,
             partial_checksums,
             mut in_kernel,
+            sources,
         } = self.builder;
         let workers = self.ports.len();
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(StartError::Workers(workers));
         }
         let mut engine_config = engine_config(&config, partial_checksums, workers)?;
+        engine_config.sources = sources;
         engine_config.fast_path = in_kernel.as_ref().map(|programs| programs.shared());
         let start = Instant::now();
         let mut planner = Planner::new(config, workers);
@@ -248,6 +258,7 @@ impl Engine {
             environment: Environment::default(),
             partial_checksums: false,
             in_kernel: None,
+            sources: None,
         }
     }
 
@@ -389,6 +400,7 @@ fn engine_config(
             Pin::Cpus(cpus) => cpus.iter().map(|cpu| usize::from(*cpu)).collect(),
         },
         fast_path: None,
+        sources: None,
     })
 }
 

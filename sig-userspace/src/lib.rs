@@ -182,7 +182,7 @@ pub mod config {
         Builder, Config, Control, Dataplane, DefaultRoute, Discovery, EndhostPort, Errors,
         FastPathUse, Gateway, LanTransmit, Limits, Listen, Log, LogFormat, LogLevel, Made, Observe,
         Path, PeerLimits, Pin, Preference, Problem, ReadFile, Remote, Rpc, RpcProtocols, Tunnel,
-        UnderlaySources, WrittenAt, XdpMode, check, load,
+        TunnelDevice, UnderlayPort, UnderlaySources, WrittenAt, XdpMode, check, load,
     };
     pub use ipnet::IpNet;
     pub use sig_common::addr::IsdAs;

@@ -161,37 +161,43 @@ pub struct Lan {
     pub helped: Vec<String>,
 }
 
-/// How the XDP program is attached.
+/// How packets get to a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum XdpAttachment {
-    /// In the driver.
+pub enum PortMode {
+    /// By an XDP program in the driver.
     Native,
-    /// In the kernel's generic receive path.
+    /// By an XDP program in the kernel's generic receive path.
     Generic,
+    /// By UDP sockets.
+    Socket,
+    /// By a TUN device.
+    Tun,
 }
 
-impl XdpAttachment {
+impl PortMode {
     /// The word of the JSON document.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Generic => "generic",
+            Self::Socket => "socket",
+            Self::Tun => "tun",
         }
     }
 }
 
-/// An interface with AF_XDP sockets.
+/// An interface with ports of the workers, or UDP sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// What it is for.
     pub role: Role,
-    /// Interface name.
+    /// Interface name; `udp` for UDP sockets.
     pub interface: String,
     /// Name of its driver, where the kernel tells it.
     pub driver: Option<String>,
-    /// How the XDP program is attached.
-    pub mode: XdpAttachment,
+    /// How packets get to it.
+    pub mode: PortMode,
     /// Whether packets reach the gateway without a copy.
     pub zero_copy: bool,
     /// Number of queues with sockets.

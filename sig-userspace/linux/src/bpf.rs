@@ -14,6 +14,7 @@ mod maps;
 mod mirror;
 mod names;
 mod object;
+mod permitted;
 mod router;
 mod srv6;
 
@@ -22,6 +23,7 @@ pub use fast_path::{FastPathMaps, FastPathOptions};
 pub use maps::Counters;
 pub use mirror::Mirrors;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};
+pub use permitted::permitted;
 pub use router::{RouterOptions, RouterPrograms, RouterTables, SlotReasons, SlotTraffic};
 pub use srv6::{Copies, Events, Rules, Sr, SrPrograms, address_of};
 

@@ -29,8 +29,10 @@ pub mod netlink;
 pub mod netns;
 pub mod networks;
 pub mod routes;
+pub mod socket_port;
 pub mod suited;
 pub mod sysctl;
+pub mod tun;
 pub mod tunnel_pair;
 pub mod watch;
 

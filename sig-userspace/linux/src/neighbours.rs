@@ -31,7 +31,7 @@ use super::link::{self, Link};
 use super::netlink::Netlink;
 use super::watch::{Change, Changes, Watch, neighbour_address};
 use entry::{Entry, Question, ask, find_entry};
-use route::{ResolvedRoute, find_way, usable};
+use route::{ResolvedRoute, find_any_way, find_way, usable};
 pub use route::{RouteLookup, lookup};
 use sig_core::task::Task;
 
@@ -107,12 +107,13 @@ impl fmt::Display for Reason {
                 f.write_str("no route; add one or an address in the next hop's network")
             }
             Self::LocalAddress => f.write_str(
-                "this is an address of this host: a border router on the gateway's own host cannot be used",
+                "this is an address of this host, which XDP cannot reach: set `[dataplane] underlay_port = \"socket\"`",
             ),
             Self::OtherInterface(ifindex) => {
                 write!(
                     f,
-                    "the route leads out of interface number {ifindex} instead of the underlay interface"
+                    "the route leads out of interface number {ifindex} instead of the underlay interface; correct it, or set \
+                     `[dataplane] underlay_port = \"socket\"`"
                 )
             }
             Self::NoInterface => f.write_str("the interface does not exist"),
@@ -193,26 +194,34 @@ impl NextHops {
         source: IpAddr,
         timing: Timing,
     ) -> Self {
-        Self::start(netlink, watch, Some((interface, source)), timing)
+        let to = To::Frames {
+            interface: Some(interface),
+            source: Some(source),
+        };
+        Self::start(netlink, watch, to, timing)
+    }
+
+    /// Starts with no targets, of packets with this source address that the kernel sends: they may be behind any interface, or on
+    /// this host. Must be called within a tokio runtime.
+    pub fn of_sockets(netlink: &Netlink, watch: &Watch, source: IpAddr, timing: Timing) -> Self {
+        Self::start(netlink, watch, To::Sockets { source }, timing)
     }
 
     /// Starts with no targets, which may be behind any interface. Must be called within a tokio runtime.
     pub fn anywhere(netlink: &Netlink, watch: &Watch, timing: Timing) -> Self {
-        Self::start(netlink, watch, None, timing)
+        let to = To::Frames {
+            interface: None,
+            source: None,
+        };
+        Self::start(netlink, watch, to, timing)
     }
 
-    fn start(
-        netlink: &Netlink,
-        watch: &Watch,
-        only: Option<(u32, IpAddr)>,
-        timing: Timing,
-    ) -> Self {
+    fn start(netlink: &Netlink, watch: &Watch, to: To, timing: Timing) -> Self {
         let (targets, wanted) = watch::channel(Vec::new());
         let (publish, snapshots) = watch::channel(Snapshot::default());
         let resolver = Resolver {
             netlink: netlink.clone(),
-            interface: only.map(|(interface, _)| interface),
-            source: only.map(|(_, source)| source),
+            to,
             timing,
             hops: HashMap::new(),
             publish,
@@ -254,12 +263,35 @@ struct Hop {
     asked_at: Option<Instant>,
 }
 
+/// What next hops are needed for.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    /// To address Ethernet frames.
+    Frames {
+        /// The only interface that next hops may be behind, if there is one.
+        interface: Option<u32>,
+        /// Where packets to them come from, if that is known.
+        source: Option<IpAddr>,
+    },
+    /// To know whether the kernel reaches them.
+    Sockets {
+        /// Where packets to them come from.
+        source: IpAddr,
+    },
+}
+
+impl To {
+    const fn interface(self) -> Option<u32> {
+        match self {
+            Self::Frames { interface, .. } => interface,
+            Self::Sockets { .. } => None,
+        }
+    }
+}
+
 struct Resolver {
     netlink: Netlink,
-    /// The only interface that next hops may be behind, if there is one.
-    interface: Option<u32>,
-    /// Where packets to them come from, if that is known.
-    source: Option<IpAddr>,
+    to: To,
     timing: Timing,
     hops: HashMap<IpAddr, Hop>,
     publish: watch::Sender<Snapshot>,
@@ -302,9 +334,11 @@ impl Resolver {
         match change {
             Change::Link { ifindex }
             | Change::LinkRemoved { ifindex }
-            | Change::Address { ifindex } => self.interface.is_none_or(|ours| ours == *ifindex),
+            | Change::Address { ifindex } => {
+                self.to.interface().is_none_or(|ours| ours == *ifindex)
+            }
             Change::Neighbour { ifindex, address } => {
-                self.interface.is_none_or(|ours| ours == *ifindex)
+                self.to.interface().is_none_or(|ours| ours == *ifindex)
                     && self
                         .hops
                         .values()
@@ -316,7 +350,7 @@ impl Resolver {
 
     /// Looks at every target, asks where due, and publishes what changed.
     async fn look(&mut self) {
-        let only = match self.interface {
+        let only = match self.to.interface() {
             Some(index) => usable(link::by_index(&self.netlink, index).await).map(Some),
             None => Ok(None),
         };
@@ -404,7 +438,21 @@ impl Resolver {
     }
 
     async fn find_neighbour(&self, only: Option<&Link>, target: IpAddr) -> Result<Found, Reason> {
-        let way = find_way(&self.netlink, only, self.source, target).await?;
+        let way = match self.to {
+            To::Frames { source, .. } => find_way(&self.netlink, only, source, target).await?,
+            To::Sockets { source } => {
+                let (way, has_neighbours) = find_any_way(&self.netlink, source, target).await?;
+                if !has_neighbours {
+                    let entry = Entry::Usable {
+                        mac: [0; 6],
+                        maintained: true,
+                        stale: false,
+                    };
+                    return Ok(Found { way, entry });
+                }
+                way
+            }
+        };
         let entry = find_entry(&self.netlink, way.ifindex, way.neighbour).await?;
         Ok(Found { way, entry })
     }

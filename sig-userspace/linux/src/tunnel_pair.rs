@@ -31,11 +31,11 @@ use super::sysctl::{self, Family};
 pub const PEER_NAME: &str = "sig-x";
 
 /// Packets the `sig` device queues when the engine does not keep up, as the reference gateway's TUN device does.
-const TX_QUEUE_LEN: u32 = 1000;
+pub(crate) const TX_QUEUE_LEN: u32 = 1000;
 
 /// How long a predecessor's pair may take to vanish.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
-const BUSY_RETRY: Duration = Duration::from_millis(20);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// First words of the alias by which we recognise a pair made by a gateway.
 pub const ALIAS: &str = "SCION-IP gateway";
@@ -169,34 +169,35 @@ impl TunnelPair {
 
     /// Deletes the pair (and the routes that point at it) and waits until it is gone.
     pub async fn delete(self) -> Result<(), Error> {
-        let doing = format!("delete interface {}", self.host.name);
-        let mut message = LinkMessage::default();
-        message.header.index = self.host.ifindex;
-        match self
-            .netlink
-            .execute(RouteNetlinkMessage::DelLink(message), 0)
-            .await
-        {
-            Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
-                return Err(Error::doing(doing)(error));
-            }
-            _ => {}
-        }
-        let deadline = Instant::now() + BUSY_TIMEOUT;
-        while link::by_index(&self.netlink, self.host.ifindex)
-            .await?
-            .is_some()
-        {
-            if Instant::now() > deadline {
-                return Err(Error::doing(doing)(io::ErrorKind::TimedOut.into()));
-            }
-            tokio::time::sleep(BUSY_RETRY).await;
-        }
-        Ok(())
+        delete_link(&self.netlink, &self.host.name, self.host.ifindex).await
     }
 }
 
-fn check(config: &TunnelPairConfig) -> Result<(), Error> {
+/// Deletes a device (and the routes that point at it) and waits until it is gone.
+pub(crate) async fn delete_link(netlink: &Netlink, name: &str, ifindex: u32) -> Result<(), Error> {
+    let doing = format!("delete interface {name}");
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex;
+    match netlink
+        .execute(RouteNetlinkMessage::DelLink(message), 0)
+        .await
+    {
+        Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
+            return Err(Error::doing(doing)(error));
+        }
+        _ => {}
+    }
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    while link::by_index(netlink, ifindex).await?.is_some() {
+        if Instant::now() > deadline {
+            return Err(Error::doing(doing)(io::ErrorKind::TimedOut.into()));
+        }
+        tokio::time::sleep(BUSY_RETRY).await;
+    }
+    Ok(())
+}
+
+pub(crate) fn check(config: &TunnelPairConfig) -> Result<(), Error> {
     let name = &config.name;
     let valid = (1..=15).contains(&name.len())
         && name != "."
@@ -257,7 +258,7 @@ async fn add_when_free(
     netns: &PrivateNetns,
     config: &TunnelPairConfig,
 ) -> Result<(), Error> {
-    let (name, owner, hint) = (&config.name, config.owner.noun(), config.owner.hint());
+    let name = &config.name;
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         let request = RouteNetlinkMessage::NewLink(add_request(netns, config));
@@ -270,32 +271,41 @@ async fn add_when_free(
                 ));
             }
         }
-        if let Some(link) = link::find(netlink, name).await? {
-            // An end whose peer is in another namespace may be a killed predecessor's, also one that died before it
-            // could set the alias.
-            let ours = link.kind.as_deref() == Some("veth") && link.peer_elsewhere;
-            if !ours {
-                return Err(Error::Refused(format!(
-                    "interface {name} exists and does not belong to {owner} ({}); delete it with `ip link del {name}` or {hint}",
-                    link.kind
-                        .or(link.driver)
-                        .unwrap_or_else(|| "a physical device".into()),
-                )));
-            }
-            if Instant::now() > deadline {
-                let by = link
-                    .alias
-                    .filter(|alias| alias.starts_with(config.owner.alias()));
-                return Err(Error::Refused(format!(
-                    "interface {name} belongs to {owner} that runs ({}); stop it or {hint}",
-                    by.unwrap_or_else(|| {
-                        "it has no alias, so it may be another program's veth pair".into()
-                    }),
-                )));
-            }
-        }
+        may_wait_for(netlink, config, deadline).await?;
         tokio::time::sleep(BUSY_RETRY).await;
     }
+}
+
+/// Looks whether a device that has the name may be a predecessor's, which vanishes.
+pub(crate) async fn may_wait_for(
+    netlink: &Netlink,
+    config: &TunnelPairConfig,
+    deadline: Instant,
+) -> Result<(), Error> {
+    let (name, owner, hint) = (&config.name, config.owner.noun(), config.owner.hint());
+    let Some(link) = link::find(netlink, name).await? else {
+        return Ok(());
+    };
+    // An end whose peer is in another namespace may be a killed predecessor's, also one that died before it could set the
+    // alias.
+    let is_pair = link.kind.as_deref() == Some("veth") && link.peer_elsewhere;
+    let alias = link.alias.as_deref();
+    let by = alias.filter(|alias| alias.starts_with(config.owner.alias()));
+    if !is_pair && by.is_none() {
+        return Err(Error::Refused(format!(
+            "interface {name} exists and does not belong to {owner} ({}); delete it with `ip link del {name}` or {hint}",
+            link.kind
+                .or(link.driver)
+                .unwrap_or_else(|| "a physical device".into()),
+        )));
+    }
+    if Instant::now() > deadline {
+        return Err(Error::Refused(format!(
+            "interface {name} belongs to {owner} that runs ({}); stop it or {hint}",
+            by.unwrap_or("it has no alias, so it may be another program's veth pair"),
+        )));
+    }
+    Ok(())
 }
 
 fn end(link: &Link) -> Result<End, Error> {
@@ -311,8 +321,27 @@ fn end(link: &Link) -> Result<End, Error> {
 
 /// Settings of the `sig` device, made while it is down so that nothing is ever sent with others.
 async fn prepare_host(netlink: &Netlink, host: &End, owner: Owner) -> Result<(), Error> {
+    prepare(netlink, &host.name, host.ifindex, owner).await?;
+    let ethtool = Ethtool::open().map_err(Error::doing("open an ethtool socket"))?;
+    switch_offloads_off(&ethtool, &host.name)?;
+    if let Err(error) = add_queue(netlink, host).await {
+        tracing::warn!(
+            "no packet queue on {}: {error}; bursts from the kernel into the tunnel may be dropped",
+            host.name
+        );
+    }
+    Ok(())
+}
+
+/// Alias and settings of the device that the kernel routes to.
+pub(crate) async fn prepare(
+    netlink: &Netlink,
+    name: &str,
+    ifindex: u32,
+    owner: Owner,
+) -> Result<(), Error> {
     let mut alias = LinkMessage::default();
-    alias.header.index = host.ifindex;
+    alias.header.index = ifindex;
     alias.attributes.push(LinkAttribute::IfAlias(format!(
         "{}, process {}",
         owner.alias(),
@@ -321,21 +350,20 @@ async fn prepare_host(netlink: &Netlink, host: &End, owner: Owner) -> Result<(),
     netlink
         .execute(RouteNetlinkMessage::SetLink(alias), 0)
         .await
-        .map_err(Error::doing(format!("set the alias of {}", host.name)))?;
+        .map_err(Error::doing(format!("set the alias of {name}")))?;
     for &(family, key, value) in SETTINGS {
         // A kernel without IPv6, or without a newer setting, needs no setting.
-        sysctl::write(family, &host.name, key, value).map_err(Error::doing(format!(
-            "set {key} = {value} on {}",
-            host.name
-        )))?;
-    }
-    let ethtool = Ethtool::open().map_err(Error::doing("open an ethtool socket"))?;
-    switch_offloads_off(&ethtool, &host.name)?;
-    if let Err(error) = add_queue(netlink, host).await {
-        tracing::warn!(
-            "no packet queue on {}: {error}; bursts from the kernel into the tunnel may be dropped",
-            host.name
-        );
+        let written = sysctl::write(family, name, key, value);
+        // Containers may see their settings without being allowed to write them, and have the right ones.
+        let is_right = || matches!(sysctl::read(family, name, key), Ok(Some(now)) if now == value);
+        match written {
+            Err(error) if !is_right() => {
+                return Err(Error::doing(format!("set {key} = {value} on {name}"))(
+                    error,
+                ));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

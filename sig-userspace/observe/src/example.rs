@@ -4,8 +4,8 @@ use serde_json::json;
 
 use sig_core::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, FastPath,
-    Lan, Path, Port, Probing, Queue, Refused, Remote, RemoteAs, Rule, SessionPolicy, Site,
-    SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, XdpAttachment, srv6,
+    Lan, Path, Port, PortMode, Probing, Queue, Refused, Remote, RemoteAs, Rule, SessionPolicy,
+    Site, SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, srv6,
 };
 use sig_core::{
     dataplane::counters::WorkerCounts,
@@ -75,7 +75,7 @@ pub fn busy() -> Status {
             role: Role::Underlay,
             interface: "eth0".to_owned(),
             driver: Some("veth".to_owned()),
-            mode: XdpAttachment::Native,
+            mode: PortMode::Native,
             zero_copy: false,
             queues: 1,
             mtu: 1500,

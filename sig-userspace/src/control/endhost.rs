@@ -1,12 +1,17 @@
 //! Who listens on the end host port.
 
-use std::{collections::BTreeSet, io, net::IpAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    io,
+    net::{IpAddr, UdpSocket},
+    sync::Arc,
+};
 
 use super::config;
 use sig_rpc::sockets::{EndhostPort, Local};
 
 /// Takes the end host port of each of these addresses, as far as the configuration wants it. Those that are
-/// missing belong to another program, which relays what is ours.
+/// missing belong to another program, which relays what is ours. `taken`: a socket that is open there already.
 ///
 /// # Errors
 /// Of the operating system, with the address. [`io::ErrorKind::AddrInUse`] only if the port must be ours.
@@ -17,12 +22,19 @@ pub(crate) fn open(
     local: &Arc<Local>,
     addresses: impl IntoIterator<Item = IpAddr>,
     wish: config::EndhostPort,
+    taken: Option<UdpSocket>,
 ) -> Result<Vec<EndhostPort>, (IpAddr, io::Error)> {
     if wish == config::EndhostPort::Shared {
         return Ok(Vec::new());
     }
-    let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
+    let mut addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
     let mut ports = Vec::with_capacity(addresses.len());
+    if let Some(socket) = taken {
+        let unknown = |error| (IpAddr::from([0; 4]), error);
+        let port = EndhostPort::over(local, socket).map_err(unknown)?;
+        addresses.remove(&port.local_addr().ip());
+        ports.push(port);
+    }
     for ip in addresses {
         match EndhostPort::open(local, ip) {
             Ok(port) => ports.push(port),
@@ -40,7 +52,7 @@ pub(crate) fn open(
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, UdpSocket};
+    use std::net::Ipv4Addr;
 
     use sig_common::{addr::IsdAs, wire::scion::ENDHOST_PORT};
 
@@ -57,7 +69,7 @@ mod tests {
         let local = Local::new(IsdAs::new(1, 1), 0..=0);
         // Each other address is taken once: a task that ends gives its port back a little later.
         let opened = |wish, other| {
-            let ports = open(&local, [ip, other, ip], wish)?;
+            let ports = open(&local, [ip, other, ip], wish, None)?;
             let addresses = ports.iter().map(|port| port.local_addr().ip());
             Ok::<Vec<IpAddr>, (IpAddr, io::Error)>(addresses.collect())
         };

@@ -1,13 +1,14 @@
 //! A gateway on this machine's interfaces.
 //!
-//! [`Host::start`] makes the tunnel device, the AF_XDP ports, the BPF programs and the routes, runs a
-//! an [`Engine`] over them, and keeps it in step with the kernel: next hops, MAC addresses, MTUs.
+//! [`Host::start`] makes the tunnel device, the ports, the BPF programs and the routes, runs an
+//! [`Engine`] over them, and keeps it in step with the kernel: next hops, MAC addresses, MTUs.
 //! Nothing is left behind, however the process ends: programs and sockets end with their file
 //! descriptors, the tunnel device and its routes with the private network namespace that its other
 //! end lives in.
 
 mod apply;
 mod chains;
+mod choice;
 mod environment;
 mod fast_path;
 mod guard;
@@ -16,12 +17,14 @@ mod lan;
 mod lan_map;
 mod notices;
 mod ports;
+mod sockets;
 mod sources;
 mod status;
+mod tunnel;
 
 use std::{
     collections::{HashMap, HashSet},
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, UdpSocket},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -43,8 +46,10 @@ use crate::{
 };
 use apply::Applied;
 pub use apply::HostHandle;
+use choice::Choice;
 use guard::Guard;
 use interfaces::Interfaces;
+use ports::PortFacts;
 use sig_common::maps::Stat;
 use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
 use sig_linux::{
@@ -56,10 +61,11 @@ use sig_linux::{
     netns,
     networks::{self, Networks},
     routes::Routes,
-    tunnel_pair::{Owner, TunnelPair, TunnelPairConfig},
     watch::Watch,
 };
+use sockets::{Rest, Sockets};
 pub use status::ControlReport;
+use tunnel::Tunnel;
 
 /// How soon a vanished or changed neighbour is noticed.
 const NEIGHBOURS: Timing = Timing {
@@ -74,20 +80,22 @@ pub struct Host {
     /// None of them ends before it.
     tasks: Vec<Task>,
     failed: watch::Receiver<Option<String>>,
-    pair: TunnelPair,
+    tunnel: Tunnel,
     attached: Attached,
     netlink: Netlink,
     watch: Watch,
     following: networks::Following,
     _messages: Option<Task>,
-    data_socket: Option<UdpSocket>,
+    rest: Rest,
 }
 
 /// What the tasks and the status work on.
 struct Shared {
     engine: Mutex<Engine>,
-    programs: Mutex<Programs>,
-    ports: Vec<ports::PortFacts>,
+    /// `None`: no port has any.
+    programs: Mutex<Option<Programs>>,
+    choice: Choice,
+    ports: Vec<PortFacts>,
     sockets: Vec<Box<dyn Monitor>>,
     /// Why there is no fast path, though it is wanted.
     no_fast_path: Option<String>,
@@ -113,6 +121,7 @@ struct Shared {
 }
 
 /// Programs on devices; they leave when this is dropped.
+#[derive(Default)]
 struct Attached {
     _xdp: Vec<Attachment>,
     /// `None`: packets from the tunnel go up the kernel's stack.
@@ -132,53 +141,56 @@ impl Host {
     ///
     /// If anything that is needed is missing, with what to do; nothing is left behind then.
     pub async fn start(config: Config) -> Result<Host, Error> {
-        Self::start_with(config, Rules::default()).await
+        Self::start_with(config, Rules::default(), Vec::new()).await
     }
 
-    /// As [`Host::start`], with rules.
-    pub(crate) async fn start_with(config: Config, rules: Rules) -> Result<Host, Error> {
+    /// As [`Host::start`], with rules, and with border routers that are known beside those of the configuration.
+    pub(crate) async fn start_with(
+        config: Config,
+        rules: Rules,
+        mut routers: Vec<IpAddr>,
+    ) -> Result<Host, Error> {
         let system = |what| move |source| Error::System { what, source };
         let netlink = Netlink::open().map_err(system("open a netlink socket"))?;
         let watch = Watch::open()?;
-        let interfaces = Interfaces::find(&netlink, &config).await?;
+        let paths = config.remotes.iter().flat_map(|remote| &remote.paths);
+        routers.extend(paths.map(|path| path.next_hop.ip()));
+        let choice = Choice::make(&netlink, &config, &routers).await?;
+        let interfaces = Interfaces::find(&netlink, &config, choice).await?;
         let logging = match config.log.level {
             super::config::LogLevel::Debug | super::config::LogLevel::Trace => Logging::Debug,
             _ => Logging::Off,
         };
-        let data_socket = bind_data_address(config.gateway.data_addr)?;
-        let pair = TunnelPair::create(&TunnelPairConfig {
-            name: config.tunnel.name.clone(),
-            queues: config.dataplane.workers.into(),
-            mtu: config.tunnel.mtu.into(),
-            owner: Owner::Gateway,
-        })
-        .await?;
-        let mut ports = tokio::task::block_in_place(|| ports::open(&config, &interfaces, &pair))?;
+        let mut sockets = Sockets::open(&config, choice.has_sockets)?;
+        let mut tunnel = Tunnel::create(&config, choice.has_tun).await?;
+        let mut ports = tokio::task::block_in_place(|| {
+            ports::open(&config, &interfaces, &mut tunnel, &mut sockets)
+        })?;
         let Loaded {
             mut programs,
             fast_path,
             no_fast_path,
         } = load(&config, logging, &ports)?;
 
-        let mut tunnel_macs = [0; 12];
-        tunnel_macs[..6].copy_from_slice(&pair.host().mac);
-        tunnel_macs[6..].copy_from_slice(&pair.peer().mac);
         let (networks, following) =
-            networks::follow(&netlink, &watch, pair.host().ifindex, config.tunnel.table).await?;
+            networks::follow(&netlink, &watch, tunnel.ifindex(), config.tunnel.table).await?;
         let known = networks.borrow().clone();
         let place = environment::Place::new(&config, &interfaces);
         let environment = Environment {
             neighbours: HashMap::new(),
             home: place.home(&known),
-            tunnel_macs,
+            tunnel_macs: tunnel.macs(),
             icmp: place.icmp_sources(&known),
             lan: Arc::default(),
         };
         let partial_checksums = interfaces.any_virtual_lan();
-        fill_maps(&mut programs, &interfaces, &config, &ports)?;
-        let attached = attach(&mut programs, &config, &pair, &mut ports.facts)?;
-        let in_kernel = match fast_path {
-            Some(maps) => {
+        let mut attached = Attached::default();
+        if let Some(programs) = &mut programs {
+            fill_maps(programs, &interfaces, &config, &ports)?;
+            attached = attach(programs, &config, &tunnel, &mut ports.facts)?;
+        }
+        let in_kernel = match fast_path.zip(programs.as_mut()) {
+            Some((maps, programs)) => {
                 let backlog = u64::from(config.dataplane.ring_size) * 3 / 4;
                 let mut follower = fast_path::Follower::new(maps, backlog);
                 follower.set_outputs(&ports.facts)?;
@@ -191,9 +203,11 @@ impl Host {
             }
             None => None,
         };
+        let at_workers = choice.has_sockets.then(Arc::default);
         let mut engine = Engine::builder(config.clone())
             .environment(environment.clone())
             .in_kernel(in_kernel)
+            .sources(at_workers.clone())
             .partial_checksums(partial_checksums)
             .ports(
                 ports.area.clone(),
@@ -211,16 +225,17 @@ impl Host {
             &mut counts,
         );
         engine.set_filter(Arc::new(first));
-        steer(&mut programs, &ports)?;
-        let routes = Routes::start(&netlink, &watch, pair.host().ifindex, config.tunnel.table);
-        let next_hops = NextHops::new(
-            &netlink,
-            &watch,
-            interfaces.underlay.ifindex,
-            config.gateway.data_addr.ip(),
-            NEIGHBOURS,
-        );
-        let messages = programs.forward_logs().map(|forward| {
+        if let Some(programs) = &mut programs {
+            steer(programs, &ports)?;
+        }
+        let routes = Routes::start(&netlink, &watch, tunnel.ifindex(), config.tunnel.table);
+        let data_ip = config.gateway.data_addr.ip();
+        let next_hops = match &interfaces.underlay {
+            Some(link) => NextHops::new(&netlink, &watch, link.ifindex, data_ip, NEIGHBOURS),
+            None => NextHops::of_sockets(&netlink, &watch, data_ip, NEIGHBOURS),
+        };
+        let logs = programs.as_mut().and_then(Programs::forward_logs);
+        let messages = logs.map(|forward| {
             Task::spawn("the log of the BPF programs", async move {
                 if let Err(error) = forward.await {
                     tracing::warn!("no longer reading the log of the BPF programs: {error}");
@@ -232,6 +247,7 @@ impl Host {
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             programs: Mutex::new(programs),
+            choice,
             ports: ports.facts,
             sockets: ports.monitors,
             no_fast_path,
@@ -240,7 +256,7 @@ impl Host {
             own_routers: Mutex::default(),
             hops: next_hops.subscribe(),
             next_hops,
-            sources: sources::Sources::new(config.dataplane.underlay_sources.clone()),
+            sources: sources::Sources::new(config.dataplane.underlay_sources.clone(), at_workers),
             lan,
             lan_hops,
             routes,
@@ -250,7 +266,7 @@ impl Host {
                 known,
             )),
             control: Mutex::new(None),
-            beside: chains::beside(&config, pair.host().ifindex),
+            beside: chains::beside(&config, tunnel.ifindex()),
             chains: Mutex::new(chains::Chains::new(counts, fail.clone())),
             setting_rules: tokio::sync::Mutex::new(()),
         });
@@ -269,8 +285,7 @@ impl Host {
             let follow = interfaces::follow(link.clone(), state, shared.clone(), fail.clone());
             tasks.push(Task::spawn("the interface monitor", follow));
         }
-        let tunnel = pair.host();
-        let state = watch.interface(&netlink, tunnel.ifindex).await?;
+        let state = watch.interface(&netlink, tunnel.ifindex()).await?;
         let follow = interfaces::follow_tunnel(state, shared.clone(), fail.clone());
         tasks.push(Task::spawn("the tunnel monitor", follow));
         let watch_refused = sources::watch_refused(shared.clone());
@@ -292,13 +307,13 @@ impl Host {
             shared,
             tasks,
             failed,
-            pair,
+            tunnel,
             attached,
             netlink,
             watch,
             following,
             _messages: messages,
-            data_socket: Some(data_socket),
+            rest: sockets.rest(),
         })
     }
 
@@ -307,11 +322,16 @@ impl Host {
         HostHandle::new(&self.shared)
     }
 
-    /// The socket that holds the data address, once: what is not taken by the XDP program arrives there, such
-    /// as SCMP messages about frames. Whoever takes it must keep it as long as the gateway runs, so that the
+    /// The socket that holds the data address, once: what is not taken by XDP program or workers arrives there, such
+    /// as SCMP messages about frames; `None` where nobody is expected to read them. Whoever takes it must keep it as long as the gateway runs, so that the
     /// kernel does not answer what comes while no program is attached.
     pub fn take_data_socket(&mut self) -> Option<UdpSocket> {
-        self.data_socket.take()
+        self.rest.data.take()
+    }
+
+    /// The socket at the end host port of the data address, once, if workers read frames there: what is not for them.
+    pub(crate) fn take_endhost_socket(&mut self) -> Option<UdpSocket> {
+        self.rest.endhost.take()
     }
 
     /// Waits until the gateway cannot go on, and says why. It must then be stopped and started again.
@@ -382,15 +402,8 @@ impl Host {
         }
         // The workers end with the last owner, their sockets with them.
         tokio::task::block_in_place(|| drop(self.shared));
-        self.pair.delete().await?;
-        Ok(())
+        self.tunnel.delete().await
     }
-}
-
-/// Keeps the port from other programs, and the kernel from answering frames with "port unreachable"
-/// while no program is attached.
-fn bind_data_address(address: SocketAddr) -> Result<UdpSocket, Error> {
-    UdpSocket::bind(address).map_err(|source| Error::DataAddress { address, source })
 }
 
 /// Where the SCION daemon is. What a name stands for is looked up once.
@@ -413,7 +426,8 @@ async fn daemon_addresses(config: &Config) -> Vec<IpAddr> {
 
 /// The programs in the kernel.
 struct Loaded {
-    programs: Programs,
+    /// `None`: no port needs any.
+    programs: Option<Programs>,
     fast_path: Option<FastPathMaps>,
     /// Why there is no fast path, though it is wanted.
     no_fast_path: Option<String>,
@@ -421,11 +435,16 @@ struct Loaded {
 
 /// Loads the programs, with a fast path if that is wanted and possible.
 fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loaded, Error> {
-    if config.dataplane.fast_path == FastPathUse::Off {
+    let is_wanted = config.dataplane.fast_path != FastPathUse::Off;
+    if !is_wanted || !ports.has_fast_path {
+        let needs_programs = ports.facts.iter().any(PortFacts::has_xdp);
+        let load = needs_programs.then(|| Programs::load(logging));
         return Ok(Loaded {
-            programs: Programs::load(logging)?,
+            programs: load.transpose()?,
             fast_path: None,
-            no_fast_path: None,
+            no_fast_path: is_wanted.then(|| {
+                "all packets go through the workers, which send frames by UDP sockets".into()
+            }),
         });
     }
     let options = FastPathOptions {
@@ -440,7 +459,7 @@ fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loade
     };
     match Programs::load_with_fast_path(logging, options) {
         Ok((programs, maps)) => Ok(Loaded {
-            programs,
+            programs: Some(programs),
             fast_path: Some(maps),
             no_fast_path: None,
         }),
@@ -450,7 +469,7 @@ fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loade
             let why = format!("all packets go through the workers: {error}");
             tracing::warn!("no fast path: {why}");
             Ok(Loaded {
-                programs,
+                programs: Some(programs),
                 fast_path: None,
                 no_fast_path: Some(why),
             })
@@ -465,9 +484,10 @@ fn fill_maps(
     config: &Config,
     ports: &ports::Ports,
 ) -> Result<(), Error> {
-    let underlay = &interfaces.underlay;
-    let local = super::planner::local(config);
-    programs.set_underlay_port(underlay.ifindex, &local, interfaces::mac(underlay)?)?;
+    if let Some(underlay) = &interfaces.underlay {
+        let local = super::planner::local(config);
+        programs.set_underlay_port(underlay.ifindex, &local, interfaces::mac(underlay)?)?;
+    }
     for link in &interfaces.lan {
         programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true, link.mtu)?;
     }
@@ -504,17 +524,18 @@ fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
 fn attach(
     programs: &mut Programs,
     config: &Config,
-    pair: &TunnelPair,
-    facts: &mut [ports::PortFacts],
+    tunnel: &Tunnel,
+    facts: &mut [PortFacts],
 ) -> Result<Attached, Error> {
     let mode = interfaces::xdp_mode(config.dataplane.mode);
     let mut xdp = Vec::new();
-    for facts in facts.iter_mut() {
-        let attachment = match facts.role {
-            Role::Underlay => programs.attach_xdp(Program::Underlay, facts.ifindex, mode)?,
-            Role::Lan => programs.attach_xdp(Program::Lan, facts.ifindex, mode)?,
+    for facts in facts.iter_mut().filter(|facts| facts.has_xdp()) {
+        let attachment = match (facts.role, tunnel.pair()) {
+            (Role::Underlay, _) => programs.attach_xdp(Program::Underlay, facts.ifindex, mode)?,
+            (Role::Lan, _) => programs.attach_xdp(Program::Lan, facts.ifindex, mode)?,
+            (Role::Tunnel, None) => continue,
             // A veth always has native mode.
-            Role::Tunnel => {
+            (Role::Tunnel, Some(pair)) => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
                 netns::run_in(netns, || {
                     programs.attach_xdp(Program::Tunnel, ifindex, None)
@@ -534,11 +555,11 @@ fn attach(
         facts.native = attachment.mode() == sig_linux::bpf::XdpMode::Native;
         xdp.push(attachment);
     }
-    let inject = match config.dataplane.lan_transmit {
-        LanTransmit::Auto | LanTransmit::Helper => {
+    let inject = match (config.dataplane.lan_transmit, tunnel.pair()) {
+        (LanTransmit::Auto | LanTransmit::Helper, Some(pair)) => {
             Some(programs.attach_inject(pair.host().ifindex)?)
         }
-        LanTransmit::Kernel => None,
+        (LanTransmit::Kernel, _) | (_, None) => None,
     };
     Ok(Attached {
         _xdp: xdp,
@@ -552,8 +573,11 @@ async fn watch_load(shared: Arc<Shared>) {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let sent = {
             let programs = lock(&shared.programs);
-            let stats = [Stat::LanFast, Stat::TunnelFast].map(|stat| programs.stat(stat));
-            stats.into_iter().sum::<Result<u64, _>>()
+            let stats = [Stat::LanFast, Stat::TunnelFast];
+            let stats = programs
+                .iter()
+                .flat_map(|of| stats.map(|stat| of.stat(stat)));
+            stats.sum::<Result<u64, _>>()
         };
         if let Ok(sent) = sent {
             lock(&shared.engine).look_at_load(sent);

@@ -36,7 +36,7 @@ impl Parts {
                 .await
                 .map(Self::Finding),
             None => {
-                let host = Host::start_with(config.clone(), rules).await?;
+                let host = Host::start_with(config.clone(), rules, Vec::new()).await?;
                 let (remotes, following) = configured::follow(host.handle(), &config);
                 let following = JoinSet::from_iter([following]);
                 Ok(Self::Configured {

@@ -12,5 +12,6 @@ mod next_hops;
 mod pair;
 mod routes;
 mod srv6;
+mod tun;
 mod xsk_leak;
 mod xsk_port;

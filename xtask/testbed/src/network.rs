@@ -66,6 +66,10 @@ pub struct Options {
     pub tunnel_mtu: u32,
     /// More lines of the gateways' section `[dataplane]`.
     pub dataplane: String,
+    /// More lines of the gateways' section `[tunnel]`.
+    pub tunnel: String,
+    /// The router of A runs on the gateway's host, at an address of its loopback interface.
+    pub one_host: bool,
     /// The gateways switch their fast path off or on after so many milliseconds, again and again.
     pub switch_fast_path: Option<u32>,
 }
@@ -79,6 +83,8 @@ impl Default for Options {
             lan_mtu: 1500,
             tunnel_mtu: 1500,
             dataplane: String::new(),
+            tunnel: String::new(),
+            one_host: false,
             switch_fast_path: None,
         }
     }
@@ -164,7 +170,7 @@ impl Network {
             connect_hosts(site, number, options)?;
         }
         let end = |site: u8, device, address: SocketAddr| LinkEnd {
-            netns: if site == 0 { &a.router } else { &b.router },
+            netns: [a, b][usize::from(site)].router_host(),
             device,
             mac: mac(site, OUTSIDE),
             address,
@@ -197,7 +203,8 @@ impl Network {
             letter,
             isd_as: site.isd_as(),
             core,
-            netns: &site.router,
+            netns: site.router_host(),
+            exclude: site.one_host().then_some("lan"),
             internal: site.router_inside(),
             master_key: ["AAECAwQFBgcICQoLDA0ODw==", "EBESExQVFhcYGRobHB0eHw=="]
                 [usize::from(letter == 'b')],
@@ -221,6 +228,7 @@ impl Network {
                     isd_as: MIDDLE,
                     core: true,
                     netns,
+                    exclude: None,
                     internal: inside(options.underlay, 2),
                     master_key: "ICEiIyQlJicoKSorLC0uLw==",
                 });
@@ -342,9 +350,13 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
     }
     forward_and_complete(&site.router, &["inside"])?;
     let length = options.underlay.prefix_len();
+    let (router, inside) = match site.one_host() {
+        true => (&site.gateway, "lo"),
+        false => (&site.router, "inside"),
+    };
     for (netns, device, address) in [
         (&site.gateway, "underlay", site.data_addr().ip()),
-        (&site.router, "inside", site.router_inside().ip()),
+        (router, inside, site.router_inside().ip()),
     ] {
         netns.ip(&format!(
             "address add {address}/{length} dev {device} {}",

@@ -26,6 +26,8 @@ pub(super) struct As<'a> {
     pub(super) core: bool,
     /// Where the router lives.
     pub(super) netns: &'a Netns,
+    /// A device that is not the router's.
+    pub(super) exclude: Option<&'static str>,
     /// The router's address towards gateways.
     pub(super) internal: SocketAddr,
     /// Sixteen bytes in base64. They protect nothing but the hop fields of a network that nobody else is in.
@@ -102,7 +104,8 @@ impl Topology<'_> {
             "router.toml",
             &format!(
                 "[general]\nid = \"{name}\"\nconfig_dir = \".\"\n\n[metrics]\nprometheus = \"\"\n\n\
-                 [xdp]\nmode = \"native\"\nstatus_socket = \"{}\"\n",
+                 [xdp]\nmode = \"native\"\nexclude = {:?}\nstatus_socket = \"{}\"\n",
+                own.exclude.as_slice(),
                 socket.display()
             ),
         )?;

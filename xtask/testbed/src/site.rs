@@ -1,6 +1,7 @@
 //! One of the two ASes: a client, a gateway and a router.
 
 use std::{
+    ffi::OsStr,
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -40,6 +41,8 @@ pub struct Site {
     binary: PathBuf,
     folder: PathBuf,
     cpu: Option<u16>,
+    one_host: bool,
+    under: Vec<String>,
     switch_fast_path: Option<u32>,
     starts: u32,
     process: Option<Process>,
@@ -66,10 +69,25 @@ impl Site {
             binary: binary.to_owned(),
             folder: folder.to_owned(),
             cpu: None,
+            one_host: options.one_host && number == 0,
+            under: Vec::new(),
             switch_fast_path: options.switch_fast_path,
             starts: 0,
             process: None,
         })
+    }
+
+    /// Where the router runs.
+    pub fn router_host(&self) -> &Netns {
+        match self.one_host {
+            true => &self.gateway,
+            false => &self.router,
+        }
+    }
+
+    /// Whether the router runs on the gateway's host.
+    pub(super) const fn one_host(&self) -> bool {
+        self.one_host
     }
 
     /// Address of the client.
@@ -146,7 +164,7 @@ impl Site {
         let text = format!(
             "[gateway]\nid = \"gateway-{letter}\"\nisd_as = \"{isd_as}\"\ndata_addr = \"{data}\"\n\
              prefixes = [\"{v4}\", \"{v6}\"]\nstatus_socket = \"{socket}\"\n\n\
-             [tunnel]\nname = \"sig\"\nmtu = {tunnel_mtu}\n\n\
+             [tunnel]\nname = \"sig\"\nmtu = {tunnel_mtu}\n{tunnel}\n\n\
              [dataplane]\nunderlay = \"underlay\"\nlan = [\"lan\"]\n{dataplane}\n\n\
              [[remote]]\nisd_as = \"{remote_isd_as}\"\ngateway = \"{remote_data}\"\n\
              prefixes = [\"{remote_v4}\", \"{remote_v6}\"]\n\n\
@@ -162,6 +180,7 @@ impl Site {
                 .display(),
             tunnel_mtu = options.tunnel_mtu,
             dataplane = options.dataplane,
+            tunnel = options.tunnel,
             remote_isd_as = remote.isd_as(),
             remote_data = remote.data_addr(),
             remote_v4 = remote.prefix(Family::V4),
@@ -176,6 +195,11 @@ impl Site {
     /// Has gateways that are started from now on run on this CPU alone, with all their threads.
     pub fn run_on(&mut self, cpu: u16) {
         self.cpu = Some(cpu);
+    }
+
+    /// Has gateways that are started from now on be started by this program, with these arguments before their own.
+    pub fn run_under(&mut self, words: &[&str]) {
+        self.under = words.iter().map(|word| (*word).to_owned()).collect();
     }
 
     /// Starts the gateway and waits until it is ready.
@@ -197,7 +221,11 @@ impl Site {
         }
         self.starts += 1;
         let log = format!("gateway-{}-{}.log", letter(self.number), self.starts);
-        let mut command = self.gateway.command_on(self.cpu, &self.binary);
+        let binary = self.binary.as_os_str();
+        let mut words = self.under.iter().map(OsStr::new).chain([binary]);
+        let program = words.next().unwrap_or(binary);
+        let mut command = self.gateway.command_on(self.cpu, program);
+        command.args(words);
         command.args(["run", "--config"]).arg(self.config_file());
         if let Some(milliseconds) = self.switch_fast_path {
             command.env("SIG_TEST_SWITCH_FAST_PATH_MS", milliseconds.to_string());

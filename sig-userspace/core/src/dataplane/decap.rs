@@ -1,6 +1,6 @@
 //! From SCION to IP: frames in, inner packets out.
 
-use std::{collections::HashMap, ops::Range};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use sig_common::{
     addr::{HostAddr, IsdAs},
@@ -23,6 +23,7 @@ use super::{
     filter::{self, Decision, Direction},
     inner,
     police::{self, Police},
+    sources::Sources,
     tables::Tables,
 };
 use crate::{
@@ -55,6 +56,8 @@ pub(super) struct Decap {
     /// Remotes of these tables, by their ids.
     remotes: HashMap<u16, (IsdAs, HostAddr)>,
     verify_checksums: bool,
+    /// Who may bring frames; `None`: that has been looked at before.
+    sources: Option<Arc<Sources>>,
 }
 
 impl Decap {
@@ -73,7 +76,13 @@ impl Decap {
             generation: 0,
             remotes: HashMap::new(),
             verify_checksums,
+            sources: None,
         })
+    }
+
+    /// Refuses frames that are brought by others than these.
+    pub(super) fn check_sources(&mut self, sources: Arc<Sources>) {
+        self.sources = Some(sources);
     }
 
     /// Takes over new tables: what is held of remotes that have gone goes too, so that their ids may be
@@ -243,6 +252,11 @@ impl Decap {
             .last_source
             .remote(context.tables, (parsed.source_isd_as, parsed.source))
             .ok_or(DropReason::UnknownRemote)?;
+        if let Some(sources) = &self.sources
+            && !sources.may_bring(&parsed, &context.tables.local)
+        {
+            return Err(DropReason::UnderlaySource);
+        }
         // A zero checksum says that the sender computed none.
         let l4 = usize::from(parsed.l4);
         let has_checksum = bytes.get(l4 + 6..l4 + 8) != Some(&[0, 0]);

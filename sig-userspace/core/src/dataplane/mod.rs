@@ -17,12 +17,14 @@ pub mod lan;
 pub mod lpm;
 mod mark;
 mod police;
+mod sources;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 pub use decap::MAX_PACKET;
+pub use sources::Sources;
 pub use tables::{
     Action, BUCKETS, Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Routing,
     Rule, Session, Spread, Tables, Used,

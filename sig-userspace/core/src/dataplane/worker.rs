@@ -7,6 +7,7 @@ use super::{
     counters::WorkerCounters,
     decap::Decap,
     encap::{Encap, Origin},
+    sources::Sources,
     tables::Tables,
 };
 use crate::{
@@ -121,6 +122,11 @@ impl Worker {
     /// Tells XDP programs what is decided, through this memory. There are so many `workers`.
     pub fn teach(&mut self, shared: Arc<Shared>, workers: usize) {
         self.teacher = Some(Teacher::new(shared, self.number, workers));
+    }
+
+    /// Refuses frames that are brought by others than these, where no XDP program does so.
+    pub fn check_sources(&mut self, sources: Arc<Sources>) {
+        self.decap.check_sources(sources);
     }
 
     /// What this worker has counted so far, and goes on counting.

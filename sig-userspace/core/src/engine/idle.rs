@@ -1,8 +1,9 @@
 //! Sleeping until a port has something, and where a thread runs.
 
-use std::{os::fd::RawFd, time::Duration};
+use std::time::Duration;
 
 use super::WorkerPorts;
+use crate::port::Port;
 
 /// Empty rounds before a worker sleeps: a frame that follows at once is caught without the cost of
 /// going to sleep and waking up.
@@ -32,19 +33,18 @@ impl Idle {
         self.rounds = 0;
     }
 
-    /// Waits until a port can receive, at most `timeout` nanoseconds; whether it slept.
+    /// Waits until a port can receive, or send what waits for that, at most `timeout` nanoseconds; whether it slept.
     pub(super) fn wait(&mut self, ports: &WorkerPorts, timeout: Option<u64>) -> bool {
         self.rounds = self.rounds.saturating_add(1);
         if self.busy_poll || self.rounds < ROUNDS_BEFORE_SLEEP {
             std::hint::spin_loop();
             return false;
         }
-        if self.fds.is_empty() {
-            let lan = ports.lan.iter().flatten();
-            let all = ports.underlay.iter().chain(lan).chain(&ports.tunnel);
-            self.fds
-                .extend(all.filter_map(|port| port.fd()).map(read_interest));
-        }
+        let lan = ports.lan.iter().flatten();
+        let all = ports.underlay.iter().chain(lan).chain(&ports.tunnel);
+        // No more than the first time, so this does not allocate.
+        self.fds.clear();
+        self.fds.extend(all.filter_map(|port| interest(&**port)));
         let sleep = Duration::from_nanos(timeout.unwrap_or(u64::MAX)).min(MAX_SLEEP);
         if self.fds.is_empty() {
             // Ports in memory have nothing to wait on.
@@ -63,12 +63,17 @@ impl Idle {
     }
 }
 
-fn read_interest(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
+fn interest(port: &dyn Port) -> Option<libc::pollfd> {
+    let room = if port.waits_for_room() {
+        libc::POLLOUT
+    } else {
+        0
+    };
+    Some(libc::pollfd {
+        fd: port.fd()?,
+        events: libc::POLLIN | room,
         revents: 0,
-    }
+    })
 }
 
 /// Ties the calling thread to one CPU. That it cannot be done costs speed, not correctness.

@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use sig_common::reason::DropReason;
 
 use crate::{
-    dataplane::{Input, Output, Tables, Worker, WorkerConfig, counters::WorkerCounters},
+    dataplane::{Input, Output, Sources, Tables, Worker, WorkerConfig, counters::WorkerCounters},
     fast_path::{Shared, order::Order},
     port::BATCH,
     port::Port,
@@ -55,6 +55,8 @@ pub struct EngineConfig {
     pub cpus: Vec<usize>,
     /// Memory shared with XDP programs that send and deliver by themselves what they are told to.
     pub fast_path: Option<Arc<Shared>>,
+    /// Who may bring frames, where no XDP program looks at that.
+    pub sources: Option<Arc<Sources>>,
 }
 
 /// A port side without a port.
@@ -123,6 +125,9 @@ impl Engine {
                 worker.teach(shared.clone(), workers);
                 Order::new(shared.clone())
             });
+            if let Some(sources) = &config.sources {
+                worker.check_sources(sources.clone());
+            }
             engine.counters.push(worker.counters());
             let mut thread = WorkerThread {
                 worker,

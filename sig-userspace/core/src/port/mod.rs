@@ -1,7 +1,7 @@
 //! Packet I/O behind one small trait.
 //!
 //! A [`Port`] is one pair of receive and transmit rings on one queue of one interface, used by one
-//! worker. [`memory`] holds ports for tests and embedding, the crate `sig-linux` those over AF_XDP.
+//! worker. [`memory`] holds ports for tests and embedding, the crate `sig-linux` those over AF_XDP, UDP sockets and a TUN device.
 
 pub mod memory;
 #[cfg(test)]
@@ -76,6 +76,11 @@ pub trait Port: Send {
     /// called again soon.
     fn is_transmitting(&self) -> bool;
 
+    /// Whether frames wait in the port until [`Port::fd`] is writable: nothing else has to be done for them before.
+    fn waits_for_room(&self) -> bool {
+        false
+    }
+
     /// How many frames were handed to the kernel, and how many of them it has sent: on the queue of this port, by whatever
     /// socket.
     fn progress(&self) -> Progress {
@@ -119,15 +124,24 @@ counters! {
 
     // Handed to the worker.
     rx_packets "gateway_queue_packets_total" [interface, queue, worker, ring = "rx"]
-        "Packets that passed a ring of an AF_XDP socket.";
+        "Packets that passed a socket of a port.";
     // Handed to the kernel.
     tx_packets "gateway_queue_packets_total" [interface, queue, worker, ring = "tx"]
-        "Packets that passed a ring of an AF_XDP socket.";
+        "Packets that passed a socket of a port.";
     wakeups "gateway_queue_wakeups_total" [interface, queue, worker]
-        "System calls made to wake the kernel for an AF_XDP socket.";
-    // They lie in several chunks, which no port asks for.
+        "System calls made for a socket of a port: to wake the kernel, or to receive and send.";
+    // They do not fit a chunk: in several, which no port asks for.
     rx_multi_buffer "gateway_queue_drops_total" [interface, queue, worker, reason = "multi_buffer"]
-        "Received packets that an AF_XDP socket dropped.";
+        "Packets that a socket of a port dropped.";
+    // The kernel took nothing for too long.
+    tx_queue_full "gateway_queue_drops_total" [interface, queue, worker, reason = "send_queue_full"]
+        "Packets that a socket of a port dropped.";
+    // Longer than the kernel lets through to there.
+    tx_too_big "gateway_queue_drops_total" [interface, queue, worker, reason = "send_too_big"]
+        "Packets that a socket of a port dropped.";
+    // No route, no device, or a firewall.
+    tx_refused "gateway_queue_drops_total" [interface, queue, worker, reason = "send_refused"]
+        "Packets that a socket of a port dropped.";
     tx_too_short "gateway_queue_too_short_total" [interface, queue, worker]
         "Frames that were not sent because they are shorter than an Ethernet header.";
     // A bug of kernel or driver.

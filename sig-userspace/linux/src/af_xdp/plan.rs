@@ -242,6 +242,33 @@ impl Plan<'_> {
         }
     }
 
+    /// Makes the memory alone, for ports of other kinds.
+    ///
+    /// # Errors
+    ///
+    /// If there are too few chunks.
+    pub fn without_sockets(&self) -> Result<Opened, Error> {
+        let (area, pool) = Area::on_heap(self.chunks()?);
+        Ok(Opened {
+            area,
+            pool,
+            huge_pages: false,
+            workers: (0..self.workers).map(|_| Vec::new()).collect(),
+            steering: Vec::new(),
+        })
+    }
+
+    /// The same with so many chunks more, for ports of another kind; a number that was given stays.
+    ///
+    /// # Errors
+    ///
+    /// If the number that was given is too small.
+    pub fn with_more_chunks(mut self, more: u32) -> Result<Self, Error> {
+        let chunks = self.chunks()?;
+        self.chunks = self.chunks.or(Some(chunks.saturating_add(more)));
+        Ok(self)
+    }
+
     fn check(&self) -> Result<(), Error> {
         self.rings.check()?;
         if self.workers == 0 || self.ports.is_empty() {

@@ -9,7 +9,7 @@ use rtnetlink::packet_route::route::{
 
 use super::{Reason, Resolved, family};
 use crate::Error;
-use crate::link::{self, Link};
+use crate::link::{self, Link, MAX_XDP_MTU};
 use crate::netlink::Netlink;
 use crate::watch::ip_of;
 
@@ -70,6 +70,37 @@ pub(super) async fn find_way(
         interface_mac: link.mac.ok_or(Reason::NotEthernet)?,
         mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
     })
+}
+
+/// Asks the kernel which way its own packets from `source` to `target` go, and whether it has to know a neighbour's address for that:
+/// not on this host, nor over devices without such addresses.
+///
+/// # Errors
+/// The reason why the target cannot be reached.
+pub(super) async fn find_any_way(
+    netlink: &Netlink,
+    source: IpAddr,
+    target: IpAddr,
+) -> Result<(ResolvedRoute, bool), Reason> {
+    let route = lookup(netlink, Some(source), target).await?;
+    if !matches!(route.kind, RouteType::Local | RouteType::Unicast) {
+        return Err(Reason::NoRoute);
+    }
+    let ifindex = route.ifindex.ok_or(Reason::NoRoute)?;
+    let link = usable(link::by_index(netlink, ifindex).await)?;
+    let has_neighbours = !link.loopback && !link.noarp && link.mac.is_some();
+    let way = ResolvedRoute {
+        ifindex,
+        source: route.source.unwrap_or(source),
+        neighbour: route.gateway.unwrap_or(target),
+        interface_mac: link.mac.unwrap_or_default(),
+        // A frame lies in one packet buffer, whatever the device takes.
+        mtu: route
+            .mtu
+            .map_or(link.mtu, |mtu| mtu.min(link.mtu))
+            .min(MAX_XDP_MTU),
+    };
+    Ok((way, has_neighbours))
 }
 
 /// The interface, if packets can leave by it.

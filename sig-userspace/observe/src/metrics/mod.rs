@@ -378,6 +378,7 @@ fn data_plane(page: &mut Exposition, status: &Status) {
         let labels = [
             isd_as,
             ("interface", &*port.interface),
+            ("mode", port.mode.as_str()),
             ("role", port.role.as_str()),
         ];
         page.raise(INTERFACE_UP, &labels, u8::from(port.up));

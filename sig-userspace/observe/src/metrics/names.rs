@@ -147,7 +147,7 @@ metrics! {
     Counter ENGINE_DROPS "gateway_engine_drops_total"
         "Packets and frames dropped by the workers.";
     Counter QUEUE_DROPS "gateway_queue_drops_total"
-        "Received packets that an AF_XDP socket dropped.";
+        "Packets that a socket of a port dropped.";
     Counter QUEUE_INVALID_DESCRIPTORS "gateway_queue_invalid_descriptors_total"
         "AF_XDP ring entries that the kernel refused.";
     Counter RULE_PACKETS "gateway_rule_packets_total"

@@ -42,7 +42,18 @@ impl EndhostPort {
     /// Outside of a tokio runtime.
     pub fn open(local: &Arc<Local>, ip: IpAddr) -> io::Result<Self> {
         let address = SocketAddr::new(ip.to_canonical(), ENDHOST_PORT);
-        let socket = std::net::UdpSocket::bind(address)?;
+        Self::over(local, std::net::UdpSocket::bind(address)?)
+    }
+
+    /// Takes the port by a socket that is bound there.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn over(local: &Arc<Local>, socket: std::net::UdpSocket) -> io::Result<Self> {
+        let address = socket.local_addr()?;
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(socket)?;
         let serve = serve(Arc::clone(local), socket, address.ip());

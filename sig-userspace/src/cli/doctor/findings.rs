@@ -6,7 +6,9 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::control::config::{Config, EXPIRES_SOON, Pin, Preference, XdpMode};
+use crate::control::config::{
+    Config, EXPIRES_SOON, Pin, Preference, TunnelDevice, UnderlayPort, XdpMode,
+};
 use sig_core::notation::rfc3339;
 use sig_linux::af_xdp::{PacketBuffers, RingSizes};
 use sig_linux::facts::{
@@ -129,15 +131,16 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
             "boot Linux 6.12.28, 6.14.6, 6.15 or newer, or use interfaces with native XDP",
         ));
     }
+    let missing = missing_bpf(config);
     let mut feature = |name: &str, feature: &Feature, option: &str, capability: &str| {
         out.push(match feature {
             Feature::Present => Finding::good(AREA, format!("{name} can be used")),
             Feature::Absent => {
-                Finding::bad(AREA, format!("{name}: not in this kernel"), format!("boot a kernel with {option}"))
+                missing(AREA, &format!("{name}: not in this kernel"), format!("boot a kernel with {option}"))
             }
-            Feature::Denied => Finding::bad(
+            Feature::Denied => missing(
                 AREA,
-                format!("{name}: no permission to use it"),
+                &format!("{name}: no permission to use it"),
                 format!("run as root, or with {capability}; if that is already the case, a seccomp filter or security module denies it"),
             ),
             Feature::Unclear(error) => {
@@ -163,6 +166,26 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     });
 }
 
+/// How to judge what XDP needs: the gateway does without it, unless it is told not to.
+fn missing_bpf(config: Option<&Config>) -> fn(&str, &str, String) -> Finding {
+    let does_without = config.is_some_and(|config| {
+        config.dataplane.underlay_port != UnderlayPort::Xdp
+            && config.tunnel.device != TunnelDevice::Veth
+    });
+    if does_without {
+        |area, text, remedy| {
+            let text = format!("{text}; without it, UDP sockets and a TUN device are used");
+            Finding::warning(area, text, remedy)
+        }
+    } else {
+        bad_without
+    }
+}
+
+fn bad_without(area: &str, text: &str, remedy: String) -> Finding {
+    Finding::bad(area, text, remedy)
+}
+
 fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     const AREA: &str = "privileges";
     let privileges = &facts.privileges;
@@ -180,9 +203,13 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
         out.push(if privileges.has(capability) {
             Finding::good(AREA, format!("{name} for {what}"))
         } else {
-            Finding::bad(
+            let missing = match capability {
+                CAP_NET_ADMIN => bad_without,
+                _ => missing_bpf(config),
+            };
+            missing(
                 AREA,
-                format!("{name} is missing: {what}"),
+                &format!("{name} is missing: {what}"),
                 format!("run as root, or add {name} to AmbientCapabilities= of the systemd unit"),
             )
         });

@@ -30,7 +30,7 @@ pub use builder::Builder;
 pub use discovery::{Discovery, Rpc};
 pub use model::{
     Config, Control, DefaultRoute, EndhostPort, FastPathUse, LanTransmit, Made, Path, Pin,
-    Preference, Remote, WrittenAt,
+    Preference, Remote, TunnelDevice, UnderlayPort, WrittenAt,
 };
 pub use sections::{Dataplane, Gateway, Limits, Tunnel};
 pub use sig_core::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};

@@ -153,6 +153,28 @@ pub enum FastPathUse {
     Off,
 }
 
+/// How frames reach the border routers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnderlayPort {
+    /// By AF_XDP where that is possible.
+    Auto,
+    /// By AF_XDP, or the gateway does not start.
+    Xdp,
+    /// By UDP sockets.
+    Socket,
+}
+
+/// What the tunnel device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelDevice {
+    /// A veth pair where BPF is permitted.
+    Auto,
+    /// A veth pair with an XDP program.
+    Veth,
+    /// A TUN device.
+    Tun,
+}
+
 /// How much something is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preference {

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 use sig_core::peer::UnderlaySources;
 
-use super::model::{FastPathUse, LanTransmit, Pin, Preference};
+use super::model::{FastPathUse, LanTransmit, Pin, Preference, TunnelDevice, UnderlayPort};
 use super::{DEFAULT_DATA_PORT, XdpMode};
 use sig_core::document::{
     common::{XDP_MODES, isd_as, socket_path},
@@ -68,6 +68,12 @@ section! {
 
     /// Interface name, at most 15 bytes.
     name: String = "sig".to_owned(), UnlessEmpty(Text("\"sig\"", values::interface));
+    /// What the device is.
+    device: TunnelDevice = TunnelDevice::Auto, Words(&[
+        ("auto", TunnelDevice::Auto),
+        ("veth", TunnelDevice::Veth),
+        ("tun", TunnelDevice::Tun),
+    ]);
     /// MTU of the tunnel device in bytes.
     mtu: u16 = 1500, Number(1280..=MAX_TUNNEL_MTU);
     /// Routing table of the routes into the tunnel; 254 is `main`.
@@ -105,6 +111,12 @@ section! {
 
     /// Interface on the SCION side; `None`: the one that carries the address of `data_addr`.
     underlay: Option<String> = None, auto(Text("\"eth0\"", values::interface));
+    /// How frames reach the border routers.
+    underlay_port: UnderlayPort = UnderlayPort::Auto, Words(&[
+        ("auto", UnderlayPort::Auto),
+        ("xdp", UnderlayPort::Xdp),
+        ("socket", UnderlayPort::Socket),
+    ]);
     /// Which underlay addresses may bring frames of remotes.
     underlay_sources: UnderlaySources = UnderlaySources::Routers, WordsOr {
         words: [("routers", UnderlaySources::Routers), ("any", UnderlaySources::Any)],

@@ -116,7 +116,8 @@ impl Discovery {
         };
         let Found { daemon, local_as } = found;
         let (config, control) = addresses::complete(config, control, &daemon, &local_as).await?;
-        let mut host = Host::start_with(config.clone(), rules).await?;
+        let known = routers(&local_as.interfaces).collect();
+        let mut host = Host::start_with(config.clone(), rules, known).await?;
 
         host.handle().set_routers(routers(&local_as.interfaces))?;
         let (first, last) = local_as.ports;
@@ -160,7 +161,8 @@ impl Discovery {
                 source,
             })?;
         let own = [ctrl, control.probe_addr, config.gateway.data_addr].map(|address| address.ip());
-        let endhost = endhost::open(&local, own, control.discovery.endhost_port).map_err(
+        let taken = host.take_endhost_socket();
+        let endhost = endhost::open(&local, own, control.discovery.endhost_port, taken).map_err(
             |(ip, source)| Error::Socket {
                 what: "end host port",
                 address: SocketAddr::new(ip, ENDHOST_PORT),

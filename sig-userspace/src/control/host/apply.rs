@@ -169,13 +169,16 @@ impl HostHandle {
         shared.sources.set_routers(routers, &shared.programs)
     }
 
-    /// These paths without those that begin at a border router on this host, which the data plane cannot reach: it
-    /// sends frames out of the underlay interface only.
+    /// These paths without those that begin at a border router on this host, which AF_XDP cannot reach: it sends frames
+    /// out of the underlay interface only.
     ///
     /// # Errors
     ///
     /// If no other path is left: why.
     pub fn reachable(&self, paths: Vec<scion::Path>) -> Result<Vec<scion::Path>, String> {
+        if self.shared.choice.has_sockets {
+            return Ok(paths);
+        }
         let networks = self.shared.networks.borrow().clone();
         let (on_this_host, left): (Vec<_>, Vec<_>) = paths
             .into_iter()
@@ -252,12 +255,18 @@ impl HostHandle {
     fn fill_remotes(&self, applied: &Applied) -> Result<(), Error> {
         let sources = applied.remotes.iter();
         let sources = sources.map(|((isd_as, host), number)| (*isd_as, *host, *number));
-        Ok(lock(&self.shared.programs).set_remotes(sources)?)
+        if let Some(programs) = lock(&self.shared.programs).as_mut() {
+            programs.set_remotes(sources)?;
+        }
+        Ok(())
     }
 
     fn fill_lan(&self, applied: &Applied) -> Result<(), Error> {
         let routes = applied.lan.iter().map(|(net, route)| (*net, *route));
-        Ok(lock(&self.shared.programs).set_lan_routes(routes)?)
+        if let Some(programs) = lock(&self.shared.programs).as_mut() {
+            programs.set_lan_routes(routes)?;
+        }
+        Ok(())
     }
 }
 

@@ -217,9 +217,17 @@ impl Shared {
             ..self.beside.clone()
         };
         if rules.srv6.is_none() && beside.mirrors.is_empty() {
-            lock(&self.programs).set_next(None)?;
+            if let Some(programs) = lock(&self.programs).as_mut() {
+                programs.set_next(None)?;
+            }
             lock(&self.chains).node = None;
             return Ok(());
+        }
+        if self.choice.has_tun {
+            return Err(Error::Interface(
+                "chains and mirrors need XDP programs, and with them `[tunnel] device = \"veth\"`"
+                    .into(),
+            ));
         }
         let mut names = srv6.node.trusted.iter().chain(&srv6.node.untrusted);
         let is_on_lan = names.any(|name| beside.lan.contains(name));
@@ -248,7 +256,9 @@ impl Shared {
 
     /// Has the node take what the gateway's program leaves to the kernel on LAN interfaces, if it is to run there.
     fn join(&self, node: &SrNode, is_on_lan: bool) -> Result<(), Error> {
-        node.run_behind(&mut lock(&self.programs), is_on_lan)?;
+        if let Some(programs) = lock(&self.programs).as_mut() {
+            node.run_behind(programs, is_on_lan)?;
+        }
         match node.has_tunnel() {
             true => Ok(()),
             false => Err(Error::Interface(

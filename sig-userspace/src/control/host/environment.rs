@@ -40,7 +40,7 @@ impl Place {
         let sources = v4.into_iter().chain(v6);
         Place {
             prefixes: config.gateway.prefixes.clone(),
-            lan: interfaces.lan.iter().map(|link| link.ifindex).collect(),
+            lan: interfaces.around.clone(),
             sources: sources.chain([config.gateway.data_addr.ip()]).collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tokio::sync::watch;
 
-use super::{Error, Shared, lock};
+use super::{Error, Shared, choice::Choice, lock};
 use crate::control::config::{Config, XdpMode};
 use sig_core::port::Role;
 use sig_linux::{
@@ -18,45 +18,47 @@ use sig_linux::{
 
 /// The interfaces of the gateway as they were at the start.
 pub(super) struct Interfaces {
-    pub(super) underlay: Link,
+    /// `None`: frames leave by UDP sockets.
+    pub(super) underlay: Option<Link>,
+    /// Those with ports.
     pub(super) lan: Vec<Link>,
+    /// Indexes of all LAN interfaces that the configuration names.
+    pub(super) around: Vec<u32>,
 }
 
 impl Interfaces {
     /// Looks them up and checks that they can be used.
-    pub(super) async fn find(netlink: &Netlink, config: &Config) -> Result<Self, Error> {
-        let data_ip = config.gateway.data_addr.ip();
-        let has_data_ip = |link: &Link| link.has_address(data_ip);
-        let underlay = match &config.dataplane.underlay {
-            Some(name) => link::by_name(netlink, name).await?,
-            None => link::all(netlink).await?.into_iter().find(has_data_ip).ok_or_else(|| {
-                Error::Interface(format!(
-                    "no interface has the address {data_ip} of `[gateway] data_addr`: add it with \
-                     `ip address add`, or correct the configuration"
-                ))
-            })?,
-        };
-        if !has_data_ip(&underlay) {
-            return Err(Error::Interface(format!(
-                "the underlay interface {} does not have the address {data_ip} of `[gateway] \
-                 data_addr`: add it with `ip address add {data_ip}/LENGTH dev {}`",
-                underlay.name, underlay.name
-            )));
-        }
+    pub(super) async fn find(
+        netlink: &Netlink,
+        config: &Config,
+        choice: Choice,
+    ) -> Result<Self, Error> {
         let mut lan = Vec::new();
         for name in &config.dataplane.lan {
             lan.push(link::by_name(netlink, name).await?);
         }
-        let interfaces = Interfaces { underlay, lan };
-        if interfaces.underlay.loopback {
-            return Err(Error::Interface(format!(
-                "`[gateway] data_addr` {data_ip} is on the loopback interface, which no border \
-                 router can reach: write this host's address in the border routers' network"
-            )));
+        let around = lan.iter().map(|link| link.ifindex).collect();
+        if !choice.has_bpf {
+            lan.clear();
         }
+        let underlay = match choice.has_sockets {
+            true => None,
+            false => Some(underlay(netlink, config).await?),
+        };
+        let interfaces = Interfaces {
+            underlay,
+            lan,
+            around,
+        };
+        interfaces.check(netlink, config).await?;
+        Ok(interfaces)
+    }
+
+    /// Checks that ports can be opened on them.
+    async fn check(&self, netlink: &Netlink, config: &Config) -> Result<(), Error> {
         let links = link::all(netlink).await?;
         let ethtool = Ethtool::open().map_err(sig_linux::Error::doing("open an ethtool socket"))?;
-        for link in interfaces.all() {
+        for link in self.all() {
             let name = &link.name;
             mac(link)?;
             let is_generic = config.dataplane.mode == XdpMode::Generic;
@@ -77,12 +79,12 @@ impl Interfaces {
                 )));
             }
         }
-        Ok(interfaces)
+        Ok(())
     }
 
-    /// All interfaces, the underlay first.
+    /// All interfaces with ports, the underlay first.
     pub(super) fn all(&self) -> impl Iterator<Item = &Link> {
-        std::iter::once(&self.underlay).chain(&self.lan)
+        self.underlay.iter().chain(&self.lan)
     }
 
     /// Whether hosts behind a LAN interface may leave checksums to a card that is not there.
@@ -96,6 +98,33 @@ impl Interfaces {
                 || link.driver.as_ref().is_some_and(is_paravirtual)
         })
     }
+}
+
+/// The interface of the data address.
+async fn underlay(netlink: &Netlink, config: &Config) -> Result<Link, Error> {
+    let data_ip = config.gateway.data_addr.ip();
+    let has_data_ip = |link: &Link| link.has_address(data_ip);
+    let underlay = match &config.dataplane.underlay {
+        Some(name) => link::by_name(netlink, name).await?,
+        None => link::all(netlink)
+            .await?
+            .into_iter()
+            .find(has_data_ip)
+            .ok_or_else(|| {
+                Error::Interface(format!(
+                    "no interface has the address {data_ip} of `[gateway] data_addr`: add it with \
+                 `ip address add`, or correct the configuration"
+                ))
+            })?,
+    };
+    if !has_data_ip(&underlay) {
+        return Err(Error::Interface(format!(
+            "the underlay interface {} does not have the address {data_ip} of `[gateway] \
+             data_addr`: add it with `ip address add {data_ip}/LENGTH dev {}`",
+            underlay.name, underlay.name
+        )));
+    }
+    Ok(underlay)
 }
 
 /// The MAC address, which every interface of the gateway must have.
@@ -177,10 +206,12 @@ pub(super) async fn follow(
         if let (true, Some(mac)) = (changed, now.mac) {
             tracing::info!(interface = name, "MAC address or MTU changed");
             let mut programs = lock(&shared.programs);
-            let told = if is_lan {
-                programs.set_lan_port(ifindex, mac, true, lan_mtu(now.mtu))
-            } else {
-                programs.set_underlay_mac(ifindex, mac)
+            let told = match programs.as_mut() {
+                Some(programs) if is_lan => {
+                    programs.set_lan_port(ifindex, mac, true, lan_mtu(now.mtu))
+                }
+                Some(programs) => programs.set_underlay_mac(ifindex, mac),
+                None => Ok(()),
             };
             if let Err(error) = told {
                 fail.send_replace(Some(error.to_string()));

@@ -61,6 +61,10 @@ fn ports(config: &Config, facts: &[PortFacts]) -> (Vec<LanPort>, Vec<String>) {
         let text = "everything: no interface in `[dataplane] lan`".into();
         return (Vec::new(), vec![text]);
     }
+    if !facts.iter().any(PortFacts::is_lan) {
+        let text = "everything, through its stack: BPF is refused".into();
+        return (Vec::new(), vec![text]);
+    }
     let lan = || facts.iter().filter(|port| port.is_lan());
     let ports = lan().zip(0..).filter(|(port, _)| port.native);
     let ports = ports.map(|(port, number)| LanPort {

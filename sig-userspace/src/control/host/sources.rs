@@ -14,6 +14,7 @@ use crate::control::{
     config::UnderlaySources,
     log_limit::{LogLimit, Say},
 };
+use sig_core::dataplane::Sources as AtWorkers;
 use sig_linux::bpf::Programs;
 
 /// How often refused addresses are looked at.
@@ -26,6 +27,8 @@ const REMEMBERED: usize = 4096;
 /// What is known of the border routers.
 pub(super) struct Sources {
     wish: UnderlaySources,
+    /// What workers ask, where no XDP program looks at who brings frames.
+    at_workers: Option<Arc<AtWorkers>>,
     known: Mutex<Known>,
 }
 
@@ -37,9 +40,10 @@ struct Known {
 }
 
 impl Sources {
-    pub(super) fn new(wish: UnderlaySources) -> Self {
+    pub(super) fn new(wish: UnderlaySources, at_workers: Option<Arc<AtWorkers>>) -> Self {
         Sources {
             wish,
+            at_workers,
             known: Mutex::default(),
         }
     }
@@ -48,7 +52,7 @@ impl Sources {
     pub(super) fn set_routers(
         &self,
         routers: BTreeSet<IpAddr>,
-        programs: &Mutex<Programs>,
+        programs: &Mutex<Option<Programs>>,
     ) -> Result<(), Error> {
         let mut known = lock(&self.known);
         if known.routers.as_ref() == Some(&routers) {
@@ -62,15 +66,30 @@ impl Sources {
     pub(super) fn set_next_hops(
         &self,
         next_hops: &[IpAddr],
-        programs: &Mutex<Programs>,
+        programs: &Mutex<Option<Programs>>,
     ) -> Result<(), Error> {
         let mut known = lock(&self.known);
         known.next_hops = next_hops.iter().copied().collect();
         self.tell(&known, programs)
     }
 
-    fn tell(&self, known: &Known, programs: &Mutex<Programs>) -> Result<(), Error> {
-        Ok(lock(programs).set_sources(known.allowed(&self.wish))?)
+    fn tell(&self, known: &Known, programs: &Mutex<Option<Programs>>) -> Result<(), Error> {
+        let allowed = known.allowed(&self.wish);
+        if let Some(workers) = &self.at_workers {
+            workers.set(allowed);
+        } else if let Some(programs) = lock(programs).as_mut() {
+            programs.set_sources(allowed)?;
+        }
+        Ok(())
+    }
+
+    /// Addresses whose frames have been refused lately; none that the kernel does not let us read.
+    pub(super) fn refused(&self, programs: &Mutex<Option<Programs>>) -> Vec<IpAddr> {
+        match (&self.at_workers, lock(programs).as_ref()) {
+            (Some(workers), _) => workers.refused(),
+            (None, Some(programs)) => programs.refused_sources().unwrap_or_default(),
+            (None, None) => Vec::new(),
+        }
     }
 
     /// Why any address may bring frames, if that is so.
@@ -108,9 +127,7 @@ pub(super) async fn watch_refused(shared: Arc<Shared>) {
     let mut limit = LogLimit::new(LINES, Instant::now());
     loop {
         tokio::time::sleep(LOOK).await;
-        // The status says what the kernel does not let us read.
-        let refused = lock(&shared.programs).refused_sources();
-        for address in refused.unwrap_or_default() {
+        for address in shared.sources.refused(&shared.programs) {
             if logged.contains(&address) {
                 continue;
             }

@@ -9,7 +9,10 @@ use std::{
 use ipnet::IpNet;
 use sig_common::reason::DropReason;
 
-use super::{Shared, lock, ports::PortFacts};
+use super::{
+    Shared, lock,
+    ports::{Kind, PortFacts},
+};
 use crate::control::{
     PlannedPath,
     plan::{Action, Plan, SessionKey, SessionPath, Site},
@@ -20,11 +23,14 @@ use sig_core::{
     dataplane::counters::{WorkerCounters, WorkerCounts},
     port::{Monitor, Statistics},
     status::{
-        Control, Counters, Drop, DropPlace, FastPath, Lan, Path, Port, Probing, Queue, Remote,
-        Status, Underlay, Verdict, Worker, XdpAttachment,
+        Control, Counters, Drop, DropPlace, FastPath, Lan, Path, Port, PortMode, Probing, Queue,
+        Remote, Status, Underlay, Verdict, Worker,
     },
 };
-use sig_linux::neighbours::{Resolution, Snapshot};
+use sig_linux::{
+    bpf::Programs,
+    neighbours::{Resolution, Snapshot},
+};
 
 /// What the control plane contributes to the status.
 #[derive(Clone, Debug, Default)]
@@ -46,10 +52,7 @@ pub(super) fn of(shared: &Shared) -> Status {
         (Some(report.control), report.probing)
     });
     let hops = shared.hops.borrow().clone();
-    let (kernel_counters, refused) = {
-        let programs = lock(&shared.programs);
-        (programs.counters(), programs.refused_sources())
-    };
+    let kernel_counters = lock(&shared.programs).as_ref().map(Programs::counters);
     let (rules, chains) = {
         let chains = lock(&shared.chains);
         (chains.rules(), chains.node())
@@ -73,8 +76,9 @@ pub(super) fn of(shared: &Shared) -> Status {
         })
         .collect();
     let mut verdicts = Vec::new();
-    match kernel_counters {
-        Ok(counters) => {
+    match kernel_counters.transpose() {
+        Ok(None) => {}
+        Ok(Some(counters)) => {
             drops.extend(
                 counters
                     .drops()
@@ -106,7 +110,7 @@ pub(super) fn of(shared: &Shared) -> Status {
             .collect(),
         underlay: Underlay {
             unchecked: shared.sources.unchecked(),
-            refused: refused.unwrap_or_default(),
+            refused: shared.sources.refused(&shared.programs),
         },
         lan: lan(shared),
         fast_path,
@@ -137,9 +141,14 @@ fn sum(engine: &Engine, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
         .sum()
 }
 
-/// What the kernel dropped between the XDP programs and the workers.
-fn ring_drops(sockets: &[Box<dyn Monitor>]) -> [Drop; 3] {
-    let (mut full, mut empty, mut long) = (0, 0, 0);
+/// What the kernel dropped between the XDP programs and the workers, or at sockets.
+fn ring_drops(sockets: &[Box<dyn Monitor>]) -> [Drop; 4] {
+    let (mut full, mut empty, mut long, mut down) = (0, 0, 0, 0);
+    for counters in sockets.iter().map(|socket| socket.counters()) {
+        full += counters.tx_queue_full.get();
+        long += counters.tx_too_big.get();
+        down += counters.tx_refused.get();
+    }
     for statistics in sockets.iter().filter_map(|socket| socket.statistics().ok()) {
         full += statistics.rx_ring_full;
         empty += statistics.fill_ring_empty;
@@ -149,6 +158,7 @@ fn ring_drops(sockets: &[Box<dyn Monitor>]) -> [Drop; 3] {
         drop(DropReason::PacketTooBig, DropPlace::Kernel, long),
         drop(DropReason::QueueFull, DropPlace::Kernel, full),
         drop(DropReason::NoFreeChunk, DropPlace::Kernel, empty),
+        drop(DropReason::LinkDown, DropPlace::Kernel, down),
     ]
 }
 
@@ -201,10 +211,11 @@ fn port(facts: &PortFacts, sockets: &[Box<dyn Monitor>]) -> Port {
         role: facts.role,
         interface: facts.interface.clone(),
         driver: facts.driver.clone(),
-        mode: if facts.native {
-            XdpAttachment::Native
-        } else {
-            XdpAttachment::Generic
+        mode: match facts.kind {
+            Kind::Xdp if facts.native => PortMode::Native,
+            Kind::Xdp => PortMode::Generic,
+            Kind::Socket => PortMode::Socket,
+            Kind::Tun => PortMode::Tun,
         },
         zero_copy: facts.zero_copy,
         queues: facts.queues as u16,

@@ -42,6 +42,8 @@ pub(crate) struct Files {
     pub(crate) traffic: String,
     /// The routing policy, if there is one.
     pub(crate) routing: Option<String>,
+    /// Further lines of the section `[dataplane]`.
+    pub(crate) dataplane: &'static str,
     /// Further sections of the configuration.
     pub(crate) sections: String,
 }
@@ -131,11 +133,12 @@ impl Bed {
             "[gateway]\nid = \"gateway\"\nctrl_addr = \"{ip}\"\ntraffic_policy_file = {traffic:?}\n\
              status_socket = {socket:?}\n{keys}\n\
              [tunnel]\nsrc_ipv4 = \"{v4}\"\nsrc_ipv6 = \"{v6}\"\n\n\
-             [dataplane]\nunderlay = \"underlay\"\nlan = [\"lan\"]\n\n\
+             [dataplane]\nunderlay = \"underlay\"\nlan = [\"lan\"]\n{dataplane}\n\n\
              [metrics]\nprometheus = \"{PAGES}\"\n\n{sections}",
             ip = std::net::SocketAddr::new(site.data_addr().ip(), scion_net::CONTROL_PORT),
             v4 = site.gateway_ip(Family::V4),
             v6 = site.gateway_ip(Family::V6),
+            dataplane = files.dataplane,
             sections = files.sections,
         );
         self.net

@@ -81,6 +81,27 @@ fn the_gateway_owns_the_end_host_port_where_routers_deliver_to_it() {
 }
 
 #[test]
+fn sockets_share_data_and_end_host_port_with_the_control_plane() {
+    let options = SimOptions::default();
+    let mut bed = Bed::running(&options, |own, remote| Files {
+        dataplane: SOCKETS,
+        ..Files::with_routing_policy(own, remote)
+    });
+    assert_carries(&mut bed);
+    let status = bed::status(&bed.net.network.a);
+    assert!(
+        status
+            .ports
+            .iter()
+            .any(|port| port.mode.as_str() == "socket")
+    );
+    let control = status.control.expect("it finds its remotes");
+    assert_eq!(control.endhost_port, "own");
+}
+
+const SOCKETS: &str = "workers = 2\nunderlay_port = \"socket\"";
+
+#[test]
 fn prefixes_are_exchanged_in_each_variant_of_rpcs() {
     // What gateways ask in, what they answer in, and what control services answer in.
     for (client, server, service) in [
@@ -152,12 +173,24 @@ fn an_underlay_of_ipv6_works_the_same() {
 
 #[test]
 fn links_as_long_as_oceans_and_smaller_than_announced_are_no_obstacle() {
+    long_and_small_links("");
+}
+
+#[test]
+fn nor_are_they_for_sockets() {
+    long_and_small_links(SOCKETS);
+}
+
+fn long_and_small_links(dataplane: &'static str) {
     let mut bed = Bed::new(&bed::options());
     for link in &bed.net.links {
         link.set_delay(Duration::from_millis(100));
         link.set_mtu(1300);
     }
-    bed.configure(Files::with_routing_policy);
+    bed.configure(|own, remote| Files {
+        dataplane,
+        ..Files::with_routing_policy(own, remote)
+    });
     bed.start();
     let path_mtu_found = || {
         let network = &bed.net.network;

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use rtnetlink::packet_route::route::RouteType;
 
 use super::Finding;
-use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, XdpMode};
+use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, UnderlayPort, XdpMode};
 use sig_linux::ethtool::Offload;
-use sig_linux::facts::{Facts, Interface};
+use sig_linux::facts::{CAP_BPF, CAP_NET_RAW, CAP_PERFMON, Facts, Interface};
 use sig_linux::link::{MAX_XDP_MTU, lower_mtu};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
@@ -209,8 +209,16 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             found
         }
     };
+    let sockets = why_sockets(facts, config, underlay);
+    match (&sockets, underlay) {
+        (Some(why), _) => out.push(Finding::good(
+            "underlay",
+            format!("frames leave by UDP sockets: {why}"),
+        )),
+        (None, Some(interface)) => used_interface(out, facts, config, interface, "underlay"),
+        (None, None) => {}
+    }
     if let Some(interface) = underlay {
-        used_interface(out, facts, config, interface, "underlay");
         path_mtus(out, config, interface);
     }
     for name in &config.dataplane.lan {
@@ -232,9 +240,47 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
     for (next_hop, route) in &facts.routes {
         if !seen.contains(next_hop) {
             seen.push(*next_hop);
-            out.push(next_hop_route(*next_hop, route, underlay));
+            // Sockets send by whatever way there is.
+            let only = underlay.filter(|_| sockets.is_none());
+            out.push(match route {
+                Ok(route) if sockets.is_some() && route.kind == RouteType::Local => {
+                    Finding::good(&format!("next hop {next_hop}"), "on this host")
+                }
+                route => next_hop_route(*next_hop, route, only),
+            });
         }
     }
+}
+
+/// Why frames leave by UDP sockets, if they do, as the gateway decides at its start.
+fn why_sockets(facts: &Facts, config: &Config, underlay: Option<&Interface>) -> Option<String> {
+    match config.dataplane.underlay_port {
+        UnderlayPort::Xdp => return None,
+        UnderlayPort::Socket => return Some("`underlay_port = \"socket\"`".into()),
+        UnderlayPort::Auto => {}
+    }
+    let needed = [CAP_BPF, CAP_PERFMON, CAP_NET_RAW].into_iter();
+    let mut missing = needed.filter(|needed| !facts.privileges.has(*needed));
+    if let Some((_, name)) = missing.next() {
+        return Some(format!("{name} is missing"));
+    }
+    let underlay = &underlay?.link;
+    if underlay.mac.is_none() {
+        return Some(format!("{} is not Ethernet", underlay.name));
+    }
+    facts.routes.iter().find_map(|(next_hop, route)| {
+        let route = route.as_ref().ok()?;
+        let elsewhere = route.ifindex.filter(|by| *by != underlay.ifindex);
+        match route.kind {
+            RouteType::Local => Some(format!("{next_hop} is an address of this host")),
+            _ => elsewhere.map(|_| {
+                format!(
+                    "the route to {next_hop} does not lead over {}",
+                    underlay.name
+                )
+            }),
+        }
+    })
 }
 
 /// Receive queues of the underlay interface, then of the LAN interfaces; 1 for those that are missing.

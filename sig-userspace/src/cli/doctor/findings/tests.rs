@@ -6,7 +6,7 @@ use rtnetlink::packet_route::route::RouteType;
 use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 
 use super::*;
-use crate::control::config::{SAMPLE, check};
+use crate::control::config::{SAMPLE, TunnelDevice, UnderlayPort, check};
 use sig_linux::ethtool::Offload;
 use sig_linux::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings};
 use sig_linux::link::Link;
@@ -576,11 +576,27 @@ fn next_hops_need_a_route_out_of_the_underlay() {
         source: None,
         mtu: None,
     };
+    let mut with_xdp = sample();
+    with_xdp.dataplane.underlay_port = UnderlayPort::Xdp;
     host.routes = vec![(next_hop, Ok(route.clone()))];
-    complains(&host, Some(&sample()), "Bad", &["interface number 3"]);
+    complains(&host, Some(&with_xdp), "Bad", &["interface number 3"]);
+    // Sockets reach them.
+    assert_eq!(complaints(&host, Some(&sample())), Vec::<String>::new());
     route.kind = RouteType::Local;
     host.routes = vec![(next_hop, Ok(route))];
-    complains(&host, Some(&sample()), "Bad", &["an address of this host"]);
+    complains(&host, Some(&with_xdp), "Bad", &["an address of this host"]);
+    assert_eq!(complaints(&host, Some(&sample())), Vec::<String>::new());
+}
+
+#[test]
+fn a_gateway_does_without_bpf_unless_it_is_told_not_to() {
+    let mut host = good_host();
+    host.privileges.capabilities = 1 << CAP_NET_ADMIN.0;
+    let mut config = sample();
+    let words = ["CAP_BPF", "without it, UDP sockets and a TUN device"];
+    complains(&host, Some(&config), "Warning", &words);
+    config.tunnel.device = TunnelDevice::Veth;
+    complains(&host, Some(&config), "Bad", &["CAP_BPF is missing"]);
 }
 
 #[test]

@@ -35,12 +35,14 @@ fn every_value_that_is_not_the_default_survives() {
     let rest = r#"
 [tunnel]
 name = "tun0"
+device = "tun"
 mtu = 1400
 table = 77
 src_ipv4 = "10.1.0.1"
 src_ipv6 = "fd00::1"
 [dataplane]
 underlay = "eth7"
+underlay_port = "socket"
 underlay_sources = ["10.0.0.0/24", "fd00::1/128"]
 lan = ["eth8", "eth9"]
 workers = 2
