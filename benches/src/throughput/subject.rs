@@ -86,6 +86,8 @@ pub enum Subject {
     ChainSig,
     /// The same without these programs: workers do everything.
     ChainSigEngine,
+    /// The same with UDP sockets towards the border routers.
+    ChainSigSocket,
     /// `Worker::process` in memory, IP to SCION, without kernel and rings.
     PipelineEncapsulate,
     /// `Worker::process` in memory, SCION to IP.
@@ -139,6 +141,7 @@ impl Subject {
             ChainMixed => "sig and reference",
             ChainSig => "sig, both ends",
             ChainSigEngine => "sig without fast path, both ends",
+            ChainSigSocket => "sig with UDP sockets, both ends",
             PipelineEncapsulate => "pipeline, encapsulation",
             PipelineDecapsulate => "pipeline, decapsulation",
         }
@@ -168,6 +171,7 @@ impl Subject {
                 | ChainMixed
                 | ChainSig
                 | ChainSigEngine
+                | ChainSigSocket
         )
     }
 

@@ -123,6 +123,14 @@ fn sig_carries_everything_without_its_fast_path() {
 }
 
 #[test]
+fn sig_carries_everything_by_sockets() {
+    if !root_or_skip() {
+        return;
+    }
+    all_but_restart(&mut bed(Subject::ChainSigSocket));
+}
+
+#[test]
 fn the_kernel_forwards_on_the_same_links() {
     if !root_or_skip() {
         return;

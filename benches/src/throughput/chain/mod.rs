@@ -27,7 +27,7 @@ use super::{
 
 pub use clock::process_time;
 pub(in crate::throughput) use clock::{softirq_time, thread_time};
-use sig::FastPath;
+use sig::Way;
 pub use store::Chains;
 
 /// One of the two sites.
@@ -197,8 +197,9 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
         | Subject::ChainAcceleratedOne
         | Subject::ChainAccelerated
         | Subject::ChainMixed => Box::new(reference::Reference::build(subject, case)?),
-        Subject::ChainSig => Box::new(sig::Sig::build(case, clients, FastPath::Default)?),
-        Subject::ChainSigEngine => Box::new(sig::Sig::build(case, clients, FastPath::Off)?),
+        Subject::ChainSig => Box::new(sig::Sig::build(case, clients, Way::Default)?),
+        Subject::ChainSigEngine => Box::new(sig::Sig::build(case, clients, Way::Engine)?),
+        Subject::ChainSigSocket => Box::new(sig::Sig::build(case, clients, Way::Sockets)?),
         other => {
             return Err(Refusal::NotHere(format!(
                 "{other} is no chain of two sites"

@@ -11,13 +11,15 @@ use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refus
 /// Time from the gateways' word that they are ready until packets cross.
 const READY: Duration = Duration::from_secs(10);
 
-/// Whether programs in the kernel send and deliver simple packets.
+/// Who sends and delivers simple packets, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FastPath {
-    /// As sig decides when nothing is said.
+pub(super) enum Way {
+    /// As sig decides when nothing is said: programs in the kernel.
     Default,
     /// Workers do everything.
-    Off,
+    Engine,
+    /// Workers do everything, by UDP sockets.
+    Sockets,
 }
 
 /// The chain with sig.
@@ -26,10 +28,11 @@ pub(super) struct Sig {
 }
 
 impl Sig {
-    pub(super) fn build(case: &Case, clients: Clients, fast_path: FastPath) -> Result<Self> {
-        let dataplane = match fast_path {
-            FastPath::Default => "workers = 1",
-            FastPath::Off => "workers = 1\nfast_path = \"off\"",
+    pub(super) fn build(case: &Case, clients: Clients, way: Way) -> Result<Self> {
+        let dataplane = match way {
+            Way::Default => "workers = 1",
+            Way::Engine => "workers = 1\nfast_path = \"off\"",
+            Way::Sockets => "workers = 1\nunderlay_port = \"socket\"",
         };
         let options = Options {
             dataplane: dataplane.into(),
@@ -48,7 +51,7 @@ impl Sig {
         network.start_gateways()?;
         let chain = Self { network };
         wait_loss_free(&chain, READY)?;
-        if fast_path == FastPath::Default {
+        if way == Way::Default {
             wait_for_fast_path(&chain, READY, Self::takes_fast_path)?;
         }
         Ok(chain)

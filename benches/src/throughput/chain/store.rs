@@ -37,13 +37,16 @@ impl Kind {
     fn of(subject: Subject, case: &Case, clients: Clients) -> Self {
         let is_bound = matches!(
             subject,
-            Subject::ChainSig | Subject::ChainSigEngine | Subject::ChainReferenceTuned
+            Subject::ChainSig
+                | Subject::ChainSigEngine
+                | Subject::ChainSigSocket
+                | Subject::ChainReferenceTuned
         );
         Self {
             subject,
             cpus: is_bound.then_some(case.cpus),
             clients: match subject {
-                Subject::ChainSig | Subject::ChainSigEngine => clients,
+                Subject::ChainSig | Subject::ChainSigEngine | Subject::ChainSigSocket => clients,
                 // The others are the same for both.
                 _ => Clients::Programs,
             },
