@@ -15,7 +15,7 @@ use super::{
 use sig_core::{
     port::BATCH,
     port::Role,
-    port::umem::{Area, Pool},
+    port::umem::{Area, FreeList, Pool},
 };
 
 /// Chunks per worker for what it holds itself, when the plan names no number.
@@ -183,6 +183,7 @@ impl Plan<'_> {
             interface: interface.to_owned(),
         })?;
         let mut ports = Vec::new();
+        let mut free = FreeList::new(umem.pool().clone(), BATCH);
         let mut zero_copy = spec.zero_copy;
         for queue in 0..spec.queues {
             let target = Target {
@@ -197,6 +198,9 @@ impl Plan<'_> {
                 zero_copy = ZeroCopy::Never;
             }
             let shared = Arc::new(QueueRings::new(rings));
+            // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive into
+            // may not ask for it.
+            shared.refill(umem.area(), &mut free);
             let workers = self.workers_on(spec, queue);
             let mut sockets = Vec::with_capacity(workers.len());
             for _ in 1..workers.len() {
