@@ -81,6 +81,8 @@ pub struct Port {
     pub interface: String,
     /// `native` or `generic`.
     pub mode: String,
+    /// Whether packets reach the gateway without a copy.
+    pub zero_copy: bool,
 }
 
 /// A worker thread.
