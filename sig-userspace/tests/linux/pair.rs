@@ -314,6 +314,7 @@ impl Running {
             }],
             rings: RingSizes::default(),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Auto,
             busy_poll: None,
         };

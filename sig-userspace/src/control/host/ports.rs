@@ -131,6 +131,7 @@ pub(super) fn open(
         ports: specs.clone(),
         rings,
         chunks: dataplane.chunks,
+        jumbo: false,
         huge_pages: match dataplane.huge_pages {
             Preference::Never => HugePages::Never,
             Preference::Auto | Preference::Require => HugePages::Auto,
