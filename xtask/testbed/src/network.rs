@@ -58,7 +58,7 @@ pub struct Options {
     pub underlay: Underlay,
     /// How the ASes are connected.
     pub route: Route,
-    /// Largest SCION packet in bytes; at most 1472 over IPv4 and 1452 over IPv6.
+    /// Largest SCION packet in bytes. Beyond 1472 over IPv4 and 1452 over IPv6, the underlay has a larger MTU.
     pub path_mtu: u16,
     /// MTU of the LANs in bytes.
     pub lan_mtu: u32,
@@ -68,6 +68,17 @@ pub struct Options {
     pub dataplane: String,
     /// The gateways switch their fast path off or on after so many milliseconds, again and again.
     pub switch_fast_path: Option<u32>,
+}
+
+impl Options {
+    /// MTU of the underlay in bytes.
+    fn underlay_mtu(&self) -> u32 {
+        let headers = match self.underlay {
+            Underlay::V4 => 28,
+            Underlay::V6 => 48,
+        };
+        (u32::from(self.path_mtu) + headers).max(1500)
+    }
 }
 
 impl Default for Options {
@@ -172,7 +183,7 @@ impl Network {
         let at_a = end(0, "outside", a.router_outside());
         let at_b = end(1, "outside", b.router_outside());
         match &network.middle {
-            None => connect_routers([at_a, at_b], options.underlay)?,
+            None => connect_routers([at_a, at_b], options)?,
             Some(netns) => {
                 for (site, device, there) in [(0, "to-a", at_a), (1, "to-b", at_b)] {
                     let here = LinkEnd {
@@ -181,7 +192,7 @@ impl Network {
                         mac: mac(MIDDLE_MACS, site),
                         address: middle_end(options.underlay, site),
                     };
-                    connect_routers([here, there], options.underlay)?;
+                    connect_routers([here, there], options)?;
                 }
                 // It has no hosts, and so no device of its own towards them.
                 let inside = inside(options.underlay, 2).ip();
@@ -319,7 +330,7 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
             (&site.gateway, "underlay", mac(number, GATEWAY_UNDERLAY)),
             (&site.router, "inside", mac(number, INSIDE)),
         ],
-        1500,
+        options.underlay_mtu(),
     )?;
     site.gateway.set_sysctls(&[
         ("net/ipv4/ip_forward", "1"),
@@ -362,16 +373,16 @@ struct LinkEnd<'a> {
     address: SocketAddr,
 }
 
-fn connect_routers(ends: [LinkEnd<'_>; 2], underlay: Underlay) -> Result<()> {
+fn connect_routers(ends: [LinkEnd<'_>; 2], options: &Options) -> Result<()> {
     let joined = ends
         .each_ref()
         .map(|end| (end.netns, end.device, end.mac.clone()));
-    connect(&joined, 1500)?;
+    connect(&joined, options.underlay_mtu())?;
     for end in ends {
         let address = end.address.ip();
         end.netns.ip(&format!(
             "address add {address}/{} dev {} {}",
-            underlay.prefix_len(),
+            options.underlay.prefix_len(),
             end.device,
             nodad(address)
         ))?;
