@@ -19,7 +19,7 @@ use crate::{
         egress::{self, Origin},
     },
     maps::{AlignedKey, LAN_V4, LAN_V6, PORTS},
-    packet::{IP, Packet},
+    packet::{self, IP, Packet},
     socket,
 };
 
@@ -28,13 +28,14 @@ use crate::{
 /// than the MTU because the kernel merged it, and what has no route into the tunnel.
 #[inline(always)]
 pub fn from_lan(ctx: &XdpContext, ifindex: u32) -> Option<Verdict> {
-    let packet = &Packet::of_xdp(ctx);
+    // Whether all of it is there is seen below.
+    let packet = &Packet::of_xdp(ctx).endless();
     // SAFETY: the value is only read; an update replaces it as a whole.
     let port = unsafe { PORTS.get(ifindex) }?;
     if port.flags & LanPort::CHECK_MAC != 0 && packet.bytes::<6>(0)? != port.mac {
         return None;
     }
-    if packet.len() > port.max_len as usize {
+    if packet::checked_len(ctx.ctx) > port.max_len {
         return None;
     }
     let flags = port.flags;
@@ -50,7 +51,10 @@ pub fn from_lan(ctx: &XdpContext, ifindex: u32) -> Option<Verdict> {
 #[inline(always)]
 pub fn from_kernel(ctx: &XdpContext) -> Option<Verdict> {
     const RETURNED: [u8; 6] = Mark::Returned.address();
-    let packet = &Packet::of_xdp(ctx);
+    if packet::checked_len(ctx.ctx) == packet::CUT {
+        return None;
+    }
+    let packet = &Packet::of_xdp(ctx).endless();
     let (way, flags) = match packet.bytes::<6>(0)? == RETURNED {
         true => (Way::Chain, LanPort::FAST | LanPort::PARTIAL_CHECKSUMS),
         false => (Way::Kernel, LanPort::FAST),
@@ -92,7 +96,8 @@ const IS_V6: u64 = 1 << 33;
 /// verifier refuses that.
 #[inline(never)]
 fn look_at<const V6: bool, const ROUTED: bool>(ctx: *mut xdp_md) -> u64 {
-    let ip = Packet::of(ctx, 0).behind(IP);
+    // The caller has seen that all of it is there.
+    let ip = Packet::of(ctx, 0).endless().behind(IP);
     let parsed = match V6 {
         true => InnerPacket::parse_v6(&ip),
         false => InnerPacket::parse_v4(&ip),

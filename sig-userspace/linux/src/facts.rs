@@ -206,7 +206,7 @@ fn interface(ethtool: &Ethtool, link: Link, all: &[Link]) -> Interface {
 }
 
 fn kernel() -> Kernel {
-    let release = read_trimmed("/proc/sys/kernel/osrelease");
+    let release = release();
     Kernel {
         version: version(&release),
         release,
@@ -216,10 +216,19 @@ fn kernel() -> Kernel {
     }
 }
 
+fn release() -> String {
+    read_trimmed("/proc/sys/kernel/osrelease")
+}
+
+/// The first two numbers of the release of the kernel that runs.
+pub(crate) fn kernel_version() -> Option<(u32, u32)> {
+    version(&release())
+}
+
 /// Whether the kernel that runs may hand a packet buffer out twice when several AF_XDP sockets receive from one queue in
 /// generic mode (CVE-2025-37920), by its version. Distributors may have mended an older one.
 pub fn has_generic_receive_race() -> bool {
-    generic_receive_race(&read_trimmed("/proc/sys/kernel/osrelease"))
+    generic_receive_race(&release())
 }
 
 /// As [`has_generic_receive_race`], for a release such as `6.12.27-cloud`. Mended in 6.12.28, 6.14.6 and 6.15.

@@ -92,7 +92,7 @@ impl Owner {
     }
 }
 
-/// MTUs of a pair.
+/// MTUs of a pair other than a gateway's, which has up to [`link::max_mtu`].
 pub const MTUS: std::ops::RangeInclusive<u32> = 1280..=MAX_XDP_MTU;
 
 /// One end of the pair.
@@ -209,10 +209,15 @@ fn check(config: &TunnelPairConfig) -> Result<(), Error> {
             "{name:?} cannot be the name of an interface; choose 1 to 15 letters, digits or -"
         )));
     }
-    if !MTUS.contains(&config.mtu) {
+    let largest = match config.owner {
+        Owner::Gateway => link::max_mtu(),
+        Owner::SrNode | Owner::Accelerator => MAX_XDP_MTU,
+    };
+    if !(*MTUS.start()..=largest).contains(&config.mtu) {
         return Err(Error::Refused(format!(
-            "MTU {} of {name} is out of range; choose 1280 (the least IPv6 needs) to {MAX_XDP_MTU}",
-            config.mtu
+            "MTU {} of {name} is out of range; choose 1280 (the least IPv6 needs) to {largest}: {}",
+            config.mtu,
+            link::mtu_limit(largest)
         )));
     }
     if !(1..=1024).contains(&config.queues) {

@@ -89,6 +89,8 @@ struct Shared {
     programs: Mutex<Programs>,
     ports: Vec<ports::PortFacts>,
     sockets: Vec<Box<dyn Monitor>>,
+    /// Largest MTU that the packet buffers are for.
+    max_mtu: u32,
     /// Why there is no fast path, though it is wanted.
     no_fast_path: Option<String>,
     /// Per worker, its place in `sockets`.
@@ -234,6 +236,7 @@ impl Host {
             programs: Mutex::new(programs),
             ports: ports.facts,
             sockets: ports.monitors,
+            max_mtu: ports.max_mtu,
             no_fast_path,
             of_worker: ports.of_worker,
             networks: networks.clone(),

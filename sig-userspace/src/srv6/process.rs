@@ -238,6 +238,7 @@ impl Process {
             }],
             rings: RingSizes::all(RING),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Never,
             busy_poll: None,
         }

@@ -10,6 +10,7 @@ mod tcx;
 
 mod accelerate;
 mod chains;
+mod jumbo;
 mod lan;
 mod network;
 mod order;

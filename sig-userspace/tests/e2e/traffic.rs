@@ -34,7 +34,7 @@ fn listen(netns: &Netns, ip: IpAddr) -> TcpListener {
 }
 
 /// Connects from one client to the other, sends a file each way at the same time and compares.
-fn exchange_files(from: &Site, to: &Site, family: Family) {
+pub(crate) fn exchange_files(from: &Site, to: &Site, family: Family) {
     let ip = to.client_ip(family);
     let listener = listen(&to.client, ip);
     let connect = || TcpStream::connect_timeout(&SocketAddr::new(ip, 7000), PATIENCE);

@@ -242,10 +242,10 @@ fn unusable_settings_are_refused_with_a_remedy() {
         ),
         (
             TunnelPairConfig {
-                mtu: 9000,
+                mtu: 9217,
                 ..config()
             },
-            "3506",
+            "9216",
         ),
         (
             TunnelPairConfig {
@@ -314,6 +314,7 @@ impl Running {
             }],
             rings: RingSizes::default(),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Auto,
             busy_poll: None,
         };

@@ -57,6 +57,7 @@ fn alone() {
             ports,
             rings: RingSizes::default(),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Auto,
             busy_poll: None,
         };

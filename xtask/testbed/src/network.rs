@@ -80,7 +80,7 @@ pub struct Options {
     pub underlay: Underlay,
     /// How the ASes are connected.
     pub route: Route,
-    /// Largest SCION packet in bytes; at most 1472 over IPv4 and 1452 over IPv6.
+    /// Largest SCION packet in bytes. Beyond 1472 over IPv4 and 1452 over IPv6, the underlay has a larger MTU.
     pub path_mtu: u16,
     /// MTU of the LANs in bytes.
     pub lan_mtu: u32,
@@ -90,6 +90,17 @@ pub struct Options {
     pub dataplane: String,
     /// The gateways switch their fast path off or on after so many milliseconds, again and again.
     pub switch_fast_path: Option<u32>,
+}
+
+impl Options {
+    /// MTU of the underlay in bytes.
+    fn underlay_mtu(&self) -> u32 {
+        let headers = match self.underlay {
+            Underlay::V4 => 28,
+            Underlay::V6 => 48,
+        };
+        (u32::from(self.path_mtu) + headers).max(1500)
+    }
 }
 
 impl Default for Options {
@@ -399,7 +410,7 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
             (&site.gateway, "underlay", mac(number, GATEWAY_UNDERLAY)),
             (&site.router, "inside", mac(number, INSIDE)),
         ],
-        1500,
+        options.underlay_mtu(),
     )?;
     site.gateway.set_sysctls(&[
         ("net/ipv4/ip_forward", "1"),
@@ -446,7 +457,7 @@ fn connect_routers(options: &Options, link: u8, ends: [LinkEnd<'_>; 2]) -> Resul
     let joined = ends
         .each_ref()
         .map(|end| (end.netns, end.device, end.mac.clone()));
-    connect(options.cables, link, &joined, 1500)?;
+    connect(options.cables, link, &joined, options.underlay_mtu())?;
     for end in ends {
         let address = end.address.ip();
         end.netns.ip(&format!(

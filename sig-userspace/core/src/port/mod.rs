@@ -125,7 +125,7 @@ counters! {
         "Packets that passed a ring of an AF_XDP socket.";
     wakeups "gateway_queue_wakeups_total" [interface, queue, worker]
         "System calls made to wake the kernel for an AF_XDP socket.";
-    // They lie in several chunks, which no port asks for.
+    // They lie in several chunks, and no jumbo frame was free or large enough.
     rx_multi_buffer "gateway_queue_drops_total" [interface, queue, worker, reason = "multi_buffer"]
         "Received packets that an AF_XDP socket dropped.";
     tx_too_short "gateway_queue_too_short_total" [interface, queue, worker]

@@ -8,11 +8,13 @@ use serde::Serialize;
 
 use crate::control::config::{Config, EXPIRES_SOON, Pin, Preference, XdpMode};
 use sig_core::notation::rfc3339;
+use sig_core::port::umem::JUMBO_SIZE;
 use sig_linux::af_xdp::{PacketBuffers, RingSizes};
 use sig_linux::facts::{
     self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts,
     Feature, OLDEST_KERNEL, TESTED_KERNELS,
 };
+use sig_linux::link::MAX_XDP_MTU;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -206,20 +208,36 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     });
 }
 
-/// Memory of the packet buffers in bytes: as configured, else enough to fill every ring.
+/// Memory of the packet buffers in bytes.
 fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
-    // Without a configuration: one worker, one underlay and one LAN interface, default rings.
-    let (workers, ring, chunks) = config.map_or((1, 2048, None), |config| {
-        let dataplane = &config.dataplane;
-        (
-            u64::from(dataplane.workers),
-            dataplane.ring_size,
-            dataplane.chunks,
-        )
-    });
-    if let Some(chunks) = chunks {
-        return u64::from(chunks) * CHUNK;
+    chunk_memory(facts, config) + jumbo_memory(facts, config)
+}
+
+/// Memory of the chunks in bytes: as configured, else enough to fill every ring.
+fn chunk_memory(facts: &Facts, config: Option<&Config>) -> u64 {
+    let chunks = config.and_then(|config| config.dataplane.chunks);
+    match chunks {
+        Some(chunks) => u64::from(chunks) * CHUNK,
+        None => buffers(facts, config).default * CHUNK,
     }
+}
+
+/// Memory of the jumbo frames in bytes, if there are any.
+fn jumbo_memory(facts: &Facts, config: Option<&Config>) -> u64 {
+    match config {
+        Some(found) if interfaces::has_jumbo(facts, found) => {
+            buffers(facts, config).jumbo * JUMBO_SIZE as u64
+        }
+        _ => 0,
+    }
+}
+
+fn buffers(facts: &Facts, config: Option<&Config>) -> PacketBuffers {
+    // Without a configuration: one worker, one underlay and one LAN interface, default rings.
+    let (workers, ring) = config.map_or((1, 2048), |config| {
+        let dataplane = &config.dataplane;
+        (u64::from(dataplane.workers), dataplane.ring_size)
+    });
     // The underlay first, then the LAN interfaces, by their receive queues; the tunnel port has one per worker.
     let mut ports = config.map_or(vec![1, 1], |config| interfaces::queues(facts, config));
     ports.push(workers);
@@ -236,23 +254,28 @@ fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
         .zip(&ports)
         .map(|(port, queues)| sockets(port, *queues));
     let rings = RingSizes::all(ring);
-    PacketBuffers::of(workers, &rings, queues, sockets.sum()).default * CHUNK
+    PacketBuffers::of(workers, &rings, queues, sockets.sum())
 }
 
 /// Memory of the reassembly in bytes.
-fn reassembly_memory(config: Option<&Config>) -> u64 {
+fn reassembly_memory(facts: &Facts, config: Option<&Config>) -> u64 {
     config.map_or(0, |config| {
+        let held = match interfaces::has_jumbo(facts, config) {
+            true => REASSEMBLY_SLOT,
+            false => CHUNK,
+        };
         let limits = &config.dataplane.limits;
         u64::from(config.dataplane.workers)
             * (u64::from(limits.packets_total) * REASSEMBLY_SLOT
-                + u64::from(limits.held_total) * CHUNK)
+                + u64::from(limits.held_total) * held)
     })
 }
 
 fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     const AREA: &str = "memory";
     let packets = packet_memory(facts, config);
-    let needed = packets + reassembly_memory(config);
+    let reassembly = reassembly_memory(facts, config);
+    let needed = packets + reassembly;
     let available = facts.memory.available;
     let text = format!(
         "about {} MiB needed, {} MiB available",
@@ -268,6 +291,19 @@ fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
             "lower `workers`, `ring_size` or `chunks` in [dataplane], or the number of queues (`ethtool -L`), or add memory",
         )
     });
+    let jumbo = jumbo_memory(facts, config);
+    if let (1.., Some(config)) = (jumbo, config) {
+        let workers = u64::from(config.dataplane.workers);
+        out.push(Finding::good(
+            AREA,
+            format!(
+                "for an MTU above {MAX_XDP_MTU}: {} MiB per worker, of which {} MiB are jumbo frames and {} MiB reassembly",
+                needed.div_ceil(MIB * workers),
+                jumbo.div_ceil(MIB * workers),
+                reassembly.div_ceil(MIB * workers),
+            ),
+        ));
+    }
     let pages = packets.div_ceil(HUGE_PAGE);
     let free = facts.memory.huge_pages_free;
     let text = format!("{free} huge pages of 2 MiB are free, the packet buffers need {pages}");

@@ -22,7 +22,7 @@ use sig_core::{
 };
 use sig_linux::{
     af_xdp::{BusyPoll, HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
-    link::Link,
+    link::{Link, MAX_JUMBO_MTU, MAX_XDP_MTU},
     tunnel_pair::TunnelPair,
 };
 
@@ -80,6 +80,8 @@ impl PortFacts {
 pub(super) struct Ports {
     pub(super) area: Arc<Area>,
     pub(super) pool: Arc<Pool>,
+    /// Largest MTU that packets may have.
+    pub(super) max_mtu: u32,
     pub(super) workers: Vec<WorkerPorts>,
     pub(super) facts: Vec<PortFacts>,
     /// One per socket.
@@ -126,11 +128,14 @@ pub(super) fn open(
         zero_copy: ZeroCopy::Never,
     });
     let rings = RingSizes::all(dataplane.ring_size);
+    let mut mtus = interfaces.all().map(|link| link.mtu);
+    let jumbo = u32::from(config.tunnel.mtu) > MAX_XDP_MTU || mtus.any(|mtu| mtu > MAX_XDP_MTU);
     let opened = Plan {
         workers,
         ports: specs.clone(),
         rings,
         chunks: dataplane.chunks,
+        jumbo,
         huge_pages: match dataplane.huge_pages {
             Preference::Never => HugePages::Never,
             Preference::Auto | Preference::Require => HugePages::Auto,
@@ -149,6 +154,7 @@ pub(super) fn open(
     let mut ports = Ports {
         area: opened.area,
         pool: opened.pool,
+        max_mtu: if jumbo { MAX_JUMBO_MTU } else { MAX_XDP_MTU },
         workers: Vec::new(),
         facts: facts(&specs, interfaces, config, pair),
         monitors: Vec::new(),

@@ -9,7 +9,7 @@ use super::Finding;
 use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, XdpMode};
 use sig_linux::ethtool::Offload;
 use sig_linux::facts::{Facts, Interface};
-use sig_linux::link::{MAX_XDP_MTU, lower_mtu};
+use sig_linux::link::{MAX_XDP_MTU, lower_mtu, max_mtu_on, mtu_limit};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
 use sig_linux::suited::{self, VlanTags};
@@ -27,18 +27,31 @@ pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interfa
         ));
         return;
     }
-    if let Some(text) = too_large_mtu(interface) {
-        out.push(Finding::warning(&area, text, lower_mtu(&link.name)));
+    if let Some((text, remedy)) = too_large_mtu(facts, interface) {
+        out.push(Finding::warning(&area, text, remedy));
     }
     if let Some(id) = link.xdp_program {
         out.push(xdp_attached(&area, facts, &link.name, id));
     }
 }
 
-fn too_large_mtu(interface: &Interface) -> Option<String> {
-    let mtu = interface.link.mtu;
-    (mtu > MAX_XDP_MTU)
-        .then(|| format!("MTU {mtu} is too large: the maximum with XDP is {MAX_XDP_MTU} bytes"))
+fn too_large_mtu(facts: &Facts, interface: &Interface) -> Option<(String, String)> {
+    let link = &interface.link;
+    let max_mtu = max_mtu_on(facts.kernel.version);
+    (link.mtu > max_mtu).then(|| {
+        (
+            format!("MTU {} is too large: {}", link.mtu, mtu_limit(max_mtu)),
+            lower_mtu(&link.name, max_mtu),
+        )
+    })
+}
+
+/// Whether packets larger than a packet buffer are carried.
+pub(super) fn has_jumbo(facts: &Facts, config: &Config) -> bool {
+    let used = used(facts, config).into_iter().flatten();
+    used.map(|interface| interface.link.mtu)
+        .chain([config.tunnel.mtu.into()])
+        .any(|mtu| mtu > MAX_XDP_MTU)
 }
 
 fn describe(interface: &Interface) -> String {
@@ -160,12 +173,27 @@ pub(super) fn tunnel(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
         },
     );
     let mtu = u32::from(config.tunnel.mtu);
-    if mtu > MAX_XDP_MTU {
+    let max_mtu = max_mtu_on(facts.kernel.version);
+    if mtu > max_mtu {
         out.push(Finding::bad(
             &area,
-            format!("MTU {mtu} exceeds a packet buffer"),
-            format!("set `mtu` in [tunnel] to {MAX_XDP_MTU} or less"),
+            format!("MTU {mtu} is too large: {}", mtu_limit(max_mtu)),
+            format!("set `mtu` in [tunnel] to {max_mtu} or less"),
         ));
+    }
+    for interface in used(facts, config).into_iter().skip(1).flatten() {
+        let lan = interface.link.mtu;
+        if lan > mtu {
+            out.push(Finding::warning(
+                &area,
+                format!(
+                    "MTU {mtu} is smaller than that of {}, {lan}: larger packets that the kernel has to deliver are dropped, and \
+                     their senders told to send smaller ones",
+                    interface.link.name
+                ),
+                format!("set `mtu = {lan}` in [tunnel]"),
+            ));
+        }
     }
 }
 
@@ -239,6 +267,13 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
 
 /// Receive queues of the underlay interface, then of the LAN interfaces; 1 for those that are missing.
 pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
+    let queues = |interface: &Interface| u64::from(interface.link.rx_queues);
+    let used = used(facts, config).into_iter();
+    used.map(|found| found.map_or(1, queues)).collect()
+}
+
+/// The underlay interface, then the LAN interfaces, as far as they are there.
+fn used<'a>(facts: &'a Facts, config: &Config) -> Vec<Option<&'a Interface>> {
     let data_ip = config.gateway.data_addr.ip();
     let named = |name: &str| {
         facts
@@ -254,11 +289,7 @@ pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
             .find(|interface| carries(interface, data_ip)),
     };
     let lan = config.dataplane.lan.iter().map(|name| named(name));
-    let queues = |interface: &Interface| u64::from(interface.link.rx_queues);
-    std::iter::once(underlay)
-        .chain(lan)
-        .map(|found| found.map_or(1, queues))
-        .collect()
+    std::iter::once(underlay).chain(lan).collect()
 }
 
 fn carries(interface: &Interface, ip: IpAddr) -> bool {
@@ -322,8 +353,8 @@ fn used_interface(
             "choose another interface in [dataplane]",
         ));
     }
-    if let Some(text) = too_large_mtu(interface) {
-        out.push(Finding::bad(&area, text, lower_mtu(name)));
+    if let Some((text, remedy)) = too_large_mtu(facts, interface) {
+        out.push(Finding::bad(&area, text, remedy));
     }
     suits(out, facts, config, interface);
     if let Some(id) = link.xdp_program {

@@ -383,14 +383,14 @@ fn interfaces_of_the_configuration_must_exist_be_up_and_fit() {
         &["eth0", "is down", "ip link set dev eth0 up"],
     );
     complains(&host, Some(&sample()), "Bad", &["eth1", "no carrier"]);
-    host.interfaces[1].link.mtu = 9000;
+    host.interfaces[1].link.mtu = 9600;
     complains(
         &host,
         Some(&sample()),
         "Bad",
-        &["eth1", "MTU 9000", "ip link set dev eth1 mtu 3506"],
+        &["eth1", "MTU 9600", "ip link set dev eth1 mtu 9216"],
     );
-    complains(&host, None, "Warning", &["eth1", "MTU 9000"]);
+    complains(&host, None, "Warning", &["eth1", "MTU 9600"]);
     host.interfaces[1].link.mac = None;
     complains(&host, Some(&sample()), "Bad", &["eth1", "not Ethernet"]);
 }
@@ -474,8 +474,31 @@ fn the_tunnels_name_must_be_free_and_its_mtu_fit() {
         ],
     );
     let mut config = sample();
+    config.tunnel.mtu = 9300;
+    complains(&good_host(), Some(&config), "Bad", &["MTU 9300", "9216"]);
+}
+
+#[test]
+fn jumbo_frames_need_a_new_kernel_memory_and_a_tunnel_that_takes_them() {
+    let mut host = good_host();
+    host.interfaces[1].link.mtu = 9000;
+    let mut config = sample();
+    let smaller = [
+        "tunnel device sig",
+        "1500",
+        "eth1, 9000",
+        "set `mtu = 9000`",
+    ];
+    complains(&host, Some(&config), "Warning", &smaller);
     config.tunnel.mtu = 9000;
-    complains(&good_host(), Some(&config), "Bad", &["MTU 9000", "3506"]);
+    let findings = findings(&host, Some(&config));
+    let told = |word: &str| findings.iter().find(|finding| finding.text.contains(word));
+    let memory = told("MiB per worker").expect("told").text.clone();
+    assert!(memory.contains("jumbo frames"), "{memory}");
+    assert!(told("smaller than that of").is_none());
+    host.kernel.version = Some((6, 1));
+    let needs = ["MTU 9000", "Linux 6.6", "mtu 3506"];
+    complains(&host, Some(&config), "Bad", &needs);
 }
 
 #[test]
