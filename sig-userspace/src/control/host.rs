@@ -53,7 +53,6 @@ use sig_linux::{
     lan::LanHops,
     neighbours::{NextHops, Snapshot, Timing},
     netlink::Netlink,
-    netns,
     networks::{self, Networks},
     routes::Routes,
     tunnel_pair::{Owner, TunnelPair, TunnelPairConfig},
@@ -516,11 +515,9 @@ fn attach(
             // A veth always has native mode.
             Role::Tunnel => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
-                netns::run_in(netns, || {
-                    programs.attach_xdp(Program::Tunnel, ifindex, None)
-                })
-                .map_err(|source| Error::System {
-                    what: "enter the private network namespace",
+                let attach = || programs.attach_xdp(Program::Tunnel, ifindex, None);
+                netns.run(attach).map_err(|source| Error::System {
+                    what: "work in the private network namespace",
                     source,
                 })??
             }

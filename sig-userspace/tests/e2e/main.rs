@@ -18,4 +18,5 @@ mod plan;
 mod police;
 mod reload;
 mod restart;
+mod rights;
 mod traffic;

@@ -1,7 +1,9 @@
 //! The whole network.
 
 use std::{
+    fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -68,6 +70,10 @@ pub struct Options {
     pub dataplane: String,
     /// The gateways switch their fast path off or on after so many milliseconds, again and again.
     pub switch_fast_path: Option<u32>,
+    /// The program, with its arguments, that gateways are started by, such as `setpriv`; empty: none.
+    pub gateways_by: Vec<String>,
+    /// The same for routers.
+    pub routers_by: Vec<String>,
 }
 
 impl Default for Options {
@@ -80,6 +86,8 @@ impl Default for Options {
             tunnel_mtu: 1500,
             dataplane: String::new(),
             switch_fast_path: None,
+            gateways_by: Vec::new(),
+            routers_by: Vec::new(),
         }
     }
 }
@@ -146,6 +154,10 @@ impl Network {
     fn wire(binary: &Path, options: &Options) -> Result<Self> {
         let suffix = suffix();
         let folder = Folder::new(&format!("network{suffix}"))?;
+        if !(options.gateways_by.is_empty() && options.routers_by.is_empty()) {
+            // They may run as somebody else, and make their sockets there.
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+        }
         let site = |number| Site::new(number, options, binary, folder.path(), &suffix);
         let (a, b) = (site(0)?, site(1)?);
         let middle = match options.route {
@@ -192,7 +204,7 @@ impl Network {
     }
 
     /// What routers and paths are made from.
-    fn topology<'a>(&'a self, binary: &'a Path, options: &Options) -> Topology<'a> {
+    fn topology<'a>(&'a self, binary: &'a Path, options: &'a Options) -> Topology<'a> {
         let of_site = |letter, site: &'a Site, core| As {
             letter,
             isd_as: site.isd_as(),
@@ -242,6 +254,7 @@ impl Network {
             mtu: options.path_mtu,
             folder: self.folder(),
             binary,
+            started_by: &options.routers_by,
         }
     }
 

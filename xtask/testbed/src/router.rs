@@ -59,6 +59,8 @@ pub(super) struct Topology<'a> {
     pub(super) folder: &'a Path,
     /// The program `sig`.
     pub(super) binary: &'a Path,
+    /// What starts it, with arguments; empty: nothing.
+    pub(super) started_by: &'a [String],
 }
 
 /// A running border router.
@@ -107,7 +109,7 @@ impl Topology<'_> {
             ),
         )?;
         let configuration = folder.join("router.toml");
-        let mut command = own.netns.command(self.binary);
+        let mut command = own.netns.command_by(self.started_by, None, self.binary);
         command
             .args(["router", "run", "--config"])
             .arg(&configuration);
