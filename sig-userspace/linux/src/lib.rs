@@ -26,6 +26,7 @@ pub mod lan;
 pub mod link;
 pub mod neighbours;
 pub mod netdev;
+pub mod netfilter;
 pub mod netlink;
 pub mod netns;
 pub mod networks;

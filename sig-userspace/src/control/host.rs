@@ -7,6 +7,7 @@
 //! end lives in.
 
 mod apply;
+pub(crate) mod bypassed;
 mod chains;
 mod environment;
 mod fast_path;
@@ -140,6 +141,7 @@ impl Host {
         let netlink = Netlink::open().map_err(system("open a netlink socket"))?;
         let watch = Watch::open()?;
         let interfaces = Interfaces::find(&netlink, &config).await?;
+        bypassed::tell(&netlink, &interfaces, &config).await;
         let logging = match config.log.level {
             super::config::LogLevel::Debug | super::config::LogLevel::Trace => Logging::Debug,
             _ => Logging::Off,

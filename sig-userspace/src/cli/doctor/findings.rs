@@ -91,6 +91,11 @@ pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
             for interface in &facts.interfaces {
                 interfaces::general(&mut out, facts, interface);
             }
+            let of_all = facts
+                .bypassed
+                .iter()
+                .filter(|found| found.interface().is_none());
+            out.extend(of_all.map(interfaces::bypassed));
         }
         Some(config) => {
             paths(&mut out, config, facts.time);
