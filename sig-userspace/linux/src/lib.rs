@@ -30,6 +30,7 @@ pub mod netfilter;
 pub mod netlink;
 pub mod netns;
 pub mod networks;
+pub mod process;
 pub mod routes;
 pub mod suited;
 pub mod sysctl;

@@ -16,6 +16,7 @@ mod order;
 mod ping;
 mod plan;
 mod police;
+mod quick;
 mod reload;
 mod restart;
 mod rights;
