@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, process::Command};
 
 use sig_linux::capabilities::{Capability, GATEWAY, ROUTER};
 
-const UNITS: [(&str, &[(Capability, &str)], &[&str]); 2] = [
+type Needed = &'static [(Capability, &'static str)];
+
+/// Name, what the program needs, and what is optional.
+const UNITS: [(&str, Needed, &[&str]); 2] = [
     ("sig", GATEWAY, &["CAP_IPC_LOCK", "CAP_SYS_NICE"]),
     ("sig-router", ROUTER, &["CAP_SYS_NICE"]),
 ];
