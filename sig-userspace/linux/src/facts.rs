@@ -10,6 +10,7 @@ use super::ethtool::{Ethtool, Offload};
 use super::link::{self, Link};
 use super::neighbours::{Reason, RouteLookup, lookup};
 use super::netdev::{XdpFeatures, xdp_features};
+use super::netfilter::{self, Bypassed};
 use super::netlink::Netlink;
 use super::suited::VlanTags;
 use super::sysctl::{self, Family};
@@ -33,6 +34,8 @@ pub struct Facts {
     pub interfaces: Vec<Interface>,
     /// Routes to the next hops that were asked for
     pub routes: Vec<(IpAddr, Result<RouteLookup, Reason>)>,
+    /// What packets of XDP do not meet
+    pub bypassed: Vec<Bypassed>,
 }
 
 /// Whether the kernel has a feature, as far as this process can tell.
@@ -166,6 +169,11 @@ pub async fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Fact
     for next_hop in next_hops {
         routes.push((*next_hop, lookup(&netlink, source, *next_hop).await));
     }
+    let physical = links.iter().filter(|link| !link.loopback);
+    let names: Vec<_> = physical
+        .map(|link| (link.ifindex, link.name.as_str()))
+        .collect();
+    let bypassed = netfilter::bypassed(&netlink, &names).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Facts {
         time: now.unwrap_or_default().as_secs(),
@@ -184,6 +192,7 @@ pub async fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Fact
             .map(|link| interface(&ethtool, link.clone(), &links))
             .collect(),
         routes,
+        bypassed,
     })
 }
 

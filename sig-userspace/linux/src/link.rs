@@ -43,8 +43,6 @@ pub struct Link {
     pub noarp: bool,
     /// The loopback interface
     pub loopback: bool,
-    /// Name of the queueing discipline at the root, such as `fq_codel`
-    pub qdisc: Option<String>,
     /// Transmit queue length in packets
     pub tx_queue_len: u32,
     /// Receive queues in use
@@ -246,7 +244,6 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
         oper_state: State::Unknown.to_string().to_lowercase(),
         noarp: flags.contains(LinkFlags::Noarp),
         loopback: flags.contains(LinkFlags::Loopback),
-        qdisc: None,
         tx_queue_len: 0,
         rx_queues: 1,
         tx_queues: 1,
@@ -272,7 +269,6 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::MaxMtu(mtu) => link.max_mtu = *mtu,
             LinkAttribute::OperState(state) => link.oper_state = state.to_string().to_lowercase(),
-            LinkAttribute::Qdisc(name) => link.qdisc = Some(name.clone()),
             LinkAttribute::TxQueueLen(length) => link.tx_queue_len = *length,
             LinkAttribute::NumRxQueues(count) => link.rx_queues = *count,
             LinkAttribute::NumTxQueues(count) => link.tx_queues = *count,

@@ -7,6 +7,7 @@
 //! end lives in.
 
 mod apply;
+pub(crate) mod bypassed;
 mod chains;
 mod environment;
 mod fast_path;
@@ -53,7 +54,6 @@ use sig_linux::{
     lan::LanHops,
     neighbours::{NextHops, Snapshot, Timing},
     netlink::Netlink,
-    netns,
     networks::{self, Networks},
     routes::Routes,
     tunnel_pair::{Owner, TunnelPair, TunnelPairConfig},
@@ -143,6 +143,7 @@ impl Host {
         let netlink = Netlink::open().map_err(system("open a netlink socket"))?;
         let watch = Watch::open()?;
         let interfaces = Interfaces::find(&netlink, &config).await?;
+        bypassed::tell(&netlink, &interfaces, &config).await;
         let logging = match config.log.level {
             super::config::LogLevel::Debug | super::config::LogLevel::Trace => Logging::Debug,
             _ => Logging::Off,
@@ -519,11 +520,9 @@ fn attach(
             // A veth always has native mode.
             Role::Tunnel => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
-                netns::run_in(netns, || {
-                    programs.attach_xdp(Program::Tunnel, ifindex, None)
-                })
-                .map_err(|source| Error::System {
-                    what: "enter the private network namespace",
+                let attach = || programs.attach_xdp(Program::Tunnel, ifindex, None);
+                netns.run(attach).map_err(|source| Error::System {
+                    what: "work in the private network namespace",
                     source,
                 })??
             }

@@ -17,6 +17,8 @@ mod order;
 mod ping;
 mod plan;
 mod police;
+mod quick;
 mod reload;
 mod restart;
+mod rights;
 mod traffic;

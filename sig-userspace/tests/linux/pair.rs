@@ -1,7 +1,6 @@
 //! The inner veth pair: as the engine needs it, and gone with its process.
 
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -307,7 +306,7 @@ impl Running {
             ports: vec![PortSpec {
                 role: Role::Tunnel,
                 interface: pair.peer().name.clone(),
-                namespace: Some(pair.netns().as_fd()),
+                namespace: Some(pair.netns()),
                 queues: 2,
                 spread: false,
                 zero_copy: ZeroCopy::Auto,

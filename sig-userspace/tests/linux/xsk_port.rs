@@ -20,6 +20,7 @@ use sig_core::{
 use sig_linux::af_xdp::{
     BusyPoll, Error, HugePages, Opened, Plan, PortSpec, RingSizes, WorkerPort, ZeroCopy,
 };
+use sig_linux::netns::PrivateNetns;
 
 const RINGS: RingSizes = RingSizes {
     receive: 512,
@@ -32,12 +33,12 @@ fn spec<'a>(
     role: Role,
     interface: &str,
     queues: u32,
-    namespace: Option<&'a Netns>,
+    namespace: Option<&'a PrivateNetns>,
 ) -> PortSpec<'a> {
     PortSpec {
         role,
         interface: interface.to_owned(),
-        namespace: namespace.map(AsFd::as_fd),
+        namespace,
         queues,
         spread: false,
         zero_copy: ZeroCopy::Auto,
@@ -246,11 +247,12 @@ fn received_packets_leave_room_for_headers_and_leave_on_another_port_in_another_
     let [gateway, hidden, lan, wan] = ["gateway", "hidden", "lan", "wan"].map(Netns::new);
     veth_with_queues((&gateway, "d0"), (&lan, "g0"), 1);
     veth_with_queues((&hidden, "d1"), (&wan, "s0"), 1);
+    let inside = hidden.thread();
     // Whichever side is opened first.
     for hidden_first in [false, true] {
         let mut ports = vec![
             spec(Role::Lan, "d0", 1, None),
-            spec(Role::Tunnel, "d1", 1, Some(&hidden)),
+            spec(Role::Tunnel, "d1", 1, Some(&inside)),
         ];
         if hidden_first {
             ports.reverse();
@@ -313,6 +315,7 @@ fn two_workers_share_single_queues_and_split_the_others() {
     veth_with_queues((&gateway, "wan"), (&far[0], "far"), 1);
     veth_with_queues((&gateway, "lan"), (&far[1], "far"), 1);
     veth_with_queues((&hidden, "inner"), (&far[2], "far"), 2);
+    let inside = hidden.thread();
     let spread = |spec: PortSpec<'static>| PortSpec {
         spread: true,
         ..spec
@@ -320,7 +323,7 @@ fn two_workers_share_single_queues_and_split_the_others() {
     let ports = vec![
         spread(spec(Role::Underlay, "wan", 1, None)),
         spread(spec(Role::Lan, "lan", 1, None)),
-        spec(Role::Tunnel, "inner", 2, Some(&hidden)),
+        spec(Role::Tunnel, "inner", 2, Some(&inside)),
     ];
     let opened = gateway
         .run(|| plan(2, ports).open())

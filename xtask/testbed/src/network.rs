@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -90,6 +91,10 @@ pub struct Options {
     pub dataplane: String,
     /// The gateways switch their fast path off or on after so many milliseconds, again and again.
     pub switch_fast_path: Option<u32>,
+    /// The program, with its arguments, that gateways are started by, such as `setpriv`; empty: none.
+    pub gateways_by: Vec<String>,
+    /// The same for routers.
+    pub routers_by: Vec<String>,
 }
 
 impl Options {
@@ -114,6 +119,8 @@ impl Default for Options {
             tunnel_mtu: 1500,
             dataplane: String::new(),
             switch_fast_path: None,
+            gateways_by: Vec::new(),
+            routers_by: Vec::new(),
         }
     }
 }
@@ -180,6 +187,10 @@ impl Network {
     fn wire(binary: &Path, options: &Options) -> Result<Self> {
         let suffix = suffix();
         let folder = Folder::new(&format!("network{suffix}"))?;
+        if !(options.gateways_by.is_empty() && options.routers_by.is_empty()) {
+            // They may run as somebody else, and make their sockets there.
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+        }
         let site = |number| Site::new(number, options, binary, folder.path(), &suffix);
         let (a, b) = (site(0)?, site(1)?);
         let middle = match options.route {
@@ -226,7 +237,7 @@ impl Network {
     }
 
     /// What routers and paths are made from.
-    fn topology<'a>(&'a self, binary: &'a Path, options: &Options) -> Topology<'a> {
+    fn topology<'a>(&'a self, binary: &'a Path, options: &'a Options) -> Topology<'a> {
         let of_site = |letter, site: &'a Site, core| As {
             letter,
             isd_as: site.isd_as(),
@@ -282,6 +293,7 @@ impl Network {
                 Cables::Veth => "native",
                 Cables::Cards => "auto",
             },
+            started_by: &options.routers_by,
         }
     }
 

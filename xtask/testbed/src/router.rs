@@ -61,6 +61,8 @@ pub(super) struct Topology<'a> {
     pub(super) binary: &'a Path,
     /// The routers' `[xdp] mode`.
     pub(super) xdp_mode: &'static str,
+    /// What starts it, with arguments; empty: nothing.
+    pub(super) started_by: &'a [String],
 }
 
 /// A running border router.
@@ -108,7 +110,7 @@ impl Topology<'_> {
             ),
         )?;
         let configuration = folder.join("router.toml");
-        let mut command = own.netns.command(self.binary);
+        let mut command = own.netns.command_by(self.started_by, None, self.binary);
         command
             .args(["router", "run", "--config"])
             .arg(&configuration);

@@ -41,6 +41,7 @@ pub struct Site {
     folder: PathBuf,
     cpu: Option<u16>,
     switch_fast_path: Option<u32>,
+    started_by: Vec<String>,
     starts: u32,
     process: Option<Process>,
 }
@@ -67,6 +68,7 @@ impl Site {
             folder: folder.to_owned(),
             cpu: None,
             switch_fast_path: options.switch_fast_path,
+            started_by: options.gateways_by.clone(),
             starts: 0,
             process: None,
         })
@@ -197,7 +199,9 @@ impl Site {
         }
         self.starts += 1;
         let log = format!("gateway-{}-{}.log", letter(self.number), self.starts);
-        let mut command = self.gateway.command_on(self.cpu, &self.binary);
+        let mut command = self
+            .gateway
+            .command_by(&self.started_by, self.cpu, &self.binary);
         command.args(["run", "--config"]).arg(self.config_file());
         if let Some(milliseconds) = self.switch_fast_path {
             command.env("SIG_TEST_SWITCH_FAST_PATH_MS", milliseconds.to_string());

@@ -1,17 +1,15 @@
-use std::{
-    os::fd::{AsRawFd, BorrowedFd},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
 
 use super::{
-    BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy, netns,
+    BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy,
     queue::QueueRings,
     socket::{Socket, Target},
     sys,
     umem::Umem,
 };
+use crate::netns::PrivateNetns;
 use sig_core::{
     port::BATCH,
     port::Role,
@@ -67,7 +65,7 @@ pub struct PortSpec<'a> {
     /// Name of the interface, in its namespace.
     pub interface: String,
     /// Network namespace of the interface; `None` is that of the calling thread.
-    pub namespace: Option<BorrowedFd<'a>>,
+    pub namespace: Option<&'a PrivateNetns>,
     /// Receive queues of the interface that carry traffic: 0 up to this number.
     pub queues: u32,
     /// Gives every worker a socket on every queue, for traffic that the card puts on one queue.
@@ -164,7 +162,13 @@ impl Plan<'_> {
         };
         let mut slot = 0;
         for (index, spec) in self.ports.iter().enumerate() {
-            let sockets = netns::within(spec.namespace, || self.open_port(&umem, index, slot))?;
+            let open = || self.open_port(&umem, index, slot);
+            let sockets = match spec.namespace {
+                None => open(),
+                Some(namespace) => namespace.run(open).unwrap_or_else(|source| {
+                    Err(Error::system("work in the network namespace", source))
+                }),
+            }?;
             for (worker, port) in sockets {
                 slot += 1;
                 match opened.steering.last_mut() {
@@ -267,7 +271,7 @@ impl Plan<'_> {
             ));
         }
         let place = |spec: &PortSpec<'_>| {
-            let namespace = spec.namespace.map(|namespace| namespace.as_raw_fd());
+            let namespace = spec.namespace.map(std::ptr::from_ref);
             (spec.interface.clone(), namespace)
         };
         for (index, spec) in self.ports.iter().enumerate() {

@@ -3,6 +3,7 @@
 mod interfaces;
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -10,9 +11,9 @@ use crate::control::config::{Config, EXPIRES_SOON, Pin, Preference, XdpMode};
 use sig_core::notation::rfc3339;
 use sig_core::port::umem::JUMBO_SIZE;
 use sig_linux::af_xdp::{PacketBuffers, RingSizes};
+use sig_linux::capabilities::{self, Capability};
 use sig_linux::facts::{
-    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts,
-    Feature, OLDEST_KERNEL, TESTED_KERNELS,
+    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_RAW, Facts, Feature, OLDEST_KERNEL, TESTED_KERNELS,
 };
 use sig_linux::link::MAX_XDP_MTU;
 
@@ -82,7 +83,8 @@ const MIB: u64 = 1 << 20;
 pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
     let mut out = Vec::new();
     kernel(&mut out, facts, config);
-    privileges(&mut out, facts, config);
+    privileges(&mut out, facts, capabilities::GATEWAY);
+    locked_memory(&mut out, facts, config);
     memory(&mut out, facts, config);
     cpus(&mut out, facts, config);
     stack(&mut out, facts, config);
@@ -91,11 +93,45 @@ pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
             for interface in &facts.interfaces {
                 interfaces::general(&mut out, facts, interface);
             }
+            let of_all = facts
+                .bypassed
+                .iter()
+                .filter(|found| found.interface().is_none());
+            out.extend(of_all.map(interfaces::bypassed));
         }
         Some(config) => {
             paths(&mut out, config, facts.time);
             interfaces::tunnel(&mut out, facts, config);
             interfaces::configured(&mut out, facts, config);
+        }
+    }
+    out
+}
+
+/// Judges the facts for a border router: that with this topology, or any.
+pub(super) fn router_findings(facts: &Facts, own: Option<&[IpAddr]>) -> Vec<Finding> {
+    let mut out = Vec::new();
+    kernel(&mut out, facts, None);
+    // It has no AF_XDP sockets.
+    out.retain(|finding| !finding.text.starts_with("AF_XDP"));
+    privileges(&mut out, facts, capabilities::ROUTER);
+    let holds = |address: &IpAddr| {
+        let mut interfaces = facts.interfaces.iter();
+        interfaces.any(|interface| interface.link.has_address(*address))
+    };
+    for address in own.unwrap_or_default() {
+        if !holds(address) {
+            out.push(Finding::bad(
+                "addresses",
+                format!("no interface carries {address} of this router in the topology"),
+                "`ip addr add` it, or correct the topology",
+            ));
+        }
+    }
+    for interface in &facts.interfaces {
+        let is_used = |own: &[IpAddr]| own.iter().any(|own| interface.link.has_address(*own));
+        if own.is_none_or(is_used) {
+            interfaces::general(&mut out, facts, interface);
         }
     }
     out
@@ -165,30 +201,26 @@ fn kernel(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     });
 }
 
-fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
-    const AREA: &str = "privileges";
-    let privileges = &facts.privileges;
-    for (capability, what) in [
-        (CAP_NET_ADMIN, "interfaces, routes and XDP programs"),
-        (CAP_BPF, "BPF programs and maps"),
-        (CAP_PERFMON, "BPF programs that read packets"),
-        (CAP_NET_RAW, "AF_XDP sockets"),
-        (
-            CAP_SYS_ADMIN,
-            "the private network namespace of the tunnel port",
-        ),
-    ] {
+const PRIVILEGES: &str = "privileges";
+
+fn privileges(out: &mut Vec<Finding>, facts: &Facts, needed: &[(Capability, &str)]) {
+    for (capability, what) in needed {
         let name = capability.1;
-        out.push(if privileges.has(capability) {
-            Finding::good(AREA, format!("{name} for {what}"))
+        out.push(if facts.privileges.has(*capability) {
+            Finding::good(PRIVILEGES, format!("{name} for {what}"))
         } else {
             Finding::bad(
-                AREA,
+                PRIVILEGES,
                 format!("{name} is missing: {what}"),
                 format!("run as root, or add {name} to AmbientCapabilities= of the systemd unit"),
             )
         });
     }
+}
+
+fn locked_memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
+    const AREA: &str = PRIVILEGES;
+    let privileges = &facts.privileges;
     let needed = packet_memory(facts, config);
     out.push(match privileges.memlock {
         _ if privileges.has(CAP_IPC_LOCK) => Finding::good(AREA, "CAP_IPC_LOCK: no limit on locked memory"),

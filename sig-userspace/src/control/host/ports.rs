@@ -122,7 +122,7 @@ pub(super) fn open(
     specs.push(PortSpec {
         role: Role::Tunnel,
         interface: pair.peer().name.clone(),
-        namespace: Some(pair.netns().as_fd()),
+        namespace: Some(pair.netns()),
         queues: workers,
         spread: false,
         zero_copy: ZeroCopy::Never,

@@ -7,11 +7,13 @@ use rtnetlink::packet_route::route::RouteType;
 
 use super::Finding;
 use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, XdpMode};
+use crate::control::host::bypassed::concerns;
 use sig_linux::ethtool::Offload;
 use sig_linux::facts::{Facts, Interface};
 use sig_linux::link::{MAX_XDP_MTU, lower_mtu, max_mtu_on, mtu_limit};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
+use sig_linux::netfilter::{Bypassed, REMEDY};
 use sig_linux::suited::{self, VlanTags};
 use sig_linux::tunnel_pair::ALIAS;
 
@@ -256,6 +258,9 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             out.push(lan_transmit(config, interface));
         }
     }
+    let underlay_name = underlay.map(|underlay| underlay.link.name.as_str());
+    let concerns = |found: &&Bypassed| concerns(found, config, underlay_name);
+    out.extend(facts.bypassed.iter().filter(concerns).map(bypassed));
     let mut seen: Vec<IpAddr> = Vec::new();
     for (next_hop, route) in &facts.routes {
         if !seen.contains(next_hop) {
@@ -456,16 +461,20 @@ fn lan_forwarding(out: &mut Vec<Finding>, interface: &Interface) {
     }
 }
 
-/// Queueing disciplines that interfaces have without anybody's wish, and a plain queue.
-const ORDINARY_QDISCS: [&str; 7] = [
-    "noqueue",
-    "noop",
-    "mq",
-    "pfifo",
-    "pfifo_fast",
-    "fq_codel",
-    "fq",
-];
+/// What packets of XDP do not meet.
+pub(super) fn bypassed(found: &Bypassed) -> Finding {
+    let area = match found.interface() {
+        Some(name) => format!("interface {name}"),
+        None => "firewall".to_owned(),
+    };
+    let remedy = match found {
+        Bypassed::Qdisc { kind, .. } if !matches!(&**kind, "ingress" | "clsact") => {
+            "on a LAN interface, `lan_transmit = \"helper\"` in [dataplane] has packets pass through it"
+        }
+        _ => REMEDY,
+    };
+    Finding::warning(&area, found.to_string(), remedy)
+}
 
 /// How packets from remotes will reach the hosts.
 fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
@@ -487,16 +496,6 @@ fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
             "packets from remotes are routed by the kernel (generic mode)"
         }
         (LanTransmit::Auto, _) => {
-            let qdisc = interface.link.qdisc.as_deref().unwrap_or("noqueue");
-            if !ORDINARY_QDISCS.contains(&qdisc) {
-                return Finding::warning(
-                    &area,
-                    format!(
-                        "packets from remotes to known neighbours bypass its queueing discipline {qdisc}"
-                    ),
-                    "set `lan_transmit = \"helper\"` in [dataplane] if the packets must pass through it",
-                );
-            }
             "packets from remotes to known neighbours are sent directly, bypassing queueing disciplines and TC programs"
         }
     };

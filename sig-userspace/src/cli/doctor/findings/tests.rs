@@ -12,6 +12,7 @@ use sig_linux::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings};
 use sig_linux::link::Link;
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
+use sig_linux::netfilter::Bypassed;
 use sig_linux::suited::VlanTags;
 
 fn link(name: &str, ifindex: u32) -> Link {
@@ -31,7 +32,6 @@ fn link(name: &str, ifindex: u32) -> Link {
         tx_queues: 1,
         driver: Some("ice".into()),
         kind: None,
-        qdisc: Some("fq_codel".into()),
         ..Link::default()
     }
 }
@@ -87,6 +87,7 @@ fn good_host() -> Facts {
         },
         interfaces: vec![interface(underlay), interface(link("eth1", 3))],
         routes: vec![("10.10.0.1".parse().unwrap(), Ok(on_link))],
+        bypassed: Vec::new(),
     }
 }
 
@@ -556,7 +557,12 @@ fn the_other_end_of_a_veth_pair_must_take_packets_of_programs_for_the_fast_path(
 #[test]
 fn shaping_on_a_lan_interface_is_passed_by_unless_the_helper_transmits() {
     let mut host = good_host();
-    host.interfaces[1].link.qdisc = Some("htb".into());
+    let htb = |interface: &str| Bypassed::Qdisc {
+        interface: interface.to_owned(),
+        kind: "htb".to_owned(),
+    };
+    host.bypassed.push(htb("eth1"));
+    host.bypassed.push(htb("eth9"));
     let mut config = sample();
     let words = ["eth1", "htb", "lan_transmit"];
     complains(&host, Some(&config), "Warning", &words);
@@ -644,4 +650,53 @@ fn a_kernel_on_which_workers_cannot_share_a_queue_in_generic_mode_is_named() {
         "Warning",
         &["CVE-2025-37920", "6.12.28"],
     );
+}
+
+#[test]
+fn rules_that_packets_bypass_deserve_a_look_unless_the_kernel_forwards() {
+    let table = |device: Option<&str>| Bypassed::Nftables {
+        table: "inet filter".to_owned(),
+        hooks: vec!["forward"],
+        device: device.map(str::to_owned),
+    };
+    let strict = |interface: &str| Bypassed::ReversePath {
+        interface: interface.to_owned(),
+    };
+    let mut host = good_host();
+    host.bypassed = vec![
+        table(None),
+        table(Some("eth7")),
+        strict("eth0"),
+        strict("eth1"),
+    ];
+    let mut config = sample();
+    let words = ["firewall", "inet filter", "docs/rules.md"];
+    complains(&host, None, "Warning", &words);
+    complains(&host, Some(&config), "Warning", &words);
+    complains(&host, Some(&config), "Warning", &["eth1", "rp_filter"]);
+    assert_eq!(complaints(&host, Some(&config)).len(), 2);
+    config.dataplane.lan_transmit = crate::control::config::LanTransmit::Kernel;
+    config.dataplane.lan.clear();
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+}
+
+#[test]
+fn a_router_needs_its_own_capabilities_and_addresses() {
+    let mut host = good_host();
+    host.privileges.capabilities = 1 << CAP_BPF.0;
+    let levels = |own: &[IpAddr]| -> Vec<String> {
+        let findings = router_findings(&host, Some(own));
+        let bad = findings
+            .iter()
+            .filter(|finding| finding.level == Level::Bad);
+        bad.map(|finding| finding.text.clone()).collect()
+    };
+    let found = levels(&["192.0.2.77".parse().unwrap()]);
+    assert!(found[0].contains("CAP_NET_ADMIN is missing"), "{found:?}");
+    assert!(found[1].contains("CAP_PERFMON is missing"), "{found:?}");
+    assert!(
+        found[2].contains("no interface carries 192.0.2.77"),
+        "{found:?}"
+    );
+    assert_eq!(found.len(), 3, "{found:?}");
 }
