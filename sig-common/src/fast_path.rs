@@ -296,7 +296,9 @@ pub mod sender {
 #[repr(C)]
 pub struct FastPath {
     /// Place of the underlay device in [`OUTPUTS`].
-    pub output: u32,
+    pub output: u16,
+    /// Not 0: that device sends packets in several buffers.
+    pub buffers: u16,
     /// Longest packet that fits a frame.
     pub capacity: u32,
     /// Outer headers.
@@ -308,7 +310,9 @@ pub struct FastPath {
 #[repr(C)]
 pub struct Hop {
     /// Place of the device in [`OUTPUTS`].
-    pub output: u32,
+    pub output: u16,
+    /// Not 0: that device sends packets in several buffers.
+    pub buffers: u16,
     /// Longest packet that the device takes.
     pub mtu: u32,
     /// Destination MAC address, then source MAC address.

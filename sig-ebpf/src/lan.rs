@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use aya_ebpf::{maps::lpm_trie::Key, programs::XdpContext};
+use aya_ebpf::{bindings::xdp_md, maps::lpm_trie::Key, programs::XdpContext};
 use sig_common::{
     fast_path::flow_place,
     maps::{LanPort, LanRoute, TUNNEL_PORT},
@@ -19,7 +19,7 @@ use crate::{
         egress::{self, Origin},
     },
     maps::{AlignedKey, LAN_V4, LAN_V6, PORTS},
-    packet::{IP, Packet},
+    packet::{self, IP, Packet},
     socket,
 };
 
@@ -28,29 +28,22 @@ use crate::{
 /// than the MTU because the kernel merged it, and what has no route into the tunnel.
 #[inline(always)]
 pub fn from_lan(ctx: &XdpContext, ifindex: u32) -> Option<Verdict> {
-    let packet = &Packet::of_xdp(ctx);
+    // Whether all of it is there is seen below.
+    let packet = &Packet::of_xdp(ctx).endless();
     // SAFETY: the value is only read; an update replaces it as a whole.
     let port = unsafe { PORTS.get(ifindex) }?;
     if port.flags & LanPort::CHECK_MAC != 0 && packet.bytes::<6>(0)? != port.mac {
         return None;
     }
-    if packet.len() > port.max_len as usize {
+    if packet::checked_len(ctx.ctx) > port.max_len {
         return None;
     }
     let flags = port.flags;
-    with_inner(packet, |inner| {
-        if inner.ttl <= 1 {
-            return None;
-        }
-        let route = match inner.destination {
-            IpAddr::V4(address) => LAN_V4.get(Key::new(32, address.octets())),
-            IpAddr::V6(address) => LAN_V6.get(AlignedKey::new(address.octets()).key()),
-        };
-        if *route? != LanRoute::TUNNEL {
-            return None;
-        }
-        Some(take(ctx, inner, ifindex, Way::Lan, flags))
-    })
+    let looked_at = match version(packet)? {
+        Version::V4 => look_at::<false, true>(ctx.ctx),
+        Version::V6 => look_at::<true, true>(ctx.ctx),
+    };
+    take(ctx, looked_at, ifindex, Way::Lan, flags)
 }
 
 /// Packets that the kernel routed into the `sig` device, or that have been through a chain: hops and route have been looked at
@@ -58,14 +51,75 @@ pub fn from_lan(ctx: &XdpContext, ifindex: u32) -> Option<Verdict> {
 #[inline(always)]
 pub fn from_kernel(ctx: &XdpContext) -> Option<Verdict> {
     const RETURNED: [u8; 6] = Mark::Returned.address();
-    let packet = &Packet::of_xdp(ctx);
+    if packet::checked_len(ctx.ctx) == packet::CUT {
+        return None;
+    }
+    let packet = &Packet::of_xdp(ctx).endless();
     let (way, flags) = match packet.bytes::<6>(0)? == RETURNED {
         true => (Way::Chain, LanPort::FAST | LanPort::PARTIAL_CHECKSUMS),
         false => (Way::Kernel, LanPort::FAST),
     };
-    with_inner(packet, |inner| {
-        Some(take(ctx, inner, TUNNEL_PORT, way, flags))
-    })
+    let looked_at = match version(packet)? {
+        Version::V4 => look_at::<false, false>(ctx.ctx),
+        Version::V6 => look_at::<true, false>(ctx.ctx),
+    };
+    take(ctx, looked_at, TUNNEL_PORT, way, flags)
+}
+
+/// Version of an IP packet. VLAN tags make a packet somebody else's.
+#[inline(always)]
+fn version(packet: &Packet) -> Option<Version> {
+    let [first] = packet.bytes(IP)?;
+    match (packet.be16(IP - 2)?, first >> 4) {
+        (ethernet::ETHERTYPE_IPV4, 4) => Some(Version::V4),
+        (ethernet::ETHERTYPE_IPV6, 6) => Some(Version::V6),
+        _ => None,
+    }
+}
+
+enum Version {
+    V4,
+    V6,
+}
+
+/// The packet can leave this network; with the hash of its flow in the low 32 bits.
+const CAN_LEAVE: u64 = 1 << 32;
+/// Its addresses are of IPv6.
+const IS_V6: u64 = 1 << 33;
+
+/// Whether an IP packet can leave this network, and by `ROUTED` whether hops are left and a route leads into the tunnel: bits, 0
+/// if not.
+///
+/// A function of its own: of all that it looks at, a number is left. Otherwise the verifier would follow what comes behind for
+/// every combination of headers and addresses. It is compiled once for each version of IP: behind the point where both meet again,
+/// LLVM may compute with what a packet of the other version does not have, be it in a register that holds a pointer, and the
+/// verifier refuses that.
+#[inline(never)]
+fn look_at<const V6: bool, const ROUTED: bool>(ctx: *mut xdp_md) -> u64 {
+    // The caller has seen that all of it is there.
+    let ip = Packet::of(ctx, 0).endless().behind(IP);
+    let parsed = match V6 {
+        true => InnerPacket::parse_v6(&ip),
+        false => InnerPacket::parse_v4(&ip),
+    };
+    let Ok(inner) = parsed else { return 0 };
+    if !may_cross(inner.destination) {
+        return 0;
+    }
+    if ROUTED {
+        if inner.ttl <= 1 {
+            return 0;
+        }
+        let route = match inner.destination {
+            IpAddr::V4(address) => LAN_V4.get(Key::new(32, address.octets())),
+            IpAddr::V6(address) => LAN_V6.get(AlignedKey::new(address.octets()).key()),
+        };
+        if route.is_none_or(|route| *route != LanRoute::TUNNEL) {
+            return 0;
+        }
+    }
+    let version = if V6 { IS_V6 } else { 0 };
+    CAN_LEAVE | version | u64::from(flow_hash(&inner))
 }
 
 /// How a packet has come here.
@@ -76,12 +130,16 @@ enum Way {
     Chain,
 }
 
-/// A packet that goes into the tunnel: by the fast path, or to the worker of its flow. `flags` are those of [`LanPort`].
+/// A packet that goes into the tunnel: by the fast path, or to the worker of its flow. `looked_at` are the bits of [`look_at`], `flags`
+/// those of [`LanPort`].
 #[inline(always)]
-fn take(ctx: &XdpContext, inner: &InnerPacket, port: u32, way: Way, flags: u16) -> Verdict {
-    let flow_hash = flow_hash(inner);
+fn take(ctx: &XdpContext, looked_at: u64, port: u32, way: Way, flags: u16) -> Option<Verdict> {
+    if looked_at & CAN_LEAVE == 0 {
+        return None;
+    }
+    let flow_hash = looked_at as u32;
     let Some(socket) = socket(ctx, port, worker_hash(flow_hash)) else {
-        return Verdict::NO_SOCKET;
+        return Some(Verdict::NO_SOCKET);
     };
     let has_returned = way == Way::Chain;
     let place = flow_place(flow_hash, has_returned);
@@ -95,17 +153,17 @@ fn take(ctx: &XdpContext, inner: &InnerPacket, port: u32, way: Way, flags: u16) 
             has_returned,
             partial: flags & LanPort::PARTIAL_CHECKSUMS != 0,
         };
-        let outcome = match inner.source {
-            IpAddr::V4(_) => egress::send::<false>(ctx, &origin),
-            IpAddr::V6(_) => egress::send::<true>(ctx, &origin),
+        let outcome = match looked_at & IS_V6 {
+            0 => egress::send::<false>(ctx, &origin),
+            _ => egress::send::<true>(ctx, &origin),
         };
         match outcome {
             Outcome::Declined => {}
-            Outcome::Done(action) => return Verdict::fast(action),
-            Outcome::Dropped => return Verdict::drop(DropReason::QueueFull as u32),
+            Outcome::Done(action) => return Some(Verdict::fast(action)),
+            Outcome::Dropped => return Some(Verdict::drop(DropReason::QueueFull as u32)),
         }
     }
-    Verdict::to_worker(socket, owner, place)
+    Some(Verdict::to_worker(socket, owner, place))
 }
 
 /// All packets of a flow go to one worker. The engine takes the low bits of the same hash for the
@@ -113,26 +171,4 @@ fn take(ctx: &XdpContext, inner: &InnerPacket, port: u32, way: Way, flags: u16) 
 #[inline(always)]
 fn worker_hash(flow_hash: u32) -> u32 {
     flow_hash.rotate_left(16)
-}
-
-/// What is done with an IP packet that can leave this network. VLAN tags make a packet somebody else's.
-///
-/// It is compiled once for each version of IP: behind the point where both meet again, LLVM may compute with what a
-/// packet of the other version does not have, be it in a register that holds a pointer, and the verifier refuses that.
-#[inline(always)]
-fn with_inner(
-    packet: &Packet,
-    decide: impl Fn(&InnerPacket) -> Option<Verdict>,
-) -> Option<Verdict> {
-    let ip = packet.ip();
-    let [first] = ip.bytes(0)?;
-    let decide = |inner: InnerPacket| match may_cross(inner.destination) {
-        true => decide(&inner),
-        false => None,
-    };
-    match (packet.be16(IP - 2)?, first >> 4) {
-        (ethernet::ETHERTYPE_IPV4, 4) => decide(InnerPacket::parse_v4(&ip).ok()?),
-        (ethernet::ETHERTYPE_IPV6, 6) => decide(InnerPacket::parse_v6(&ip).ok()?),
-        _ => None,
-    }
 }

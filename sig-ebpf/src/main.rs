@@ -14,6 +14,9 @@
 //!
 //! Those of `sig accelerate` are in [`accelerate`].
 //!
+//! All XDP programs take packets in several buffers: drivers with a large MTU ask for that, and so do programs that call each other.
+//! Only the first buffer is within reach; headers are there.
+//!
 //! Modules decide; this file alone turns their verdicts into actions and counts those of the gateway.
 #![no_std]
 #![no_main]
@@ -157,14 +160,14 @@ const TUNNEL: Stats = Stats {
 };
 
 /// SIG frames to our data address go to a worker; all else of this host stays with the kernel.
-#[xdp]
+#[xdp(frags)]
 pub fn sig_underlay(ctx: XdpContext) -> u32 {
     let verdict = underlay::take(&ctx);
     act(&ctx, &UNDERLAY, verdict)
 }
 
 /// Packets of the LAN to prefixes of remotes go to a worker.
-#[xdp]
+#[xdp(frags)]
 pub fn sig_lan(ctx: XdpContext) -> u32 {
     let Some(verdict) = lan::from_lan(&ctx, ctx.ingress_ifindex() as u32) else {
         maps::count(LAN.passed);
@@ -176,7 +179,7 @@ pub fn sig_lan(ctx: XdpContext) -> u32 {
 }
 
 /// Packets that the kernel routed into the `sig` device go to a worker.
-#[xdp]
+#[xdp(frags)]
 pub fn sig_tunnel(ctx: XdpContext) -> u32 {
     let verdict = lan::from_kernel(&ctx);
     act(&ctx, &TUNNEL, verdict.unwrap_or(Verdict::PASS))
@@ -195,24 +198,24 @@ pub fn sig_router_cpu(ctx: XdpContext) -> u32 {
 }
 
 /// Packets to SIDs, for policies and from functions are processed and forwarded.
-#[xdp]
+#[xdp(frags)]
 pub fn sig_srv6(ctx: XdpContext) -> u32 {
     srv6::receive(&ctx)
 }
 
 /// The same for packets that have another SID of this node next.
-#[xdp]
+#[xdp(frags)]
 pub fn sig_srv6_again(ctx: XdpContext) -> u32 {
     srv6::again(&ctx)
 }
 
 /// The HMAC of packets to SIDs is verified.
-#[xdp]
+#[xdp(frags)]
 pub fn sig_srv6_verify(ctx: XdpContext) -> u32 {
     srv6::verify::run(ctx.ctx)
 }
 
-#[xdp]
+#[xdp(frags)]
 pub fn sig_srv6_process(_ctx: XdpContext) -> u32 {
     srv6::into_process()
 }

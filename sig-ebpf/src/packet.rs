@@ -5,9 +5,10 @@ use core::arch::asm;
 
 use aya_ebpf::{
     bindings::{__sk_buff, xdp_md},
+    helpers::bpf_xdp_get_buff_len,
     programs::{TcContext, XdpContext},
 };
-use sig_common::wire::{Load, Store, ethernet};
+use sig_common::wire::{Load, Store, ethernet, ipv6};
 
 /// Offset of the IP header in an Ethernet frame without VLAN tags.
 pub const IP: usize = ethernet::HEADER_LEN;
@@ -17,13 +18,49 @@ pub const AF_INET: u8 = 2;
 /// The address family of IPv6.
 pub const AF_INET6: u8 = 10;
 
-/// Bytes of the packet of an XDP program.
+/// Bytes of the packet of an XDP program that are in the first buffer.
 #[inline(always)]
 pub fn len(ctx: *mut xdp_md) -> usize {
     let packet = Packet::of(ctx, 0);
     // LLVM would go on to compute with the end instead, which the verifier forbids.
     opaque(packet.end - packet.start)
 }
+
+/// Bytes of the packet of an XDP program, in all buffers.
+#[inline(always)]
+pub fn whole_len(ctx: *mut xdp_md) -> usize {
+    // SAFETY: the context is of the running program.
+    opaque(unsafe { bpf_xdp_get_buff_len(ctx) } as usize)
+}
+
+/// The same, [`CUT`] if the IP packet in it, without VLAN tags, is longer. The kernel is asked only if that is longer than the first
+/// buffer.
+///
+/// A function of its own: it costs its callers no stack.
+#[inline(never)]
+pub fn checked_len(ctx: *mut xdp_md) -> u32 {
+    let packet = Packet::of(ctx, 0);
+    let len = packet.len as u32;
+    let announced = match packet.be16(IP - 2) {
+        Some(ethernet::ETHERTYPE_IPV4) => packet.be16(IP + 2).map(u32::from),
+        Some(ethernet::ETHERTYPE_IPV6) => packet
+            .be16(IP + 4)
+            .map(|payload| u32::from(payload) + ipv6::HEADER_LEN as u32),
+        _ => None,
+    };
+    let end = match announced {
+        Some(announced) => announced + IP as u32,
+        None => 0,
+    };
+    if end <= len {
+        return len;
+    }
+    let len = whole_len(ctx) as u32;
+    if end > len { CUT } else { len }
+}
+
+/// Of a packet that has been cut off.
+pub const CUT: u32 = u32::MAX;
 
 /// The same number, of which LLVM knows nothing: what is checked about it is checked for the verifier to see.
 #[inline(always)]
@@ -99,6 +136,12 @@ impl Packet {
             end: end as usize,
             len: (len as usize).saturating_sub(offset),
         }
+    }
+
+    /// The same, with so many bytes in all buffers.
+    #[inline(always)]
+    pub fn with_len(self, len: usize) -> Self {
+        Self { len, ..self }
     }
 
     /// The same, as if more followed: to read the first packet of a part of packets.

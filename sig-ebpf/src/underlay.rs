@@ -17,7 +17,7 @@ use crate::{
         ingress::{self, Frame},
     },
     maps::{self, AlignedKey, LOCAL, REMOTES, SOURCES},
-    packet::Packet,
+    packet::{self, Packet},
     socket,
 };
 
@@ -59,7 +59,11 @@ fn admit(ctx: *mut xdp_md, into: &mut Frame) -> u32 {
 /// Admits frames for our data address that come from a known gateway, by way of who may bring them.
 #[inline(always)]
 fn admitted(ctx: &XdpContext, into: &mut Frame) -> Result<(), u32> {
-    let packet = &Packet::of_xdp(ctx);
+    let len = match packet::checked_len(ctx.ctx) {
+        packet::CUT => 0,
+        len => len as usize,
+    };
+    let packet = &Packet::of_xdp(ctx).with_len(len);
     let ifindex = ctx.ingress_ifindex() as u32;
     // SAFETY: the value is only read; an update replaces it as a whole.
     let port = unsafe { LOCAL.get(ifindex) }.ok_or(PASS)?;

@@ -39,6 +39,8 @@ pub use sig_core::{
 
 /// Longest frame payload that can be held for reordering: what a chunk can hold of it.
 const MAX_FRAME_PAYLOAD: usize = 4096;
+/// The same where there are jumbo frames: the largest MTU.
+const MAX_JUMBO_PAYLOAD: usize = 9216;
 /// Workers at most, as in a configuration.
 const MAX_WORKERS: usize = 64;
 
@@ -221,7 +223,7 @@ impl BuilderWithPorts {
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(StartError::Workers(workers));
         }
-        let mut engine_config = engine_config(&config, partial_checksums, workers)?;
+        let mut engine_config = engine_config(&config, &self.area, partial_checksums, workers)?;
         engine_config.sources = sources;
         engine_config.fast_path = in_kernel.as_ref().map(|programs| programs.shared());
         let start = Instant::now();
@@ -376,11 +378,12 @@ impl Engine {
 
 fn engine_config(
     config: &Config,
+    area: &Area,
     partial_checksums: bool,
     workers: usize,
 ) -> Result<EngineConfig, LimitsError> {
     let dataplane = &config.dataplane;
-    let limits = limits(dataplane);
+    let limits = limits(dataplane, area);
     limits.check()?;
     Ok(EngineConfig {
         worker: WorkerConfig {
@@ -404,13 +407,16 @@ fn engine_config(
     })
 }
 
-fn limits(dataplane: &Dataplane) -> Limits {
+fn limits(dataplane: &Dataplane, area: &Area) -> Limits {
     let limits = &dataplane.limits;
     let nanoseconds =
         |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
     Limits {
-        max_packet: sig_core::dataplane::MAX_PACKET,
-        max_frame_payload: MAX_FRAME_PAYLOAD,
+        max_packet: sig_core::dataplane::max_packet(area),
+        max_frame_payload: match area.jumbo_frames() {
+            0 => MAX_FRAME_PAYLOAD,
+            _ => MAX_JUMBO_PAYLOAD,
+        },
         reorder_frames: dataplane.reorder_frames.into(),
         reorder_wait_ns: nanoseconds(dataplane.reorder_wait),
         remotes: MAX_REMOTES,

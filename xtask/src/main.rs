@@ -9,6 +9,7 @@ mod dist;
 mod setup;
 mod shell;
 mod test;
+mod vm;
 
 use clap::{Parser, Subcommand};
 
@@ -36,6 +37,10 @@ enum Task {
     Demo(demo::Arguments),
     /// Measure sig against the limits of the machine and against what people use
     Bench(bench::Arguments),
+    /// Run gateways and routers on other kernels and emulated network cards
+    Vm(vm::Arguments),
+    #[command(hide = true)]
+    VmGuest(vm::GuestArguments),
     /// Run all tests; as root also those over real network devices
     Test(test::Arguments),
 }
@@ -49,6 +54,8 @@ fn main() -> std::process::ExitCode {
         Task::Dist => dist::run(),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Vm(arguments) => vm::run(&arguments),
+        Task::VmGuest(arguments) => vm::run_guest(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match result {

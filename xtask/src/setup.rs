@@ -7,7 +7,7 @@ mod packages;
 use anyhow::Result;
 
 pub(crate) use compiler::provide_clippy;
-pub(crate) use packages::has;
+pub(crate) use packages::{apt_get, has, update_lists};
 
 use crate::{
     bpf_build::{Compiler, PRODUCT, Toolchain},

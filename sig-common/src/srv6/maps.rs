@@ -30,6 +30,8 @@ pub const SOCKET: &str = "S_SOCKET";
 pub const PEERS: &str = "S_PEERS";
 /// Devices that packets leave by, by interface index.
 pub const DEVICES: &str = "S_DEVICES";
+/// Those of [`DEVICES`] that send packets in several buffers: `u32` interface index to 1.
+pub const FRAGMENTS: &str = "S_FRAGMENTS";
 /// Per CPU, packets and bytes: counter slot to [`Traffic`].
 pub const TRAFFIC: &str = "S_TRAFFIC";
 /// Per CPU, what was not forwarded: [`Reason`] to `u64` packets.

@@ -54,7 +54,8 @@ struct Checksums {
 #[inline(never)]
 fn try_send<const V6: bool>(ctx: *mut xdp_md, origin: &Origin) -> u32 {
     let ctx = &XdpContext::new(ctx);
-    let packet = Packet::of(ctx.ctx, IP);
+    // It has been looked at: all of it is there.
+    let packet = Packet::of(ctx.ctx, IP).endless();
     let Some(simple) = Simple::<V6>::parse(&packet) else {
         return Outcome::DECLINED;
     };
@@ -78,7 +79,7 @@ fn try_send<const V6: bool>(ctx: *mut xdp_md, origin: &Origin) -> u32 {
         return Outcome::DECLINED;
     };
     if u32::from(simple.total_len) > path.capacity
-        || super::is_padded_too_far(ctx, IP + usize::from(simple.total_len))
+        || !super::can_leave(ctx, IP + usize::from(simple.total_len), path.buffers)
         || super::clamps_mss() && simple.opens_tcp(&packet)
     {
         return Outcome::DECLINED;

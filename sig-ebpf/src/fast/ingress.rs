@@ -163,14 +163,14 @@ fn try_deliver(ctx: *mut xdp_md, frame: &Frame, stream: u32) -> u32 {
 #[inline(never)]
 fn hand_on<const V6: bool>(ctx: *mut xdp_md, frame: &Frame, next_word: *mut u64, next: u64) -> u32 {
     let ctx = &XdpContext::new(ctx);
-    let packet = Packet::of(ctx.ctx, frame.payload());
+    // The frame has been looked at: all of it is there, and the packet must be as long as it.
+    let packet = Packet::of(ctx.ctx, frame.payload()).endless();
     let Some(simple) = Simple::<V6>::parse(&packet) else {
         return Outcome::DECLINED;
     };
     let len = frame.frame_len.wrapping_sub(sig_frame::HEADER_LEN as u32);
     if u32::from(simple.total_len) != len
         || simple.ttl <= 1
-        || super::is_padded_too_far(ctx, frame.payload() + usize::from(simple.total_len))
         || super::clamps_mss() && simple.opens_tcp(&packet)
     {
         return Outcome::DECLINED;
@@ -188,7 +188,14 @@ fn hand_on<const V6: bool>(ctx: *mut xdp_md, frame: &Frame, next_word: *mut u64,
     let Some(hop) = (unsafe { HOPS.get(number) }) else {
         return Outcome::DECLINED;
     };
-    if u32::from(simple.total_len) > hop.mtu || !has_right_checksum(ctx, frame, &packet, &simple) {
+    if u32::from(simple.total_len) > hop.mtu
+        || !super::can_leave(
+            ctx,
+            frame.payload() + usize::from(simple.total_len),
+            hop.buffers,
+        )
+        || !has_right_checksum(ctx, frame, &packet, &simple)
+    {
         return Outcome::DECLINED;
     }
     // SAFETY: a word of an element. From here on the frame counts as received.

@@ -184,9 +184,9 @@ fn count(map: &PerCpuArray<Traffic>, place: u32, bytes: u64) {
 
 /// Sends the packet out of a device; it is lost if the device is gone.
 #[inline(always)]
-fn redirect(output: u32) -> u32 {
+fn redirect(output: u16) -> u32 {
     const DROP: u64 = aya_ebpf::bindings::xdp_action::XDP_DROP as u64;
-    match OUTPUTS.redirect(output, DROP) {
+    match OUTPUTS.redirect(output.into(), DROP) {
         Ok(action) | Err(action) => action,
     }
 }
@@ -201,18 +201,29 @@ fn move_start(ctx: &XdpContext, by: i32) -> bool {
 /// Bytes behind a packet that are cut off at most: small ones are padded to the shortest Ethernet frame.
 const MAX_PADDING: usize = 64;
 
-/// Whether more is behind the first `len` bytes, which are there, than [`cut_end`] cuts off.
+/// Whether a packet of `len` bytes, which is there, can leave by a device that may send packets in several `buffers`. Behind it there
+/// may be what [`cut_end`] cuts off, if it is in one.
 #[inline(always)]
-fn is_padded_too_far(ctx: &XdpContext, len: usize) -> bool {
-    packet::len(ctx.ctx).wrapping_sub(len) > MAX_PADDING
+fn can_leave(ctx: &XdpContext, len: usize, buffers: u16) -> bool {
+    let first = packet::len(ctx.ctx);
+    if first == len {
+        return true;
+    }
+    let whole = packet::whole_len(ctx.ctx);
+    match whole == first {
+        true => whole.wrapping_sub(len) <= MAX_PADDING,
+        false => whole == len && buffers != 0,
+    }
 }
 
-/// Cuts off what is behind the first `len` bytes; whether that could be done.
+/// Cuts off what is behind the first `len` bytes; whether that could be done. Of a packet that goes on in another buffer, that is
+/// nothing.
 #[inline(always)]
 fn cut_end(ctx: &XdpContext, len: usize) -> bool {
-    let padding = packet::len(ctx.ctx).wrapping_sub(len);
+    let first = packet::len(ctx.ctx);
+    let padding = first.wrapping_sub(len);
     // SAFETY: as in `move_start`.
-    padding == 0
+    first <= len
         || padding <= MAX_PADDING
             && unsafe { helpers::bpf_xdp_adjust_tail(ctx.ctx, -(padding as i32)) == 0 }
 }

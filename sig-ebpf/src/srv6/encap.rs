@@ -16,7 +16,7 @@ use sig_common::{
     },
 };
 
-use super::{S_POLICIES, Work, count, go_on, ip, refuse, tell, work};
+use super::{S_POLICIES, Work, count, go_on, ip, refuse, tell, whole_ip, work};
 use crate::packet::{self, IP, Packet, opaque};
 
 /// What the headers tell about the packet behind them.
@@ -161,7 +161,7 @@ impl Inside {
 /// The packet behind the Ethernet header, and its next header value.
 #[inline(always)]
 pub fn parse(ctx: *mut xdp_md) -> Option<(InnerPacket, u8)> {
-    let packet = ip(ctx);
+    let packet = whole_ip(ctx);
     let ethertype = Packet::of(ctx, 0).be16(12)?;
     // One after the other, as in `lan::with_inner`.
     match ethertype {
@@ -220,7 +220,7 @@ pub fn prepend(
 /// Removes Ethernet's padding from behind a packet.
 #[inline(always)]
 fn trim(ctx: *mut xdp_md, inside: &Inside) -> bool {
-    let padding = packet::len(ctx)
+    let padding = packet::whole_len(ctx)
         .wrapping_sub(IP)
         .wrapping_sub(inside.len.into());
     // SAFETY: as in `prepend`.
@@ -250,7 +250,7 @@ fn put_frame(ctx: *mut xdp_md, policy: &Policy, port: &Port) -> u32 {
     if !(ipv6::HEADER_LEN..=MAX_HEADERS - IP).contains(&len) {
         return NO_ROOM;
     }
-    let whole = packet::len(ctx);
+    let whole = packet::whole_len(ctx);
     if whole + len > policy.mtu as usize {
         return TOO_BIG;
     }

@@ -18,7 +18,7 @@ use sig_common::{
 
 use super::{
     S_ADJACENCIES, S_FUNCTIONS, S_LOCATORS, Work, count, forward, function, go_on, ip, refuse,
-    tell, work,
+    tell, whole_ip, work,
 };
 use crate::{
     maps::AlignedKey,
@@ -31,7 +31,7 @@ pub fn run(ctx: *mut xdp_md, sid: &Sid) -> u32 {
     let Some(work) = work() else {
         return XDP_DROP;
     };
-    count(sid.slot, packet::len(ctx).wrapping_sub(IP));
+    count(sid.slot, packet::whole_len(ctx).wrapping_sub(IP));
     match decide(ctx, sid, work) {
         // Only the flavor USD is for packets with SRv6 headers inside.
         0 => act(ctx, work, sid.flavors.has(Flavors::USD)),
@@ -42,7 +42,7 @@ pub fn run(ctx: *mut xdp_md, sid: &Sid) -> u32 {
 /// What becomes of the packet, into `work`. Returns 0, or one more than the number of a cause.
 #[inline(never)]
 fn decide(ctx: *mut xdp_md, sid: &Sid, work: &mut Work) -> u32 {
-    match process(&ip(ctx), sid) {
+    match process(&whole_ip(ctx), sid) {
         Ok(step) => {
             work.step = step;
             0
@@ -87,7 +87,7 @@ fn act(ctx: *mut xdp_md, work: &mut Work, nests: bool) -> u32 {
     let target = work.step.target;
     match work.step.way {
         Way::Local => forward::pass(ctx),
-        Way::Device => forward::frame_by(target),
+        Way::Device => forward::frame_by(ctx, target),
         Way::Adjacency => {
             // SAFETY: the value is only read; an update replaces it as a whole.
             match unsafe { S_ADJACENCIES.get(target) } {
@@ -272,7 +272,7 @@ fn trim(ctx: *mut xdp_md) -> u32 {
     let Some(payload) = ip(ctx).be16(4) else {
         return 1;
     };
-    let padding = packet::len(ctx).wrapping_sub(IP + ipv6::HEADER_LEN + usize::from(payload));
+    let padding = packet::whole_len(ctx).wrapping_sub(IP + ipv6::HEADER_LEN + usize::from(payload));
     if padding == 0 {
         return 0;
     }

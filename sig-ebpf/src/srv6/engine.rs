@@ -34,7 +34,7 @@ fn copy(ctx: *mut xdp_md, number: u32) -> u32 {
         return refuse(Reason::NoDevice);
     };
     match Packet::of(ctx, 0).store(0, to.macs) {
-        Some(()) => forward::frame_by(to.ifindex),
+        Some(()) => forward::frame_by(ctx, to.ifindex),
         None => refuse(Reason::Malformed),
     }
 }

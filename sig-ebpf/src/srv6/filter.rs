@@ -17,7 +17,7 @@ use sig_common::{
     wire::ethernet,
 };
 
-use super::{Work, count, function, ip, note};
+use super::{Work, count, function, note, whole_ip};
 use crate::{
     maps::NO_PREALLOC,
     packet::{self, IP, Packet, opaque},
@@ -114,7 +114,7 @@ fn read(ctx: *mut xdp_md, filtering: &mut Filtering, kind: u32) -> u32 {
     let Some(head) = S_HEADS.get(filtering.generation) else {
         return 0;
     };
-    if !filtering.facts.read(&ip(ctx), is_v4, kind, head.used) {
+    if !filtering.facts.read(&whole_ip(ctx), is_v4, kind, head.used) {
         return 0;
     }
     // SAFETY: the context is of the running program.
@@ -183,7 +183,7 @@ impl Tables for Maps<'_> {
 fn walk(ctx: *mut xdp_md, filtering: &mut Filtering) -> u32 {
     const COUNT: u32 = Action::Count as u32;
     const MIRROR: u32 = Action::Mirror as u32;
-    let len = packet::len(ctx).wrapping_sub(IP);
+    let len = packet::whole_len(ctx).wrapping_sub(IP);
     let mut from = 0;
     for _ in 0..=MAX_NOTING {
         let number = next(filtering, from);

@@ -17,7 +17,7 @@ use sig_common::{
     wire::{Load as _, Store as _, checksum, ethernet},
 };
 
-use super::{S_DEVICES, S_PORTS, Work, engine, ip, note, refuse, tell};
+use super::{S_DEVICES, S_FRAGMENTS, S_PORTS, Work, engine, ip, is_in_pieces, note, refuse, tell};
 use crate::packet::{self, AF_INET, AF_INET6, IP, Packet};
 
 /// No device.
@@ -56,7 +56,7 @@ pub fn by_table(ctx: *mut xdp_md, work: &mut Work, table: u32) -> u32 {
     };
     match result as u32 {
         BPF_FIB_LKUP_RET_SUCCESS => {
-            let device = S_DEVICES.redirect(work.fib.ifindex, NO_DEVICE);
+            let device = redirect(ctx, work.fib.ifindex);
             match device {
                 Ok(action) => match address(ctx, work) {
                     0 => action,
@@ -84,7 +84,7 @@ pub fn to(ctx: *mut xdp_md, work: &mut Work, adjacency: &Adjacency, is_hop: bool
     if adjacency.known == 0 {
         return refuse(Reason::NoAdjacency);
     }
-    let len = packet::len(ctx).wrapping_sub(IP);
+    let len = packet::whole_len(ctx).wrapping_sub(IP);
     if len > adjacency.mtu as usize {
         return tell(ctx, Reason::TooBig as u32, adjacency.mtu, &[0; 16], 0);
     }
@@ -92,7 +92,7 @@ pub fn to(ctx: *mut xdp_md, work: &mut Work, adjacency: &Adjacency, is_hop: bool
     work.fib.dmac = [d0, d1, d2, d3, d4, d5];
     work.fib.smac = [s0, s1, s2, s3, s4, s5];
     work.fresh = !is_hop;
-    match S_DEVICES.redirect(adjacency.ifindex, NO_DEVICE) {
+    match redirect(ctx, adjacency.ifindex) {
         Ok(action) => match address(ctx, work) {
             0 => action,
             1 => tell(ctx, Reason::HopLimit as u32, 0, &[0; 16], 0),
@@ -102,10 +102,20 @@ pub fn to(ctx: *mut xdp_md, work: &mut Work, adjacency: &Adjacency, is_hop: bool
     }
 }
 
+/// The action that sends the packet by a device, which must take packets in several buffers if this is one.
+#[inline(always)]
+fn redirect(ctx: *mut xdp_md, ifindex: u32) -> Result<u32, u32> {
+    // SAFETY: only whether there is an entry is of interest.
+    if is_in_pieces(ctx) && unsafe { S_FRAGMENTS.get(ifindex) }.is_none() {
+        return Err(XDP_PASS);
+    }
+    S_DEVICES.redirect(ifindex, NO_DEVICE)
+}
+
 /// Sends the frame as it is.
 #[inline(always)]
-pub fn frame_by(ifindex: u32) -> u32 {
-    match S_DEVICES.redirect(ifindex, NO_DEVICE) {
+pub fn frame_by(ctx: *mut xdp_md, ifindex: u32) -> u32 {
+    match redirect(ctx, ifindex) {
         Ok(action) if action == XDP_REDIRECT => action,
         _ => refuse(Reason::NoDevice),
     }

@@ -21,7 +21,7 @@ use sig_common::{
 use super::{
     S_CACHES, S_FLOWS, S_FUNCTIONS, S_PEERS, S_POLICIES, Work, count,
     encap::{self, Inside, look},
-    forward, go_on, ip, refuse, tell, token, work,
+    forward, go_on, ip, refuse, tell, token, whole_ip, work,
 };
 use crate::{
     fast::{fetch_add_one, replace},
@@ -195,7 +195,7 @@ pub fn returned(ctx: *mut xdp_md, port: &Port) -> u32 {
     if port.flags & Port::PEERS != 0 && is_from_peer(ctx) != 0 {
         return XDP_PASS;
     }
-    count(function.slot, packet::len(ctx).wrapping_sub(IP));
+    count(function.slot, packet::whole_len(ctx).wrapping_sub(IP));
     if function.flags & Function::MASQUERADED != 0 {
         return match unmask(ctx) {
             0 => on(ctx),
@@ -239,7 +239,7 @@ pub fn from_process(ctx: *mut xdp_md) -> u32 {
     // SAFETY: the value is only read; an update replaces it as a whole.
     match unsafe { S_FUNCTIONS.get(Function::of_mac(mac)) } {
         Some(function) => {
-            count(function.slot, packet::len(ctx).wrapping_sub(IP));
+            count(function.slot, packet::whole_len(ctx).wrapping_sub(IP));
             on(ctx)
         }
         None => refuse(Reason::FunctionDown),
@@ -361,7 +361,7 @@ fn unmask(ctx: *mut xdp_md) -> u32 {
     if Packet::of(ctx, 0).be16(12) != Some(ethernet::ETHERTYPE_IPV6) {
         return 1;
     }
-    let mut packet = ip(ctx);
+    let mut packet = whole_ip(ctx);
     let srh = match srv6::parse(&packet) {
         Ok(srh) if srh.segments_left > 0 => srh,
         Ok(_) | Err(srv6::Reject::Absent) => return 1,

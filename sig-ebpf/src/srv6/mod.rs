@@ -114,6 +114,10 @@ fn token() -> ProbeToken {
 #[map]
 static S_DEVICES: DevMapHash = DevMapHash::with_max_entries(MAX_PORTS, 0);
 
+/// Those that send packets in several buffers.
+#[map]
+static S_FRAGMENTS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_PORTS, 0);
+
 #[map]
 static S_TRAFFIC: PerCpuArray<Traffic> = PerCpuArray::with_max_entries(MAX_SLOTS, 0);
 
@@ -379,6 +383,20 @@ fn ip(ctx: *mut xdp_md) -> Packet {
     Packet::of(ctx, 0).behind(IP)
 }
 
+/// The same, with what is in further buffers counted as there.
+#[inline(always)]
+fn whole_ip(ctx: *mut xdp_md) -> Packet {
+    Packet::of(ctx, 0)
+        .with_len(packet::whole_len(ctx))
+        .behind(IP)
+}
+
+/// Whether the packet is in several buffers.
+#[inline(always)]
+fn is_in_pieces(ctx: *mut xdp_md) -> bool {
+    packet::whole_len(ctx) != packet::len(ctx)
+}
+
 /// Counts a reason.
 #[inline(always)]
 fn note(reason: Reason) {
@@ -452,7 +470,7 @@ fn tell(ctx: *mut xdp_md, reason: u32, value: u32, address: &[u8; 16], ifindex: 
     let Some(mut report) = S_EVENTS.reserve::<Report>(0) else {
         return XDP_DROP;
     };
-    let len = packet::len(ctx).saturating_sub(IP);
+    let len = packet::whole_len(ctx).saturating_sub(IP);
     let len = packet::opaque(if len > EVENT_PACKET {
         EVENT_PACKET
     } else {

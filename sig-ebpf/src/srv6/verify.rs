@@ -17,7 +17,7 @@ use sig_common::{
     },
 };
 
-use super::{S_PORTS, Work, enter, ip, refuse, tell, work};
+use super::{S_PORTS, Work, enter, ip, refuse, tell, whole_ip, work};
 use crate::packet::{IP, opaque};
 
 #[map]
@@ -137,7 +137,7 @@ fn verify(ctx: *mut xdp_md, work: &mut Work) -> u32 {
 /// Finds the HMAC. Its TLV's offset is `work.pointer` then, also if it has a wrong length, and the SRH that of `work.step`.
 #[inline(never)]
 fn find(ctx: *mut xdp_md, work: &mut Work) -> u32 {
-    let packet = ip(ctx);
+    let packet = whole_ip(ctx);
     // About a malformed one the sender is told where it is processed.
     let Ok(srh) = srv6::parse(&packet) else {
         return MISSING;

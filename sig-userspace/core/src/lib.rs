@@ -33,3 +33,4 @@ pub mod scion;
 pub mod status;
 #[cfg(feature = "tokio")]
 pub mod task;
+pub mod topology;

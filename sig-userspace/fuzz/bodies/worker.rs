@@ -20,11 +20,12 @@ use sig_core::{
         lan::{LanFacts, LanNeighbour, LanRoute, LanTable},
     },
     framing::Limits,
-    port::umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
+    port::umem::{Area, Frame, FreeList, HEADROOM, JUMBO_SIZE},
     scion::{Endpoints, FrameFields, NextHop, Template},
 };
 
 const CHUNKS: u32 = 128;
+const JUMBO: u32 = 4;
 const LAN_MTU: u16 = 300;
 const HOST_MAC: [u8; 6] = [8; 6];
 const ICMP_SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 0, 1));
@@ -123,7 +124,7 @@ fn template() -> &'static Template {
 /// # Panics
 /// If the worker breaks a promise.
 pub(crate) fn run(data: &[u8]) {
-    let (area, pool) = Area::on_heap(CHUNKS);
+    let (area, pool) = Area::on_heap_with_jumbo(CHUNKS, JUMBO);
     let limits = Limits {
         max_frame_payload: 1024,
         remotes: 1,
@@ -168,7 +169,8 @@ pub(crate) fn run(data: &[u8]) {
         &mut Input::default(),
     );
     drop(worker);
-    assert_eq!(pool.len(), CHUNKS as usize, "chunks were lost");
+    let left = (pool.len(), pool.jumbo_len());
+    assert_eq!(left, (CHUNKS as usize, JUMBO as usize), "chunks were lost");
 }
 
 /// A received frame: the bytes as they are, or as what follows a frame's sequence and index.
@@ -190,11 +192,11 @@ fn frame(worker: &mut Worker, what: u8, bytes: &[u8]) -> Option<Frame> {
         }
         _ => bytes.to_vec(),
     };
-    if bytes.len() > CHUNK_SIZE - HEADROOM {
+    if bytes.len() > JUMBO_SIZE - HEADROOM {
         return None;
     }
     let (area, free) = worker.memory();
-    let mut frame = free.take()?;
+    let mut frame = free.take_for(bytes.len())?;
     frame.place(HEADROOM, bytes.len());
     frame.bytes_mut(area).copy_from_slice(&bytes);
     Some(frame)

@@ -5,7 +5,7 @@
 //! process ends in any way.
 //!
 //! Devices are named by interface index in the network namespace of the *calling thread*: attach to a
-//! device of another namespace inside [`super::netns::run_in`].
+//! device of another namespace inside [`super::netns::PrivateNetns::run`].
 
 mod accelerate;
 mod errors;

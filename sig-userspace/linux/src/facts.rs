@@ -10,6 +10,7 @@ use super::ethtool::{Ethtool, Offload};
 use super::link::{self, Link};
 use super::neighbours::{Reason, RouteLookup, lookup};
 use super::netdev::{XdpFeatures, xdp_features};
+use super::netfilter::{self, Bypassed};
 use super::netlink::Netlink;
 use super::suited::VlanTags;
 use super::sysctl::{self, Family};
@@ -33,6 +34,8 @@ pub struct Facts {
     pub interfaces: Vec<Interface>,
     /// Routes to the next hops that were asked for
     pub routes: Vec<(IpAddr, Result<RouteLookup, Reason>)>,
+    /// What packets of XDP do not meet
+    pub bypassed: Vec<Bypassed>,
 }
 
 /// Whether the kernel has a feature, as far as this process can tell.
@@ -166,6 +169,11 @@ pub async fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Fact
     for next_hop in next_hops {
         routes.push((*next_hop, lookup(&netlink, source, *next_hop).await));
     }
+    let physical = links.iter().filter(|link| !link.loopback);
+    let names: Vec<_> = physical
+        .map(|link| (link.ifindex, link.name.as_str()))
+        .collect();
+    let bypassed = netfilter::bypassed(&netlink, &names).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Facts {
         time: now.unwrap_or_default().as_secs(),
@@ -184,6 +192,7 @@ pub async fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Fact
             .map(|link| interface(&ethtool, link.clone(), &links))
             .collect(),
         routes,
+        bypassed,
     })
 }
 
@@ -206,7 +215,7 @@ fn interface(ethtool: &Ethtool, link: Link, all: &[Link]) -> Interface {
 }
 
 fn kernel() -> Kernel {
-    let release = read_trimmed("/proc/sys/kernel/osrelease");
+    let release = release();
     Kernel {
         version: version(&release),
         release,
@@ -216,10 +225,19 @@ fn kernel() -> Kernel {
     }
 }
 
+fn release() -> String {
+    read_trimmed("/proc/sys/kernel/osrelease")
+}
+
+/// The first two numbers of the release of the kernel that runs.
+pub(crate) fn kernel_version() -> Option<(u32, u32)> {
+    version(&release())
+}
+
 /// Whether the kernel that runs may hand a packet buffer out twice when several AF_XDP sockets receive from one queue in
 /// generic mode (CVE-2025-37920), by its version. Distributors may have mended an older one.
 pub fn has_generic_receive_race() -> bool {
-    generic_receive_race(&read_trimmed("/proc/sys/kernel/osrelease"))
+    generic_receive_race(&release())
 }
 
 /// As [`has_generic_receive_race`], for a release such as `6.12.27-cloud`. Mended in 6.12.28, 6.14.6 and 6.15.

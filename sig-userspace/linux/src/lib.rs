@@ -17,6 +17,7 @@
 
 pub mod af_xdp;
 pub mod bpf;
+pub mod capabilities;
 pub mod capture;
 pub mod cpus;
 pub mod ethtool;
@@ -25,9 +26,11 @@ pub mod lan;
 pub mod link;
 pub mod neighbours;
 pub mod netdev;
+pub mod netfilter;
 pub mod netlink;
 pub mod netns;
 pub mod networks;
+pub mod process;
 pub mod routes;
 pub mod socket_port;
 pub mod suited;
@@ -36,7 +39,7 @@ pub mod tun;
 pub mod tunnel_pair;
 pub mod watch;
 
-use std::io;
+use std::{borrow::Cow, io};
 
 /// Why the kernel did not do what was asked. The text says what was tried, what the kernel answered and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -75,11 +78,11 @@ impl Error {
     }
 }
 
-fn remedy(error: &io::Error) -> &'static str {
+fn remedy(error: &io::Error) -> Cow<'static, str> {
+    if let Some(remedy) = capabilities::remedy_for(error, &[facts::CAP_NET_ADMIN]) {
+        return format!("; {remedy}").into();
+    }
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            "; run as root or give the process CAP_NET_ADMIN and CAP_SYS_ADMIN (`sig doctor` shows which one is missing)"
-        }
         Some(libc::EMFILE) => {
             "; raise the limit of open files (`ulimit -n`, `LimitNOFILE=` in a systemd unit)"
         }
@@ -88,4 +91,5 @@ fn remedy(error: &io::Error) -> &'static str {
         }
         _ => "",
     }
+    .into()
 }

@@ -17,6 +17,7 @@ use sig_common::wire::ethernet::{TPID_8021Q, Tag};
 use super::Error;
 use super::af_xdp::set_option;
 use super::ethtool::Ethtool;
+use super::facts;
 use super::netlink::Netlink;
 
 /// A network interface at one moment.
@@ -42,8 +43,6 @@ pub struct Link {
     pub noarp: bool,
     /// The loopback interface
     pub loopback: bool,
-    /// Name of the queueing discipline at the root, such as `fq_codel`
-    pub qdisc: Option<String>,
     /// Transmit queue length in packets
     pub tx_queue_len: u32,
     /// Receive queues in use
@@ -245,7 +244,6 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
         oper_state: State::Unknown.to_string().to_lowercase(),
         noarp: flags.contains(LinkFlags::Noarp),
         loopback: flags.contains(LinkFlags::Loopback),
-        qdisc: None,
         tx_queue_len: 0,
         rx_queues: 1,
         tx_queues: 1,
@@ -271,7 +269,6 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::MaxMtu(mtu) => link.max_mtu = *mtu,
             LinkAttribute::OperState(state) => link.oper_state = state.to_string().to_lowercase(),
-            LinkAttribute::Qdisc(name) => link.qdisc = Some(name.clone()),
             LinkAttribute::TxQueueLen(length) => link.tx_queue_len = *length,
             LinkAttribute::NumRxQueues(count) => link.rx_queues = *count,
             LinkAttribute::NumTxQueues(count) => link.tx_queues = *count,
@@ -313,6 +310,37 @@ fn from_message(message: &LinkMessage, addresses: &[(u32, IpNet)]) -> Link {
 /// that does not understand packets in several pieces: a page less headroom and the kernel's bookkeeping.
 pub const MAX_XDP_MTU: u32 = 3506;
 
+/// Largest MTU of an interface where AF_XDP takes packets in several chunks.
+pub const MAX_JUMBO_MTU: u32 = 9216;
+
+/// The first kernel whose AF_XDP does.
+const JUMBO_KERNEL: (u32, u32) = (6, 6);
+
+/// The largest MTU of an interface that works on a kernel, by the first two numbers of its release, if they are known.
+#[must_use]
+pub fn max_mtu_on(kernel: Option<(u32, u32)>) -> u32 {
+    if kernel.is_none_or(|kernel| kernel >= JUMBO_KERNEL) {
+        MAX_JUMBO_MTU
+    } else {
+        MAX_XDP_MTU
+    }
+}
+
+/// The largest MTU of an interface that works on this kernel.
+#[must_use]
+pub fn max_mtu() -> u32 {
+    max_mtu_on(facts::kernel_version())
+}
+
+/// What to say of an MTU beyond [`max_mtu`].
+#[must_use]
+pub fn mtu_limit(max_mtu: u32) -> &'static str {
+    match max_mtu {
+        MAX_XDP_MTU => "an MTU above 3506 needs Linux 6.6",
+        _ => "the maximum is 9216",
+    }
+}
+
 /// Keeps a device promiscuous until dropped, also if the process is killed: it takes frames for all addresses.
 #[derive(Debug)]
 pub struct Promiscuous {
@@ -348,27 +376,28 @@ impl Promiscuous {
     }
 }
 
-/// Refuses interfaces whose MTU our XDP programs and packet buffers cannot carry.
+/// Refuses interfaces whose MTU our packet buffers cannot carry on this kernel.
 pub fn check_mtu(link: &Link) -> Result<(), String> {
-    if link.mtu <= MAX_XDP_MTU {
+    let max_mtu = max_mtu();
+    if link.mtu <= max_mtu {
         return Ok(());
     }
     Err(format!(
-        "interface {name} has MTU {mtu}, but a packet must fit in one buffer: at most {MAX_XDP_MTU} bytes work with XDP; \
-         {}",
-        lower_mtu(&link.name),
+        "interface {name} has MTU {mtu}, but {}; {}",
+        mtu_limit(max_mtu),
+        lower_mtu(&link.name, max_mtu),
         name = link.name,
         mtu = link.mtu,
     ))
 }
 
-/// What to do about an MTU beyond [`MAX_XDP_MTU`].
-pub fn lower_mtu(name: &str) -> String {
+/// What to do about an MTU beyond `max_mtu`.
+pub fn lower_mtu(name: &str, max_mtu: u32) -> String {
     format!(
-        "lower it with `ip link set dev {name} mtu {MAX_XDP_MTU}`, on the hosts of that network too; if it is the \
+        "lower it with `ip link set dev {name} mtu {max_mtu}`, on the hosts of that network too; if it is the \
          underlay, lower `mtu` in topology.json of the AS as well, to {} (IPv6: {}), or other ASes send larger frames",
-        MAX_XDP_MTU - underlay_headers(Ipv4Addr::UNSPECIFIED.into()),
-        MAX_XDP_MTU - underlay_headers(Ipv6Addr::UNSPECIFIED.into()),
+        max_mtu - underlay_headers(Ipv4Addr::UNSPECIFIED.into()),
+        max_mtu - underlay_headers(Ipv6Addr::UNSPECIFIED.into()),
     )
 }
 

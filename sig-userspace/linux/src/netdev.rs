@@ -120,7 +120,7 @@ fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> io
 }
 
 /// The value of the first attribute of a kind.
-fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     /// Flags in the two highest bits of an attribute's kind.
     const KIND: u16 = 0x3fff;
     loop {

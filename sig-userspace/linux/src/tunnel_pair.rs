@@ -20,11 +20,13 @@ use rtnetlink::packet_route::link::{
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::Error;
+use super::capabilities;
 use super::cpus;
 use super::ethtool::{Ethtool, Offload};
+use super::facts;
 use super::link::{self, Link, MAX_XDP_MTU};
 use super::netlink::Netlink;
-use super::netns::{self, PrivateNetns};
+use super::netns::PrivateNetns;
 use super::sysctl::{self, Family};
 
 /// Name of the end in the private namespace. It cannot collide: nothing else is there.
@@ -92,7 +94,7 @@ impl Owner {
     }
 }
 
-/// MTUs of a pair.
+/// MTUs of a pair other than a gateway's, which has up to [`link::max_mtu`].
 pub const MTUS: std::ops::RangeInclusive<u32> = 1280..=MAX_XDP_MTU;
 
 /// One end of the pair.
@@ -122,8 +124,7 @@ impl TunnelPair {
     pub async fn create(config: &TunnelPairConfig) -> Result<Self, Error> {
         check(config)?;
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
-        let netns =
-            PrivateNetns::create().map_err(Error::doing("create a private network namespace"))?;
+        let netns = PrivateNetns::create().map_err(cannot_create)?;
         if config.owner == Owner::Accelerator {
             spread_by_flow(&netns);
         }
@@ -135,7 +136,8 @@ impl TunnelPair {
         let host = end(&link::by_name(&netlink, &config.name).await?)?;
         let peer = end(&link::by_name(&inside, PEER_NAME).await?)?;
         prepare_host(&netlink, &host, config.owner).await?;
-        let ethtool = netns::run_in(&netns, Ethtool::open)
+        let ethtool = netns
+            .run(Ethtool::open)
             .and_then(|opened| opened)
             .map_err(Error::doing(
                 "open an ethtool socket in the private namespace",
@@ -162,7 +164,7 @@ impl TunnelPair {
         &self.peer
     }
 
-    /// The private namespace; open the peer's sockets and attach its programs with [`netns::run_in`].
+    /// The private namespace; open the peer's sockets and attach its programs with [`PrivateNetns::run`].
     pub fn netns(&self) -> &PrivateNetns {
         &self.netns
     }
@@ -197,6 +199,16 @@ pub(crate) async fn delete_link(netlink: &Netlink, name: &str, ifindex: u32) -> 
     Ok(())
 }
 
+fn cannot_create(error: io::Error) -> Error {
+    let doing = "cannot create a private network namespace";
+    Error::Refused(
+        match capabilities::remedy_for(&error, &[facts::CAP_SYS_ADMIN]) {
+            Some(remedy) => format!("{doing}: {error}; {remedy}"),
+            None => format!("{doing}: {error}"),
+        },
+    )
+}
+
 pub(crate) fn check(config: &TunnelPairConfig) -> Result<(), Error> {
     let name = &config.name;
     let valid = (1..=15).contains(&name.len())
@@ -210,10 +222,15 @@ pub(crate) fn check(config: &TunnelPairConfig) -> Result<(), Error> {
             "{name:?} cannot be the name of an interface; choose 1 to 15 letters, digits or -"
         )));
     }
-    if !MTUS.contains(&config.mtu) {
+    let largest = match config.owner {
+        Owner::Gateway => link::max_mtu(),
+        Owner::SrNode | Owner::Accelerator => MAX_XDP_MTU,
+    };
+    if !(*MTUS.start()..=largest).contains(&config.mtu) {
         return Err(Error::Refused(format!(
-            "MTU {} of {name} is out of range; choose 1280 (the least IPv6 needs) to {MAX_XDP_MTU}",
-            config.mtu
+            "MTU {} of {name} is out of range; choose 1280 (the least IPv6 needs) to {largest}: {}",
+            config.mtu,
+            link::mtu_limit(largest)
         )));
     }
     if !(1..=1024).contains(&config.queues) {
@@ -428,7 +445,7 @@ async fn add_queue(netlink: &Netlink, host: &End) -> io::Result<()> {
 fn spread_by_flow(netns: &PrivateNetns) {
     let set = || std::fs::write(RPS_DEFAULT_MASK, mask(cpus::possible()));
     // An older kernel has no such setting (before 6.3), and some containers may not write it.
-    if let Err(error) = netns::run_in(netns, set).and_then(|set| set) {
+    if let Err(error) = netns.run(set).and_then(|set| set) {
         tracing::warn!(
             "cannot write {RPS_DEFAULT_MASK}: {error}; packets of a flow that several CPUs send may be reordered"
         );

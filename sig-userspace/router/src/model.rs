@@ -4,13 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
-    time::Duration,
 };
 
 pub use sig_common::router::maps::LinkType;
 use sig_common::{addr::IsdAs, router::delivery::is_dispatched, wire::scion::ENDHOST_PORT};
 
 use sig_core::scion::HopKey;
+pub use sig_core::topology::Bfd;
 
 /// The AS as one of its border routers sees it. A value of this type is consistent: the configuration was checked.
 #[derive(Clone, Debug)]
@@ -82,36 +82,6 @@ pub struct Sibling {
     pub name: String,
     /// Its internal address.
     pub internal: SocketAddr,
-}
-
-/// How the liveness of a link is checked (RFC 5880).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bfd {
-    /// No BFD: the link counts as up.
-    pub disabled: bool,
-    /// So many intervals without a packet mean that it is down.
-    pub detect_mult: u8,
-    /// How often we want to send.
-    pub desired_min_tx: Duration,
-    /// How often we are ready to receive.
-    pub required_min_rx: Duration,
-}
-
-impl Bfd {
-    /// The longest interval that BFD packets can tell: they have it in microseconds, in 32 bits.
-    pub const LONGEST_INTERVAL: Duration = Duration::from_micros(u32::MAX as u64);
-}
-
-impl Default for Bfd {
-    /// The defaults of the reference.
-    fn default() -> Self {
-        Self {
-            disabled: false,
-            detect_mult: 3,
-            desired_min_tx: Duration::from_millis(200),
-            required_min_rx: Duration::from_millis(200),
-        }
-    }
 }
 
 impl AsModel {

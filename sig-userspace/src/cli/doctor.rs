@@ -3,6 +3,7 @@
 mod findings;
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -11,7 +12,7 @@ use super::Failure;
 use super::notation::{Format, Notation};
 use crate::control::config;
 use findings::{Finding, Level, findings};
-use sig_linux::facts;
+use sig_linux::facts::{self, Facts};
 
 /// Check this host: kernel, privileges, memory, interfaces. Changes nothing, sends nothing.
 #[derive(clap::Args)]
@@ -42,35 +43,59 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .map(|path| path.next_hop.ip())
         .collect();
     let source = config.as_ref().map(|config| config.gateway.data_addr.ip());
+    let facts = gather(source, &next_hops)?;
+    report(
+        args.notation.format(),
+        &findings(&facts, config.as_ref()),
+        out,
+        "the gateway cannot run on this host as configured",
+    )
+}
+
+/// The same for a border router; `own` are its addresses, if they are known.
+pub(super) fn router(
+    format: Format,
+    own: Option<&[IpAddr]>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let facts = gather(None, &[])?;
+    report(
+        format,
+        &findings::router_findings(&facts, own),
+        out,
+        "the router cannot run on this host as configured",
+    )
+}
+
+fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Facts, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let facts = runtime
-        .block_on(facts::gather(source, &next_hops))
-        .map_err(|error| Failure::Failed(error.to_string()))?;
-    let findings = findings(&facts, config.as_ref());
+    runtime
+        .block_on(facts::gather(source, next_hops))
+        .map_err(|error| Failure::Failed(error.to_string()))
+}
+
+fn report(
+    format: Format,
+    findings: &[Finding],
+    out: &mut dyn Write,
+    verdict: &str,
+) -> Result<(), Failure> {
     let ok = findings.iter().all(|finding| finding.level != Level::Bad);
-    match args.notation.format() {
-        Format::Human => print_lines(out, &findings)?,
+    match format {
+        Format::Human => print_lines(out, findings)?,
         Format::Json => {
-            serde_json::to_writer_pretty(
-                &mut *out,
-                &Report {
-                    ok,
-                    findings: &findings,
-                },
-            )
-            .map_err(io::Error::from)?;
+            serde_json::to_writer_pretty(&mut *out, &Report { ok, findings })
+                .map_err(io::Error::from)?;
             writeln!(out)?;
         }
     }
     if ok {
         Ok(())
     } else {
-        Err(Failure::Failed(
-            "the gateway cannot run on this host as configured".into(),
-        ))
+        Err(Failure::Failed(verdict.into()))
     }
 }
 

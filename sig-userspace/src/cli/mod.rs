@@ -7,6 +7,7 @@ mod dissect;
 mod doctor;
 mod notation;
 mod path;
+mod quick;
 mod reload;
 mod router;
 mod run;
@@ -49,6 +50,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Quick(quick::Args),
     Status(status::Args),
     Reload(reload::Args),
     Config(config::Args),
@@ -110,6 +112,7 @@ pub fn main() -> ExitCode {
     };
     let result = match command {
         Command::Run(args) => run::run(&args),
+        Command::Quick(args) => quick::run(&args, &mut out),
         Command::Status(args) => status::run(&args, &mut out),
         Command::Reload(args) => reload::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),

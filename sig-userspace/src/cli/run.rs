@@ -11,6 +11,7 @@ use super::{
     supervise::supervise,
 };
 use crate::gateway::{Builder, Gateway, Handle};
+use sig_linux::capabilities;
 use sig_observe::log;
 
 /// Run the gateway in the foreground. SIGTERM and SIGINT stop it and restore the host's network;
@@ -25,6 +26,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let builder =
         Gateway::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    // While there is no other thread.
+    capabilities::settle_for_less()
+        .map_err(|error| Failure::Failed(format!("cannot give up CAP_SYS_ADMIN: {error}")))?;
     let (log, _flush) = log::start(&builder.config().log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The workers have threads of their own; the control plane has little to do.

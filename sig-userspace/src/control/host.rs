@@ -7,6 +7,7 @@
 //! end lives in.
 
 mod apply;
+pub(crate) mod bypassed;
 mod chains;
 mod choice;
 mod environment;
@@ -58,7 +59,6 @@ use sig_linux::{
     lan::LanHops,
     neighbours::{NextHops, Snapshot, Timing},
     netlink::Netlink,
-    netns,
     networks::{self, Networks},
     routes::Routes,
     watch::Watch,
@@ -97,6 +97,8 @@ struct Shared {
     choice: Choice,
     ports: Vec<PortFacts>,
     sockets: Vec<Box<dyn Monitor>>,
+    /// Largest MTU that the packet buffers are for.
+    max_mtu: u32,
     /// Why there is no fast path, though it is wanted.
     no_fast_path: Option<String>,
     /// Per worker, its place in `sockets`.
@@ -157,6 +159,7 @@ impl Host {
         routers.extend(paths.map(|path| path.next_hop.ip()));
         let choice = Choice::make(&netlink, &config, &routers).await?;
         let interfaces = Interfaces::find(&netlink, &config, choice).await?;
+        bypassed::tell(&netlink, &interfaces, &config).await;
         let logging = match config.log.level {
             super::config::LogLevel::Debug | super::config::LogLevel::Trace => Logging::Debug,
             _ => Logging::Off,
@@ -250,6 +253,7 @@ impl Host {
             choice,
             ports: ports.facts,
             sockets: ports.monitors,
+            max_mtu: ports.max_mtu,
             no_fast_path,
             of_worker: ports.of_worker,
             networks: networks.clone(),
@@ -537,11 +541,9 @@ fn attach(
             // A veth always has native mode.
             (Role::Tunnel, Some(pair)) => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
-                netns::run_in(netns, || {
-                    programs.attach_xdp(Program::Tunnel, ifindex, None)
-                })
-                .map_err(|source| Error::System {
-                    what: "enter the private network namespace",
+                let attach = || programs.attach_xdp(Program::Tunnel, ifindex, None);
+                netns.run(attach).map_err(|source| Error::System {
+                    what: "work in the private network namespace",
                     source,
                 })??
             }

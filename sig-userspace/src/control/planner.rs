@@ -182,6 +182,7 @@ impl Planner {
         tables.generation = self.generation;
         tables.served = self.served.clone();
         tables.tunnel_macs = environment.tunnel_macs;
+        tables.tunnel_mtu = self.config.tunnel.mtu.into();
         tables.icmp = environment.icmp;
         tables.lan = environment.lan.clone();
         tables.filter = self.filter.clone();

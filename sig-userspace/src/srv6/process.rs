@@ -33,7 +33,6 @@ use sig_linux::{
     Error,
     af_xdp::{HugePages, Plan, PortSpec, RingSizes, XdpPort, ZeroCopy},
     bpf::{Attachment, SrPrograms},
-    netns::run_in,
     tunnel_pair::{MTUS, Owner, TunnelPair, TunnelPairConfig},
 };
 use tokio::{io::unix::AsyncFd, sync::Notify};
@@ -231,13 +230,14 @@ impl Process {
             ports: vec![PortSpec {
                 role: Role::Tunnel,
                 interface: pair.peer().name.clone(),
-                namespace: Some(pair.netns().as_fd()),
+                namespace: Some(pair.netns()),
                 queues: 1,
                 spread: false,
                 zero_copy: ZeroCopy::Never,
             }],
             rings: RingSizes::all(RING),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Never,
             busy_poll: None,
         }
@@ -250,10 +250,10 @@ impl Process {
         let ifindex = pair.peer().ifindex;
         let fd = port.as_fd().try_clone_to_owned();
         let fd = fd.map_err(Error::doing("copy a socket's file descriptor"))?;
-        let attachment = run_in(pair.netns(), || {
-            programs.attach_process(ifindex, fd.as_fd())
-        })
-        .map_err(Error::doing("enter a private network namespace"))??;
+        let attachment = pair
+            .netns()
+            .run(|| programs.attach_process(ifindex, fd.as_fd()))
+            .map_err(Error::doing("work in a private network namespace"))??;
         let stop = Arc::new(Notify::new());
         running
             .lock()

@@ -48,7 +48,7 @@ fn check(settings: Settings, other: u64) {
     programs.set_lan_routes(everywhere).unwrap();
     let mut bed = Bed {
         programs,
-        follower: Follower::new(maps),
+        follower: Follower::new(maps, settings.buffers),
         settings,
         generation: 0,
         next_path: 1,
@@ -71,6 +71,8 @@ fn check(settings: Settings, other: u64) {
     if cases < CASES {
         return;
     }
+    let jumbo = ["Lan", "Underlay"].map(|side| count(&seen, &format!("{side}: fast, jumbo")));
+    assert_eq!(jumbo.map(|count| count > 0), [settings.buffers; 2]);
     // The comparison is worth what takes the fast path.
     for side in ["Lan", "Tunnel", "Underlay"] {
         let [fast, worker] =
@@ -103,18 +105,20 @@ fn the_programs_do_what_the_engine_does() {
             clamp_mss: true,
             verify_checksums: true,
             partial_checksums: true,
+            buffers: true,
         },
         0,
     );
 }
 
 #[test]
-fn so_they_do_without_looking_at_checksums_and_segment_sizes() {
+fn so_they_do_without_looking_at_checksums_and_segment_sizes_or_sending_several_buffers() {
     check(
         Settings {
             clamp_mss: false,
             verify_checksums: false,
             partial_checksums: false,
+            buffers: false,
         },
         1_000_000,
     );

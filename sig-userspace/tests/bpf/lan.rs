@@ -101,6 +101,29 @@ fn packets_to_prefixes_of_remotes_go_to_a_worker() {
 }
 
 #[test]
+fn packets_in_several_buffers_are_taken_if_all_of_them_is_there() {
+    if !root_or_skip() {
+        return;
+    }
+    let mut bench = lan();
+    bench.programs.set_lan_port(LO, MAC, true, 9000).unwrap();
+    let mut fixtures = Vec::new();
+    // The first buffer of a test run holds about 3500 bytes.
+    for len in [3400, 3500, 3600, 5000, 8900] {
+        for destination in ["10.2.0.1", "fd02::1"] {
+            let whole = Underlay::to(destination, 53).wrap(&vec![1; len]);
+            let mut cut = whole.clone();
+            cut.pop();
+            fixtures.push(worker(&format!("{len} bytes to {destination}"), whole));
+            fixtures.push(pass(&format!("{len} to {destination}, cut off"), cut));
+        }
+    }
+    let too_long = Underlay::to("10.2.0.1", 53).wrap(&[1; 9000]);
+    fixtures.push(pass("longer than the MTU", too_long));
+    check(&bench.programs, Program::Lan, LAN, &fixtures);
+}
+
+#[test]
 fn all_else_from_the_lan_is_left_to_the_kernel() {
     if !root_or_skip() {
         return;

@@ -10,13 +10,16 @@ mod tcx;
 
 mod accelerate;
 mod chains;
+mod jumbo;
 mod lan;
 mod network;
 mod order;
 mod ping;
 mod plan;
 mod police;
+mod quick;
 mod reload;
 mod restart;
+mod rights;
 mod sockets;
 mod traffic;

@@ -178,3 +178,36 @@ fn a_gateway_makes_its_paths_from_the_description_of_the_network() {
     let left = Duration::from_secs(expires_at).saturating_sub(now);
     assert!(left > Duration::from_secs(43_200), "{left:?}");
 }
+
+#[test]
+fn a_tunnel_outlives_its_paths_without_losing_a_packet() {
+    // Hop fields live for 337 seconds at least. Here they are 333 seconds old when they are made, and made anew after two.
+    let mut bed = Bed::new(&Options {
+        gateways_by: ["env", "SIG_TEST_PATH_AGE_S=333"].map(str::to_owned).into(),
+        ..Options::default()
+    });
+    let folder = bed.network.folder().to_owned();
+    let description = std::fs::read_to_string(folder.join("network.toml")).expect("a file");
+    let short = description.replace("expiry = 255", "expiry = 0");
+    std::fs::write(folder.join("network.toml"), short).expect("a file");
+    for site in [&bed.network.a, &bed.network.b] {
+        let file = site.config_file();
+        let config = std::fs::read_to_string(&file).expect("a file");
+        let made = with_path(&config, "").replace("raw = \"\"", "network = \"network.toml\"");
+        std::fs::write(&file, made).expect("a file");
+    }
+    bed.network.start_gateways().expect("they start");
+    let network = &bed.network;
+    let before = first(network).paths[0].clone();
+    let to = network.b.client_ip(Family::V4);
+    let ping = testbed::ping(&network.a.client, to, 1100, 500, Duration::from_millis(5));
+    let ping = ping.expect("ping");
+    assert_eq!(ping.received, ping.sent, "{:#?}", status(network));
+    let after = first(network).paths[0].clone();
+    let later = |path: &sig_core::status::Path| path.expires_at.expect("a time");
+    assert!(
+        later(&after) >= later(&before) + 4,
+        "the first paths have expired"
+    );
+    assert_eq!(after.streams, before.streams);
+}

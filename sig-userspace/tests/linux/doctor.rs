@@ -100,14 +100,18 @@ fn doctor_judges_the_host_for_a_configuration_and_changes_nothing() {
     let warnings = of_level(&output, "warning").join("\n");
     assert!(warnings.contains("does not forward IPv4"), "{warnings}");
 
-    other.ip("link set o1 down");
     gateway.ip("link set eth0 mtu 9000");
+    let good = of_level(&doctor(), "good").join("\n");
+    assert!(good.contains("MiB are jumbo frames"), "{good}");
+
+    other.ip("link set o1 down");
+    gateway.ip("link set eth0 mtu 9600");
     let output = doctor();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let bad = of_level(&output, "bad").join("\n");
     assert!(bad.contains("interface eth1: has no carrier"), "{bad}");
     assert!(
-        bad.contains("interface eth0: MTU 9000 is too large"),
+        bad.contains("interface eth0: MTU 9600 is too large"),
         "{bad}"
     );
     std::fs::remove_file(config).unwrap();

@@ -7,6 +7,7 @@ mod xsk;
 mod capture;
 mod doctor;
 mod lan;
+mod netfilter;
 mod networks;
 mod next_hops;
 mod pair;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::support::netns::{Netns, root_or_skip, veth, veth_with_queues};
-use sig_linux::link::{self, MAX_XDP_MTU, check_mtu};
+use sig_linux::link::{self, MAX_JUMBO_MTU, check_mtu};
 use sig_linux::neighbours::{NextHops, Reason, Resolution, Snapshot, Timing};
 use sig_linux::netlink::Netlink;
 use sig_linux::watch::{InterfaceState, Watch};
@@ -464,9 +464,9 @@ fn a_link_is_described_and_an_mtu_beyond_xdp_is_refused_with_the_remedy() {
         assert_eq!(link.xdp_program, None);
         assert!(link.addresses.contains(&"10.0.0.1/24".parse().unwrap()));
         assert_eq!(check_mtu(&link), Ok(()));
-        left.ip(&format!("link set a0 mtu {}", MAX_XDP_MTU + 1));
+        left.ip(&format!("link set a0 mtu {}", MAX_JUMBO_MTU + 1));
         let refused = check_mtu(&link::by_name(&netlink, "a0").await.unwrap()).unwrap_err();
-        assert!(refused.contains("ip link set dev a0 mtu 3506"), "{refused}");
+        assert!(refused.contains("ip link set dev a0 mtu 9216"), "{refused}");
         let error = link::by_name(&netlink, "nosuch")
             .await
             .unwrap_err()

@@ -1,7 +1,6 @@
 //! The inner veth pair: as the engine needs it, and gone with its process.
 
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -242,10 +241,10 @@ fn unusable_settings_are_refused_with_a_remedy() {
         ),
         (
             TunnelPairConfig {
-                mtu: 9000,
+                mtu: 9217,
                 ..config()
             },
-            "3506",
+            "9216",
         ),
         (
             TunnelPairConfig {
@@ -307,13 +306,14 @@ impl Running {
             ports: vec![PortSpec {
                 role: Role::Tunnel,
                 interface: pair.peer().name.clone(),
-                namespace: Some(pair.netns().as_fd()),
+                namespace: Some(pair.netns()),
                 queues: 2,
                 spread: false,
                 zero_copy: ZeroCopy::Auto,
             }],
             rings: RingSizes::default(),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Auto,
             busy_poll: None,
         };

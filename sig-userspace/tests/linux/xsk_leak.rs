@@ -1,6 +1,6 @@
 //! What AF_XDP ports leave behind: nothing. Needs root.
 
-use std::{env, fs, os::fd::AsFd, process::Command};
+use std::{env, fs, process::Command};
 
 use crate::support::netns::{Netns, veth_with_queues};
 use sig_core::port::Role;
@@ -50,13 +50,15 @@ fn alone() {
         spread: true,
         zero_copy: ZeroCopy::Auto,
     };
+    let inside = hidden.thread();
     let open = |last: &str| {
-        let ports = vec![port("d0", 2, None), port(last, 1, Some(hidden.as_fd()))];
+        let ports = vec![port("d0", 2, None), port(last, 1, Some(&inside))];
         let plan = Plan {
             workers: 3,
             ports,
             rings: RingSizes::default(),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Auto,
             busy_poll: None,
         };

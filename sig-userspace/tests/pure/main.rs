@@ -12,3 +12,5 @@ mod examples;
 mod gateway;
 mod policies_doc;
 mod scion_captures;
+#[cfg(feature = "xdp")]
+mod units;

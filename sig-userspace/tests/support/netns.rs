@@ -15,7 +15,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use sig_linux::netns::run_in;
+use sig_linux::netns::{PrivateNetns, run_in};
 
 const PREFIX: &str = "sigt";
 
@@ -93,6 +93,11 @@ impl Netns {
     /// Runs `work` on a fresh thread inside.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         run_in(&self.file, work).expect("the namespace can be entered")
+    }
+
+    /// The same on a thread that stays inside.
+    pub(crate) fn thread(&self) -> PrivateNetns {
+        PrivateNetns::enter(&self.file).expect("the namespace can be entered")
     }
 
     /// Runs a future to its end on a runtime of its own whose only thread is inside.

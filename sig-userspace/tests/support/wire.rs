@@ -63,7 +63,7 @@ impl PacketSocket {
 
     /// The next frame that came in, if one has.
     pub(crate) fn receive(&self) -> Option<Vec<u8>> {
-        let mut frame = vec![0; 4096];
+        let mut frame = vec![0; 10_000];
         loop {
             let mut from = mem::MaybeUninit::<libc::sockaddr_ll>::zeroed();
             let mut len = size_of::<libc::sockaddr_ll>() as u32;

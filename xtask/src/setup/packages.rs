@@ -88,12 +88,12 @@ pub(super) fn provide() -> Result<()> {
 }
 
 /// Fetches the package lists.
-pub(super) fn update_lists() -> Result<()> {
+pub(crate) fn update_lists() -> Result<()> {
     shell::capture(apt_get().args(["update", "--quiet"])).map(drop)
 }
 
 /// `apt-get` that asks no questions.
-pub(super) fn apt_get() -> Command {
+pub(crate) fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command

@@ -113,6 +113,47 @@ pub fn measure_both(
     both().with_context(|| format!("iperf3 {protocol} to {server}, both ways"))
 }
 
+/// Datagrams of several flows that a client received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbered {
+    /// All.
+    pub received: u64,
+    /// Those that came after a later one of their flow.
+    pub out_of_order: u64,
+}
+
+/// Has the server at `server` send `flows` flows of datagrams to `host`, each at `rate` bits a second.
+///
+/// # Errors
+/// As [`measure`].
+pub fn numbered(
+    host: &Netns,
+    server: IpAddr,
+    flows: u32,
+    rate: u64,
+    seconds: u32,
+) -> Result<Numbered> {
+    let protocol = Protocol::Udp { size: 200, rate };
+    let flows = flows.to_string();
+    let end = run_with(
+        host,
+        server,
+        protocol,
+        &["--reverse", "--parallel", &flows],
+        seconds,
+    )?;
+    let mut numbered = Numbered {
+        received: 0,
+        out_of_order: 0,
+    };
+    for stream in end.streams {
+        let Some(udp) = stream.udp else { continue };
+        numbered.received += udp.packets.saturating_sub(udp.lost_packets);
+        numbered.out_of_order += udp.out_of_order;
+    }
+    Ok(numbered)
+}
+
 fn run(
     host: &Netns,
     server: IpAddr,
@@ -120,18 +161,28 @@ fn run(
     direction: Option<&str>,
     seconds: u32,
 ) -> Result<End> {
+    run_with(host, server, protocol, direction.as_slice(), seconds)
+}
+
+fn run_with(
+    host: &Netns,
+    server: IpAddr,
+    protocol: Protocol,
+    options: &[&str],
+    seconds: u32,
+) -> Result<End> {
     let mut command = host.command("iperf3");
     command
         .args(["--json", "--connect-timeout", "5000"])
         .args(["--time", &seconds.to_string()])
         .args(["--client", &server.to_string()])
-        .args(direction);
+        .args(options);
     match protocol {
         Protocol::Udp { size, rate } => {
-            let rate = match (rate, direction) {
+            let rate = match (rate, options) {
                 // Without a rate it sends ten datagrams for each turn in which it receives one, and loses the rest
                 // of what the other end sends. Now they take turns, at a rate that it never reaches.
-                (0, Some(BOTH)) => "100G/1".into(),
+                (0, [BOTH]) => "100G/1".into(),
                 (rate, _) => rate.to_string(),
             };
             command
@@ -162,10 +213,24 @@ struct Document {
 /// Sums of all streams of a direction, as sender and receiver know them.
 #[derive(Deserialize)]
 struct End {
+    #[serde(default)]
+    streams: Vec<Stream>,
     sum_sent: Option<Sum>,
     sum_received: Option<Sum>,
     sum_sent_bidir_reverse: Option<Sum>,
     sum_received_bidir_reverse: Option<Sum>,
+}
+
+#[derive(Deserialize)]
+struct Stream {
+    udp: Option<Datagrams>,
+}
+
+#[derive(Deserialize)]
+struct Datagrams {
+    packets: u64,
+    lost_packets: u64,
+    out_of_order: u64,
 }
 
 #[derive(Deserialize)]

@@ -31,7 +31,7 @@ pub use cargo::cargo;
 pub use cleanup::{hold, left_by, remove_all, sweep};
 pub use folder::Folder;
 pub use netns::Netns;
-pub use network::{Network, Options, Route, Underlay};
+pub use network::{Cables, Network, Options, Route, Underlay, card_mac, spare_cable};
 pub use ping::{Ping, flood, ping};
 pub use process::Process;
 pub use router::Router;

@@ -97,6 +97,18 @@ impl Netns {
         command
     }
 
+    /// The same, started by another program, whose words are `by`, if there are any.
+    pub(super) fn command_by(&self, by: &[String], cpu: Option<u16>, program: &Path) -> Command {
+        match by {
+            [] => self.command_on(cpu, program),
+            [first, arguments @ ..] => {
+                let mut command = self.command_on(cpu, first);
+                command.args(arguments).arg(program);
+                command
+            }
+        }
+    }
+
     /// Runs a command inside, words separated by spaces, and returns what it printed.
     ///
     /// # Errors

@@ -1,17 +1,22 @@
 //! The whole network.
 
 use std::{
+    fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::{
     Family, Folder, Netns, Router, Site,
+    netns::ip,
     router::{As, End, Link, Topology},
     site::{hex_of_decimal, inside, outside},
+    wait_until,
 };
 
 /// Address family between gateways and routers, and between the routers.
@@ -51,14 +56,32 @@ pub enum Route {
     Crossing,
 }
 
+/// What connects the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cables {
+    /// A pair of veth devices per link.
+    Veth,
+    /// Network cards of this machine, two per link, which somebody has connected and given the addresses of
+    /// [`card_mac`]. They are moved into the namespaces, and come back when these are removed.
+    Cards,
+}
+
+/// MAC address of the card at an end, 0 or 1, of a link with [`Cables::Cards`]. Links are numbered from client A to client B:
+/// LAN, underlay, link of the routers, underlay, LAN; then [`spare_cable`].
+pub fn card_mac(link: u8, end: u8) -> [u8; 6] {
+    [0x52, 0x54, 0, 0, link, end]
+}
+
 /// What the network shall be like.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What connects the hosts.
+    pub cables: Cables,
     /// Address family of the underlay.
     pub underlay: Underlay,
     /// How the ASes are connected.
     pub route: Route,
-    /// Largest SCION packet in bytes; at most 1472 over IPv4 and 1452 over IPv6.
+    /// Largest SCION packet in bytes. Beyond 1472 over IPv4 and 1452 over IPv6, the underlay has a larger MTU.
     pub path_mtu: u16,
     /// MTU of the LANs in bytes.
     pub lan_mtu: u32,
@@ -72,11 +95,27 @@ pub struct Options {
     pub one_host: bool,
     /// The gateways switch their fast path off or on after so many milliseconds, again and again.
     pub switch_fast_path: Option<u32>,
+    /// The program, with its arguments, that gateways are started by, such as `setpriv`; empty: none.
+    pub gateways_by: Vec<String>,
+    /// The same for routers.
+    pub routers_by: Vec<String>,
+}
+
+impl Options {
+    /// MTU of the underlay in bytes.
+    fn underlay_mtu(&self) -> u32 {
+        let headers = match self.underlay {
+            Underlay::V4 => 28,
+            Underlay::V6 => 48,
+        };
+        (u32::from(self.path_mtu) + headers).max(1500)
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
+            cables: Cables::Veth,
             underlay: Underlay::V4,
             route: Route::Direct,
             path_mtu: 1472,
@@ -86,6 +125,8 @@ impl Default for Options {
             tunnel: String::new(),
             one_host: false,
             switch_fast_path: None,
+            gateways_by: Vec::new(),
+            routers_by: Vec::new(),
         }
     }
 }
@@ -152,6 +193,10 @@ impl Network {
     fn wire(binary: &Path, options: &Options) -> Result<Self> {
         let suffix = suffix();
         let folder = Folder::new(&format!("network{suffix}"))?;
+        if !(options.gateways_by.is_empty() && options.routers_by.is_empty()) {
+            // They may run as somebody else, and make their sockets there.
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+        }
         let site = |number| Site::new(number, options, binary, folder.path(), &suffix);
         let (a, b) = (site(0)?, site(1)?);
         let middle = match options.route {
@@ -178,16 +223,16 @@ impl Network {
         let at_a = end(0, "outside", a.router_outside());
         let at_b = end(1, "outside", b.router_outside());
         match &network.middle {
-            None => connect_routers([at_a, at_b], options.underlay)?,
+            None => connect_routers(options, 2, [at_a, at_b])?,
             Some(netns) => {
-                for (site, device, there) in [(0, "to-a", at_a), (1, "to-b", at_b)] {
+                for (site, link, device, there) in [(0, 2, "to-a", at_a), (1, 6, "to-b", at_b)] {
                     let here = LinkEnd {
                         netns,
                         device,
                         mac: mac(MIDDLE_MACS, site),
                         address: middle_end(options.underlay, site),
                     };
-                    connect_routers([here, there], options.underlay)?;
+                    connect_routers(options, link, [here, there])?;
                 }
                 // It has no hosts, and so no device of its own towards them.
                 let inside = inside(options.underlay, 2).ip();
@@ -198,7 +243,7 @@ impl Network {
     }
 
     /// What routers and paths are made from.
-    fn topology<'a>(&'a self, binary: &'a Path, options: &Options) -> Topology<'a> {
+    fn topology<'a>(&'a self, binary: &'a Path, options: &'a Options) -> Topology<'a> {
         let of_site = |letter, site: &'a Site, core| As {
             letter,
             isd_as: site.isd_as(),
@@ -250,6 +295,13 @@ impl Network {
             mtu: options.path_mtu,
             folder: self.folder(),
             binary,
+            xdp_mode: match options.cables {
+                // Each side of a veth pair sends only once the other one has a native program: a router that is to choose
+                // itself would not begin.
+                Cables::Veth => "native",
+                Cables::Cards => "auto",
+            },
+            started_by: &options.routers_by,
         }
     }
 
@@ -297,8 +349,15 @@ pub(super) fn lan_macs(site: u8) -> [[u8; 6]; 2] {
     [CLIENT, GATEWAY_LAN].map(|interface| [2, 0, 0, 0, 10 + site, interface])
 }
 
-/// Joins two namespaces with a veth pair, both ends up.
-fn connect(ends: &[(&Netns, &str, String); 2], mtu: u32) -> Result<()> {
+/// Joins two namespaces, both ends up.
+fn connect(cables: Cables, link: u8, ends: &[(&Netns, &str, String); 2], mtu: u32) -> Result<()> {
+    if cables == Cables::Cards {
+        return plug_in(
+            link,
+            &ends.each_ref().map(|(netns, name, _)| (*netns, *name)),
+            mtu,
+        );
+    }
     let [(left, left_name, left_mac), (right, right_name, right_mac)] = ends;
     left.ip(&format!(
         "link add {left_name} mtu {mtu} address {left_mac} type veth \
@@ -309,6 +368,46 @@ fn connect(ends: &[(&Netns, &str, String); 2], mtu: u32) -> Result<()> {
     right.ip(&format!("link set {right_name} up")).map(drop)
 }
 
+/// Link number of the cable that nothing uses at first.
+const SPARE: u8 = 5;
+
+/// Joins two namespaces with two more network cards, both ends up.
+///
+/// # Errors
+/// There are none.
+pub fn spare_cable(ends: [(&Netns, &str); 2]) -> Result<()> {
+    plug_in(SPARE, &ends, 1500)
+}
+
+/// Moves the cards of a link into two namespaces, and sets them up.
+fn plug_in(link: u8, ends: &[(&Netns, &str); 2], mtu: u32) -> Result<()> {
+    for (end, (netns, name)) in (0..).zip(ends) {
+        // Cards come back from a namespace some time after it has been removed.
+        let mut found = None;
+        wait_until("the card is there", Duration::from_secs(10), || {
+            found = card(card_mac(link, end)).ok();
+            Ok(found.is_some())
+        })?;
+        let card = found.context("the card")?;
+        ip(&["link", "set", &card, "netns", netns.name()], "")?;
+        netns.ip(&format!(
+            "link set {card} name {name} mtu {mtu}\nlink set {name} up"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Name of the interface of this namespace that has a MAC address.
+fn card(address: [u8; 6]) -> Result<String> {
+    let address = address.map(|byte| format!("{byte:02x}")).join(":");
+    let cards = fs::read_dir("/sys/class/net").context("cannot list the interfaces")?;
+    let card = cards.flatten().find(|card| {
+        fs::read_to_string(card.path().join("address")).is_ok_and(|own| own.trim_end() == address)
+    });
+    card.map(|card| card.file_name().to_string_lossy().into_owned())
+        .with_context(|| format!("no interface has the address {address}"))
+}
+
 fn nodad(address: IpAddr) -> &'static str {
     if address.is_ipv6() { "nodad" } else { "" }
 }
@@ -316,6 +415,8 @@ fn nodad(address: IpAddr) -> &'static str {
 /// Client, gateway and router of one AS.
 fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
     connect(
+        options.cables,
+        if number == 0 { 0 } else { 4 },
         &[
             (&site.client, "lan", mac(number, CLIENT)),
             (&site.gateway, "lan", mac(number, GATEWAY_LAN)),
@@ -323,11 +424,13 @@ fn connect_hosts(site: &Site, number: u8, options: &Options) -> Result<()> {
         options.lan_mtu,
     )?;
     connect(
+        options.cables,
+        if number == 0 { 1 } else { 3 },
         &[
             (&site.gateway, "underlay", mac(number, GATEWAY_UNDERLAY)),
             (&site.router, "inside", mac(number, INSIDE)),
         ],
-        1500,
+        options.underlay_mtu(),
     )?;
     site.gateway.set_sysctls(&[
         ("net/ipv4/ip_forward", "1"),
@@ -374,16 +477,16 @@ struct LinkEnd<'a> {
     address: SocketAddr,
 }
 
-fn connect_routers(ends: [LinkEnd<'_>; 2], underlay: Underlay) -> Result<()> {
+fn connect_routers(options: &Options, link: u8, ends: [LinkEnd<'_>; 2]) -> Result<()> {
     let joined = ends
         .each_ref()
         .map(|end| (end.netns, end.device, end.mac.clone()));
-    connect(&joined, 1500)?;
+    connect(options.cables, link, &joined, options.underlay_mtu())?;
     for end in ends {
         let address = end.address.ip();
         end.netns.ip(&format!(
             "address add {address}/{} dev {} {}",
-            underlay.prefix_len(),
+            options.underlay.prefix_len(),
             end.device,
             nodad(address)
         ))?;

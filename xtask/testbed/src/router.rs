@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::{Netns, Process, wait_until};
 
-/// How long routers may take until all links are up.
-const READY: Duration = Duration::from_secs(20);
+/// How long routers may take until all links are up, on emulated machines too.
+const READY: Duration = Duration::from_secs(60);
 
 /// An AS, and its border router.
 pub(super) struct As<'a> {
@@ -61,6 +61,10 @@ pub(super) struct Topology<'a> {
     pub(super) folder: &'a Path,
     /// The program `sig`.
     pub(super) binary: &'a Path,
+    /// The routers' `[xdp] mode`.
+    pub(super) xdp_mode: &'static str,
+    /// What starts it, with arguments; empty: nothing.
+    pub(super) started_by: &'a [String],
 }
 
 /// A running border router.
@@ -98,19 +102,18 @@ impl Topology<'_> {
             &serde_json::to_string_pretty(&self.topology(own, &name, &links))?,
         )?;
         let socket = self.folder.join(format!("{name}.sock"));
-        // Each side of a veth pair sends only once the other one has a native program: a router that is to choose
-        // itself would not begin.
         write(
             "router.toml",
             &format!(
                 "[general]\nid = \"{name}\"\nconfig_dir = \".\"\n\n[metrics]\nprometheus = \"\"\n\n\
-                 [xdp]\nmode = \"native\"\nexclude = {:?}\nstatus_socket = \"{}\"\n",
+                 [xdp]\nmode = \"{}\"\nexclude = {:?}\nstatus_socket = \"{}\"\n",
+                self.xdp_mode,
                 own.exclude.as_slice(),
                 socket.display()
             ),
         )?;
         let configuration = folder.join("router.toml");
-        let mut command = own.netns.command(self.binary);
+        let mut command = own.netns.command_by(self.started_by, None, self.binary);
         command
             .args(["router", "run", "--config"])
             .arg(&configuration);

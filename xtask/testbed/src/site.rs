@@ -1,7 +1,6 @@
 //! One of the two ASes: a client, a gateway and a router.
 
 use std::{
-    ffi::OsStr,
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -20,8 +19,8 @@ const INSIDE_PORT: u16 = 30042;
 /// The routers' port towards each other.
 const OUTSIDE_PORT: u16 = 50000;
 
-/// How long a gateway may take until traffic flows.
-const READY: Duration = Duration::from_secs(15);
+/// How long a gateway may take until traffic flows, on emulated machines too.
+const READY: Duration = Duration::from_secs(60);
 /// How long a gateway may take to end after SIGTERM.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -42,8 +41,8 @@ pub struct Site {
     folder: PathBuf,
     cpu: Option<u16>,
     one_host: bool,
-    under: Vec<String>,
     switch_fast_path: Option<u32>,
+    started_by: Vec<String>,
     starts: u32,
     process: Option<Process>,
 }
@@ -70,8 +69,8 @@ impl Site {
             folder: folder.to_owned(),
             cpu: None,
             one_host: options.one_host && number == 0,
-            under: Vec::new(),
             switch_fast_path: options.switch_fast_path,
+            started_by: options.gateways_by.clone(),
             starts: 0,
             process: None,
         })
@@ -199,7 +198,7 @@ impl Site {
 
     /// Has gateways that are started from now on be started by this program, with these arguments before their own.
     pub fn run_under(&mut self, words: &[&str]) {
-        self.under = words.iter().map(|word| (*word).to_owned()).collect();
+        self.started_by = words.iter().map(|word| (*word).to_owned()).collect();
     }
 
     /// Starts the gateway and waits until it is ready.
@@ -221,11 +220,9 @@ impl Site {
         }
         self.starts += 1;
         let log = format!("gateway-{}-{}.log", letter(self.number), self.starts);
-        let binary = self.binary.as_os_str();
-        let mut words = self.under.iter().map(OsStr::new).chain([binary]);
-        let program = words.next().unwrap_or(binary);
-        let mut command = self.gateway.command_on(self.cpu, program);
-        command.args(words);
+        let mut command = self
+            .gateway
+            .command_by(&self.started_by, self.cpu, &self.binary);
         command.args(["run", "--config"]).arg(self.config_file());
         if let Some(milliseconds) = self.switch_fast_path {
             command.env("SIG_TEST_SWITCH_FAST_PATH_MS", milliseconds.to_string());

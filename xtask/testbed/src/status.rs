@@ -40,6 +40,9 @@ pub struct Counters {
     pub packets_sent: u64,
     /// SIG frames they were sent in.
     pub frames_sent: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub frame_bytes_sent: u64,
     /// SIG frames received.
     pub frames_received: u64,
     /// Inner packets completed from them.
@@ -81,6 +84,8 @@ pub struct Port {
     pub interface: String,
     /// `native` or `generic`.
     pub mode: String,
+    /// Whether packets reach the gateway without a copy.
+    pub zero_copy: bool,
 }
 
 /// A worker thread.

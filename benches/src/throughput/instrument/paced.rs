@@ -88,6 +88,7 @@ impl Paced {
                 completion: 256,
             },
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Never,
             busy_poll: None,
         };

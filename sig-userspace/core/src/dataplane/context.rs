@@ -1,10 +1,18 @@
 //! What both directions of a worker work with during one batch.
 
-use sig_common::{reason::DropReason, wire::inner::InnerPacket};
+use sig_common::{
+    reason::DropReason,
+    wire::{ethernet, inner::InnerPacket},
+};
 
-use super::{counters::WorkerCounters, inner, tables::Tables};
+use super::{
+    counters::WorkerCounters,
+    icmp::{self, Message, RateLimit},
+    inner,
+    tables::Tables,
+};
 use crate::fast_path::teacher::Teacher;
-use crate::port::umem::{Area, Frame, FreeList};
+use crate::port::umem::{Area, Frame, FreeList, HEADROOM};
 
 /// Borrowed for one batch.
 pub(super) struct Context<'a> {
@@ -34,6 +42,35 @@ impl Context<'_> {
     pub(super) fn clamp_mss(&self, bytes: &mut [u8], packet: &InnerPacket, capacity: usize) {
         if self.clamp_mss && inner::clamp_mss(bytes, packet, capacity) {
             self.counters.mss_clamped.add(1);
+        }
+    }
+
+    /// Tells the sender of the packet that `frame` holds what is wrong with it, by way of the kernel.
+    pub(super) fn tell_sender(
+        &mut self,
+        limit: &mut RateLimit,
+        message: Message,
+        frame: &Frame,
+        packet: &InnerPacket,
+    ) {
+        if !limit.allow(self.now) {
+            return;
+        }
+        let Some(mut answer) = self.free.take() else {
+            return;
+        };
+        let start = HEADROOM + ethernet::HEADER_LEN;
+        let room = &mut answer.chunk_mut(self.area)[start..];
+        let original = frame.bytes(self.area);
+        match icmp::error(message, &self.tables.icmp, original, packet, room) {
+            Some(len) => {
+                answer.place(HEADROOM, ethernet::HEADER_LEN + len);
+                let macs = &self.tables.tunnel_macs;
+                inner::write_ethernet(answer.bytes_mut(self.area), macs, packet);
+                self.counters.icmp_sent.add(1);
+                self.to_tunnel.push(answer);
+            }
+            None => self.free.put(answer),
         }
     }
 

@@ -21,6 +21,7 @@ use sig_common::{
 use super::{
     context::Context,
     filter::{self, Decision, Direction},
+    icmp::{Message, RateLimit},
     inner,
     police::{self, Police},
     sources::Sources,
@@ -28,11 +29,17 @@ use super::{
 };
 use crate::{
     framing::{FrameRef, Limits, LimitsError, Piece, Reassembler, StreamKey},
-    port::umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
+    port::umem::{Area, Frame, FreeList, HEADROOM},
 };
 
-/// Longest inner packet that fits a chunk behind its headroom and an Ethernet header.
-pub const MAX_PACKET: usize = CHUNK_SIZE - HEADROOM - ethernet::HEADER_LEN;
+/// Longest inner packet that fits a frame of this memory behind its headroom and an Ethernet header.
+pub fn max_packet(area: &Area) -> usize {
+    area.largest_frame() - HEADROOM - ethernet::HEADER_LEN
+}
+
+/// ICMP messages that one worker sends to remotes per second, and at once.
+const ICMP_PER_SECOND: u32 = 100;
+const ICMP_BURST: u32 = 20;
 
 /// Where the last frame came from: most frames come from where the one before came from.
 #[derive(Default)]
@@ -50,6 +57,7 @@ pub(super) struct Decap {
     /// The reassembler's discards that the worker has counted.
     counted: [u64; DropReason::COUNT],
     police: Police,
+    icmp_limit: RateLimit,
     last_source: LastSource,
     /// Of the tables last seen.
     generation: u64,
@@ -62,9 +70,13 @@ pub(super) struct Decap {
 
 impl Decap {
     /// A receive side whose reassembly memory is fixed by `limits`.
-    pub(super) fn new(limits: Limits, verify_checksums: bool) -> Result<Self, LimitsError> {
+    pub(super) fn new(
+        limits: Limits,
+        area: &Area,
+        verify_checksums: bool,
+    ) -> Result<Self, LimitsError> {
         let limits = Limits {
-            max_packet: limits.max_packet.min(MAX_PACKET),
+            max_packet: limits.max_packet.min(max_packet(area)),
             ..limits
         };
         Ok(Decap {
@@ -72,6 +84,7 @@ impl Decap {
             reassembler: Reassembler::new(limits, rand::random())?,
             counted: [0; DropReason::COUNT],
             police: Police::default(),
+            icmp_limit: RateLimit::new(ICMP_PER_SECOND, ICMP_BURST),
             last_source: LastSource::default(),
             generation: 0,
             remotes: HashMap::new(),
@@ -128,6 +141,7 @@ impl Decap {
         let mut delivery = Delivery {
             context,
             police: &mut self.police,
+            icmp_limit: &mut self.icmp_limit,
         };
         self.reassembler
             .resume(delivery.context.now, key, next, |key, piece, congestion| {
@@ -189,6 +203,7 @@ impl Decap {
         let mut delivery = Delivery {
             context,
             police: &mut self.police,
+            icmp_limit: &mut self.icmp_limit,
         };
         // The last packet in the frame leaves in the frame's own chunk, those before are copied out.
         let mut last: Option<(Range<usize>, bool)> = None;
@@ -234,6 +249,7 @@ impl Decap {
         let mut delivery = Delivery {
             context,
             police: &mut self.police,
+            icmp_limit: &mut self.icmp_limit,
         };
         self.reassembler
             .poll(delivery.context.now, |key, piece, congestion| {
@@ -341,6 +357,7 @@ impl LastSource {
 struct Delivery<'a, 'b> {
     context: &'a mut Context<'b>,
     police: &'a mut Police,
+    icmp_limit: &'a mut RateLimit,
 }
 
 impl Delivery<'_, '_> {
@@ -365,7 +382,14 @@ impl Delivery<'_, '_> {
     fn packet(&mut self, slot: u16, mut packet: Frame, congestion: bool) {
         let context = &mut *self.context;
         let counters = &context.tables.remotes[usize::from(slot)].counters[context.worker];
-        match finish(context, self.police, slot, &mut packet, congestion) {
+        let finished = finish(
+            context,
+            (self.police, self.icmp_limit),
+            slot,
+            &mut packet,
+            congestion,
+        );
+        match finished {
             Ok(port) => {
                 let bytes = (packet.len() - ethernet::HEADER_LEN) as u64;
                 for traffic in [&counters.received, &context.counters.received] {
@@ -396,7 +420,7 @@ impl Delivery<'_, '_> {
 #[inline]
 fn finish(
     context: &mut Context<'_>,
-    police: &mut Police,
+    (police, icmp_limit): (&mut Police, &mut RateLimit),
     slot: u16,
     packet: &mut Frame,
     congestion: bool,
@@ -432,6 +456,11 @@ fn finish(
     }
     .filter(|hop| hop.takes(&summary) && usize::from(hop.port) < context.to_lan.len());
     let Some(hop) = hop else {
+        if u32::from(summary.total_len) > tables.tunnel_mtu {
+            let message = Message::TooBig(tables.tunnel_mtu);
+            context.tell_sender(icmp_limit, message, packet, &summary);
+            return Err(DropReason::PacketTooBig);
+        }
         // The kernel is the next router: it takes its one from the TTL.
         inner::put_ethernet(packet, context.area, &tables.tunnel_macs, &summary);
         let frame = packet.bytes_mut(context.area);
@@ -459,10 +488,12 @@ fn finish(
 
 /// A packet in a chunk of its own, with room for the Ethernet header.
 fn copy(area: &Area, free: &mut FreeList, packet: &[u8]) -> Result<Frame, DropReason> {
-    if packet.len() > MAX_PACKET {
+    if packet.len() > max_packet(area) {
         return Err(DropReason::PacketTooBig);
     }
-    let mut frame = free.take().ok_or(DropReason::NoFreeChunk)?;
+    let mut frame = free
+        .take_for(ethernet::HEADER_LEN + packet.len())
+        .ok_or(DropReason::NoFreeChunk)?;
     frame.place(HEADROOM + ethernet::HEADER_LEN, packet.len());
     frame.bytes_mut(area).copy_from_slice(packet);
     Ok(frame)

@@ -15,14 +15,14 @@ use super::{
     context::Context,
     filter::{self, Decision, Direction},
     flow_cache::FlowCache,
-    icmp::{self, Message, RateLimit},
+    icmp::{Message, RateLimit},
     inner,
     tables::{Path, Tables, Target},
 };
 use crate::{
     fast_path::teacher::Teacher,
     framing::{Closed, Packer, Placement},
-    port::umem::{Area, CHUNK_SIZE, Frame, HEADROOM},
+    port::umem::{Frame, HEADROOM},
     scion::FrameFields,
 };
 
@@ -120,7 +120,7 @@ impl Encap {
             }
             Err((reason, message)) => {
                 if let Some((message, packet)) = message {
-                    self.tell_host(context, message, &frame, &packet);
+                    context.tell_sender(&mut self.icmp_limit, message, &frame, &packet);
                 }
                 context.discard(frame, reason);
             }
@@ -292,34 +292,6 @@ impl Encap {
             stream.emit(context, path, closed);
         }
     }
-
-    fn tell_host(
-        &mut self,
-        context: &mut Context<'_>,
-        message: Message,
-        frame: &Frame,
-        packet: &InnerPacket,
-    ) {
-        if !self.icmp_limit.allow(context.now) {
-            return;
-        }
-        let Some(mut answer) = context.free.take() else {
-            return;
-        };
-        let start = HEADROOM + ethernet::HEADER_LEN;
-        let room = &mut answer.chunk_mut(context.area)[start..];
-        let original = frame.bytes(context.area);
-        match icmp::error(message, &context.tables.icmp, original, packet, room) {
-            Some(len) => {
-                answer.place(HEADROOM, ethernet::HEADER_LEN + len);
-                let macs = &context.tables.tunnel_macs;
-                inner::write_ethernet(answer.bytes_mut(context.area), macs, packet);
-                context.counters.icmp_sent.add(1);
-                context.to_tunnel.push(answer);
-            }
-            None => context.free.put(answer),
-        }
-    }
 }
 
 /// What the framing needs to know of a packet.
@@ -359,6 +331,11 @@ impl Stream {
             self.emit(context, path, closed);
         }
         let len = packet.len();
+        if !self.make_room(context, path, len)
+            && let Some(closed) = self.packer.close()
+        {
+            self.emit(context, path, closed);
+        }
         match self.packer.place(len) {
             Ok(Placement::Fresh { closed }) => {
                 if let Some(closed) = closed {
@@ -367,7 +344,7 @@ impl Stream {
                 self.open_with(context, path, packet, class);
             }
             Ok(Placement::Append { offset }) => {
-                self.append(context.area, offset, packet.bytes(context.area));
+                self.append(context, offset, packet.bytes(context.area));
                 context.free.put(packet);
             }
             Ok(Placement::Split(parts)) => {
@@ -389,7 +366,7 @@ impl Stream {
                         if part.offset == 0 {
                             self.open = copy(context, path, bytes, class);
                         } else {
-                            self.append(context.area, part.offset, bytes);
+                            self.append(context, part.offset, bytes);
                         }
                     }
                 }
@@ -406,8 +383,29 @@ impl Stream {
         }
     }
 
-    /// Opens a frame with a packet, where it is if the headers fit in front and further packets
-    /// behind it.
+    /// Sees to it that the open frame, if there is one, has room for what joins it of a packet of `len` bytes: a jumbo frame is taken
+    /// only when it must be. Whether there is room.
+    #[inline]
+    fn make_room(&mut self, context: &mut Context<'_>, path: &Path, len: usize) -> bool {
+        let Some(open) = &mut self.open else {
+            return true;
+        };
+        let (capacity, end) = (self.packer.capacity(), self.packer.used() + len);
+        let joins = end <= capacity || len > capacity;
+        let end = end.min(capacity);
+        if !joins || open.frame.headroom() + end <= open.frame.size() {
+            return true;
+        }
+        let bytes = open.frame.bytes(context.area);
+        let Some(larger) = copy_with_room(context, path, bytes, end) else {
+            return false;
+        };
+        let old = std::mem::replace(&mut open.frame, larger);
+        context.free.put(old);
+        true
+    }
+
+    /// Opens a frame with a packet, where it is if the headers fit in front.
     #[inline]
     fn open_with(
         &mut self,
@@ -416,9 +414,7 @@ impl Stream {
         packet: Frame,
         class: &Classified,
     ) {
-        let fits = packet.headroom() >= path.template.len()
-            && packet.headroom() + path.packer.capacity() <= CHUNK_SIZE;
-        self.open = if fits {
+        self.open = if packet.headroom() >= path.template.len() {
             Some(Open {
                 frame: packet,
                 traffic_class: class.traffic_class,
@@ -434,11 +430,11 @@ impl Stream {
     /// Adds bytes to the open frame. Without one, because no chunk was free for it, they are lost
     /// with it.
     #[inline]
-    fn append(&mut self, area: &Area, offset: usize, bytes: &[u8]) {
+    fn append(&mut self, context: &Context<'_>, offset: usize, bytes: &[u8]) {
         if let Some(open) = &mut self.open {
             open.frame
                 .place(open.frame.headroom(), offset + bytes.len());
-            open.frame.bytes_mut(area)[offset..].copy_from_slice(bytes);
+            open.frame.bytes_mut(context.area)[offset..].copy_from_slice(bytes);
         }
     }
 
@@ -482,12 +478,23 @@ impl Stream {
 
 /// A frame that begins with a copy of `bytes`; none if no chunk is free.
 fn copy(context: &mut Context<'_>, path: &Path, bytes: &[u8], class: &Classified) -> Option<Open> {
-    let mut frame = context.free.take()?;
-    frame.place(path.template.len().max(HEADROOM), bytes.len());
-    frame.bytes_mut(context.area).copy_from_slice(bytes);
     Some(Open {
-        frame,
+        frame: copy_with_room(context, path, bytes, bytes.len())?,
         traffic_class: class.traffic_class,
         flow_hash: class.flow_hash,
     })
+}
+
+/// A copy of `bytes` behind room for the headers, with room for `len` bytes in all.
+fn copy_with_room(
+    context: &mut Context<'_>,
+    path: &Path,
+    bytes: &[u8],
+    len: usize,
+) -> Option<Frame> {
+    let start = path.template.len().max(HEADROOM);
+    let mut frame = context.free.take_for(start - HEADROOM + len)?;
+    frame.place(start, bytes.len());
+    frame.bytes_mut(context.area).copy_from_slice(bytes);
+    Some(frame)
 }

@@ -229,14 +229,18 @@ pub(super) fn mark(context: &Context<'_>, mark: Mark, frame: &mut Frame, packet:
     inner::put_ethernet(frame, context.area, &macs, packet);
 }
 
-/// Sends a copy of the packet that `frame` holds, unless no chunk is free.
+/// Sends a copy of the packet that `frame` holds, unless no chunk is free or the tunnel device does not take it.
 #[cold]
 fn copy(context: &mut Context<'_>, with: Mark, frame: &Frame, packet: &InnerPacket) {
-    let Some(mut copy) = context.free.take() else {
+    let bytes = frame.bytes(context.area);
+    let copy = match bytes.len() <= context.tables.tunnel_mtu as usize {
+        true => context.free.take_for(bytes.len()),
+        false => None,
+    };
+    let Some(mut copy) = copy else {
         context.counters.mirror_lost.add(1);
         return;
     };
-    let bytes = frame.bytes(context.area);
     copy.place(HEADROOM, bytes.len());
     copy.bytes_mut(context.area).copy_from_slice(bytes);
     mark(context, with, &mut copy, packet);

@@ -23,7 +23,7 @@ mod tables;
 mod tests;
 mod worker;
 
-pub use decap::MAX_PACKET;
+pub use decap::max_packet;
 pub use sources::Sources;
 pub use tables::{
     Action, BUCKETS, Path, PathCounters, PathError, PathSpec, Remote, RemoteCounters, Routing,

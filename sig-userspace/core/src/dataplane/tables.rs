@@ -22,7 +22,7 @@ use crate::{
     counter::Counter,
     framing::{CapacityError, Packer},
     policy::class::Condition,
-    port::umem::{CHUNK_SIZE, HEADROOM},
+    port::umem::{HEADROOM, JUMBO_SIZE},
     scion::{Endpoints, NextHop, Template, TemplateError},
 };
 
@@ -60,6 +60,8 @@ pub struct Tables {
     /// The Ethernet header, without its type, of packets on their way to the kernel:
     /// destination MAC (the tunnel device), then source MAC (its peer).
     pub tunnel_macs: [u8; 12],
+    /// Longest packet that the tunnel device takes, bytes.
+    pub tunnel_mtu: u32,
     /// Where ICMP errors come from.
     pub icmp: Sources,
     /// Number under which the XDP programs know the decisions that follow from these tables; 0: they are not told any.
@@ -277,8 +279,8 @@ impl Path {
             spec.path,
             spec.session,
         )?;
-        let chunk = CHUNK_SIZE.saturating_sub(template.len().max(HEADROOM));
-        let capacity = template.capacity(spec.path_mtu, spec.link_mtu).min(chunk);
+        let frame = JUMBO_SIZE.saturating_sub(template.len().max(HEADROOM));
+        let capacity = template.capacity(spec.path_mtu, spec.link_mtu).min(frame);
         Ok(Path {
             id: spec.id,
             template,
@@ -315,6 +317,7 @@ impl Tables {
             remote_slots: Vec::new(),
             admitted: HashMap::default(),
             tunnel_macs: [0; 12],
+            tunnel_mtu: u32::MAX,
             icmp: Sources::default(),
             fast_generation: 0,
             fast_hops: Vec::new(),

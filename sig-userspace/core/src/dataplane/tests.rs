@@ -3,6 +3,7 @@
 mod fast_path;
 mod filter;
 mod hub;
+mod jumbo;
 mod lan;
 mod mss;
 
@@ -61,7 +62,15 @@ fn gateway(number: u8, path_mtu: usize) -> Gateway {
 }
 
 fn gateway_with(number: u8, path_mtu: usize, clamp_mss: bool) -> Gateway {
-    let (area, pool) = Area::on_heap(CHUNKS);
+    gateway_in(Area::on_heap(CHUNKS), number, path_mtu, clamp_mss)
+}
+
+fn gateway_in(
+    (area, pool): (Arc<Area>, Arc<Pool>),
+    number: u8,
+    path_mtu: usize,
+    clamp_mss: bool,
+) -> Gateway {
     let limits = Limits {
         remotes: 4,
         ..Limits::default()
@@ -107,7 +116,7 @@ fn gateway_with(number: u8, path_mtu: usize, clamp_mss: bool) -> Gateway {
         path: &PATH,
         session: 0,
         path_mtu,
-        link_mtu: 1500,
+        link_mtu: 1500.max(path_mtu + 28),
         streams: Box::new([77]),
         counters: Arc::new([Default::default()]),
     })
@@ -130,7 +139,7 @@ fn gateway_with(number: u8, path_mtu: usize, clamp_mss: bool) -> Gateway {
 impl Gateway {
     fn frame(&mut self, bytes: &[u8]) -> Frame {
         let (area, free) = self.worker.memory();
-        let mut frame = free.take().expect("a free chunk");
+        let mut frame = free.take_for(bytes.len()).expect("a free chunk");
         frame.place(HEADROOM, bytes.len());
         frame.bytes_mut(area).copy_from_slice(bytes);
         frame.set_metadata(area, 0);
@@ -200,6 +209,7 @@ impl Gateway {
     fn assert_no_chunk_is_lost(self) {
         drop(self.worker);
         assert_eq!(self.pool.len(), CHUNKS as usize);
+        assert_eq!(self.pool.jumbo_len(), self.area.jumbo_frames() as usize);
         drop(self.area);
     }
 }

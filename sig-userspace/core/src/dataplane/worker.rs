@@ -106,10 +106,10 @@ impl Worker {
     ) -> Result<Self, LimitsError> {
         Ok(Worker {
             number,
+            decap: Decap::new(config.limits, &area, config.verify_checksums)?,
             area,
             free,
             encap: Encap::new(),
-            decap: Decap::new(config.limits, config.verify_checksums)?,
             origin: Origin::Lan {
                 partial: config.partial_checksums,
             },

@@ -433,6 +433,17 @@ impl<'a> Item<'a> {
         matches!(self.value.get_ref(), DeValue::String(text) if text == word)
     }
 
+    /// The elements of an array, or the one value that is written without one.
+    pub fn one_or_more(&self, example: &str) -> Option<Vec<Item<'a>>> {
+        if matches!(self.value.get_ref(), DeValue::Array(_)) {
+            return self.elements(example);
+        }
+        Some(vec![Item {
+            place: self.place.clone(),
+            value: self.value,
+        }])
+    }
+
     /// The elements of an array; `example` is what a correct value looks like.
     pub fn elements(&self, example: &str) -> Option<Vec<Item<'a>>> {
         let DeValue::Array(values) = self.value.get_ref() else {

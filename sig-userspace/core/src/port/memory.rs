@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     BATCH, Port,
-    umem::{Area, CHUNK_SIZE, Frame, FreeList, HEADROOM},
+    umem::{Area, Frame, FreeList, HEADROOM, JUMBO_SIZE},
 };
 
 type Wire = Arc<Mutex<VecDeque<Vec<u8>>>>;
@@ -50,10 +50,10 @@ fn lock(wire: &Wire) -> std::sync::MutexGuard<'_, VecDeque<Vec<u8>>> {
 }
 
 impl MemoryWire {
-    /// Sends an Ethernet frame to the port. Frames longer than a chunk can hold are dropped, as a
+    /// Sends an Ethernet frame to the port. Frames longer than the memory can hold are dropped, as a
     /// card drops what exceeds its MTU.
     pub fn send(&self, frame: &[u8]) {
-        if frame.len() <= CHUNK_SIZE - HEADROOM {
+        if frame.len() <= JUMBO_SIZE - HEADROOM {
             lock(&self.to_port).push_back(frame.to_vec());
         }
     }
@@ -86,10 +86,17 @@ impl Port for MemoryPort {
         }
         let mut wire = lock(&self.incoming);
         while self.received.len() < self.ring && !wire.is_empty() {
-            let Some(mut frame) = free.take() else { break };
-            let Some(bytes) = wire.pop_front() else { break };
+            let Some(bytes) = wire.front() else { break };
+            if HEADROOM + bytes.len() > area.largest_frame() {
+                wire.pop_front();
+                continue;
+            }
+            let Some(mut frame) = free.take_for(bytes.len()) else {
+                break;
+            };
             frame.place(HEADROOM, bytes.len());
-            frame.bytes_mut(area).copy_from_slice(&bytes);
+            frame.bytes_mut(area).copy_from_slice(bytes);
+            wire.pop_front();
             self.received.push(frame);
         }
         Ok(())

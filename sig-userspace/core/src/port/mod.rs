@@ -130,7 +130,7 @@ counters! {
         "Packets that passed a socket of a port.";
     wakeups "gateway_queue_wakeups_total" [interface, queue, worker]
         "System calls made for a socket of a port: to wake the kernel, or to receive and send.";
-    // They do not fit a chunk: in several, which no port asks for.
+    // They lie in several chunks, and no jumbo frame was free or large enough.
     rx_multi_buffer "gateway_queue_drops_total" [interface, queue, worker, reason = "multi_buffer"]
         "Packets that a socket of a port dropped.";
     // The kernel took nothing for too long.

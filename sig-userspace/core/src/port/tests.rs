@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::umem::*;
 
 #[test]
@@ -45,4 +47,89 @@ fn a_frame_of_another_area_is_refused() {
     let (_other, pool) = Area::on_heap(1);
     let frame = FreeList::new(pool, 128).take().expect("a chunk is free");
     let _ = frame.bytes(&area);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Workers take frames, write to them, send them and get them back part by part.
+    #[test]
+    fn frames_of_both_sizes_do_not_overlap_and_are_not_lost(
+        steps in proptest::collection::vec((any::<bool>(), 0usize..9300, 0usize..3000, any::<u8>()), 1..200),
+    ) {
+        const CHUNKS: u32 = 8;
+        const JUMBO: u32 = 20;
+        let (area, pool) = Area::on_heap_with_jumbo(CHUNKS, JUMBO);
+        prop_assert_eq!(area.bytes(), (8 + 3 * 20) * CHUNK_SIZE);
+        let mut free = FreeList::new(pool.clone(), 0);
+        let mut held: Vec<(Frame, u8)> = Vec::new();
+        let mut sent: Vec<u64> = Vec::new();
+        for (takes, len, start, name) in steps {
+            if takes {
+                if let Some(mut frame) = free.take_for(len) {
+                    prop_assert!(frame.tailroom() >= len);
+                    prop_assert_eq!(frame.is_jumbo(), HEADROOM + len > CHUNK_SIZE);
+                    let start = start.min(frame.size() - len);
+                    frame.place(start, len);
+                    frame.bytes_mut(&area).fill(name);
+                    held.push((frame, name));
+                }
+            } else if let Some((frame, name)) = held.pop() {
+                prop_assert!(frame.bytes(&area).iter().all(|byte| *byte == name));
+                if frame.is_empty() {
+                    free.put(frame);
+                    continue;
+                }
+                let (len, most) = (frame.len(), frame.parts());
+                let parts: Vec<(u64, u32)> = area.give_away(frame).collect();
+                prop_assert!(parts.len() <= most);
+                prop_assert_eq!(parts.iter().map(|(_, len)| *len as usize).sum::<usize>(), len);
+                prop_assert!(parts.len() == 1 || parts[0].1 >= 512, "headers in one part");
+                for (address, len) in parts {
+                    prop_assert!(address as usize % CHUNK_SIZE + len as usize <= CHUNK_SIZE);
+                    sent.push(address);
+                }
+            } else {
+                let by = start % sent.len().max(1);
+                sent.rotate_left(by);
+                // SAFETY: each part of what was given away comes back once.
+                match sent.pop().map(|address| unsafe { area.returned(address) }) {
+                    Some(Returned::Frame(frame)) => free.put(frame),
+                    Some(Returned::Strange) => prop_assert!(false, "it is one of ours"),
+                    Some(Returned::Part) | None => {}
+                }
+            }
+        }
+        for address in sent {
+            // SAFETY: as above.
+            if let Returned::Frame(frame) = unsafe { area.returned(address) } {
+                free.put(frame);
+            }
+        }
+        held.into_iter().for_each(|(frame, _)| free.put(frame));
+        drop(free);
+        prop_assert_eq!((pool.len(), pool.jumbo_len()), (CHUNKS as usize, JUMBO as usize));
+    }
+}
+
+#[test]
+fn parts_of_no_frame_that_was_given_away_are_strange() {
+    let (area, _pool) = Area::on_heap_with_jumbo(2, 1);
+    for chunk in [2, 4, 5, 1 << 40] {
+        // SAFETY: it is refused.
+        let returned = unsafe { area.returned(chunk * CHUNK_SIZE as u64) };
+        assert!(matches!(returned, Returned::Strange), "{chunk}");
+    }
+}
+
+#[test]
+fn there_is_no_frame_for_what_fits_none() {
+    let (_area, pool) = Area::on_heap_with_jumbo(1, 1);
+    let mut free = FreeList::new(pool, 0);
+    assert!(free.take_for(JUMBO_SIZE).is_none());
+    let jumbo = free.take_for(9000).expect("one is free");
+    assert!(free.take_for(9000).is_none());
+    free.put(jumbo);
+    assert!(free.take_for(9000).is_some());
+    let (_area, pool) = Area::on_heap(1);
+    assert!(FreeList::new(pool, 0).take_for(9000).is_none());
 }

@@ -3,6 +3,7 @@ use std::io;
 use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
 
 use super::socket::Target;
+use crate::{capabilities, facts::Privileges};
 
 /// Why AF_XDP ports could not be opened, and what to change.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +53,12 @@ pub enum Error {
         source: io::Error,
     },
     /// The process lacks privileges.
-    #[error(
-        "no permission to {action}: run as root, or with the capabilities CAP_NET_RAW (sockets), \
-         CAP_NET_ADMIN and CAP_BPF (programs), CAP_IPC_LOCK (UMEM), CAP_SYS_ADMIN (namespaces)"
-    )]
+    #[error("no permission to {action}: {remedy}")]
     Permission {
         /// What was attempted.
         action: String,
+        /// The capabilities that are missing.
+        remedy: String,
     },
     /// The UMEM exceeds the limit of locked memory.
     #[error(
@@ -135,7 +135,10 @@ impl Error {
     pub(super) fn system(action: impl Into<String>, source: io::Error) -> Self {
         let action = action.into();
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Error::Permission { action },
+            Some(libc::EPERM | libc::EACCES) => Error::Permission {
+                action,
+                remedy: capabilities::remedy(capabilities::AF_XDP, &Privileges::read()),
+            },
             Some(libc::EAFNOSUPPORT) => Error::Unsupported,
             Some(libc::EMFILE) => Error::OpenFiles { action },
             _ => Error::System { action, source },

@@ -21,7 +21,6 @@
 //!   memory and mean the same in every registration, so chunks wander freely between all ports.
 
 mod error;
-mod netns;
 mod plan;
 mod queue;
 mod ring;

@@ -1,21 +1,19 @@
-use std::{
-    os::fd::{AsRawFd, BorrowedFd},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
 
 use super::{
-    BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy, netns,
+    BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy,
     queue::QueueRings,
     socket::{Socket, Target},
     sys,
     umem::Umem,
 };
+use crate::netns::PrivateNetns;
 use sig_core::{
     port::BATCH,
     port::Role,
-    port::umem::{Area, Pool},
+    port::umem::{Area, FreeList, JUMBO_CHUNKS, Pool},
 };
 
 /// Chunks per worker for what it holds itself, when the plan names no number.
@@ -24,6 +22,9 @@ const CHUNKS_PER_WORKER: u64 = 1024;
 /// Chunks beyond which full rings are not provided for, when the plan names no number: 1 GiB.
 const CHUNKS_FOR_RINGS: u64 = 1 << 18;
 
+/// Jumbo frames per worker for what it holds itself: full backlogs of both sides.
+const JUMBO_PER_WORKER: u64 = 512;
+
 /// How many chunks a UMEM should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketBuffers {
@@ -31,6 +32,9 @@ pub struct PacketBuffers {
     pub least: u64,
     /// Enough for full rings, but not more than a GiB for that unless the least is more; and what workers hold.
     pub default: u64,
+    /// Jumbo frames, if there are any: as many as packets can be received into full fill rings and wait for transmission, within
+    /// the same bound.
+    pub jumbo: u64,
 }
 
 impl PacketBuffers {
@@ -41,9 +45,14 @@ impl PacketBuffers {
         let in_hand = workers * CHUNKS_PER_WORKER;
         let least = fill + sockets * 2 * BATCH as u64;
         let full = fill + sockets * u64::from(rings.receive + rings.transmit);
+        let stashes = sockets * XdpPort::STASH as u64;
+        let jumbo = (fill + sockets * u64::from(rings.transmit)) / JUMBO_CHUNKS as u64;
         PacketBuffers {
             least,
             default: in_hand + full.min(least.max(CHUNKS_FOR_RINGS)),
+            jumbo: workers * JUMBO_PER_WORKER
+                + stashes
+                + jumbo.min(CHUNKS_FOR_RINGS / JUMBO_CHUNKS as u64),
         }
     }
 }
@@ -56,7 +65,7 @@ pub struct PortSpec<'a> {
     /// Name of the interface, in its namespace.
     pub interface: String,
     /// Network namespace of the interface; `None` is that of the calling thread.
-    pub namespace: Option<BorrowedFd<'a>>,
+    pub namespace: Option<&'a PrivateNetns>,
     /// Receive queues of the interface that carry traffic: 0 up to this number.
     pub queues: u32,
     /// Gives every worker a socket on every queue, for traffic that the card puts on one queue.
@@ -79,6 +88,8 @@ pub struct Plan<'a> {
     pub rings: RingSizes,
     /// Number of chunks of the UMEM; `None` is enough for full rings.
     pub chunks: Option<u32>,
+    /// Packets may be larger than a chunk. Needs Linux 6.6.
+    pub jumbo: bool,
     /// Where the UMEM lies.
     pub huge_pages: HugePages,
     /// Busy polling on every socket.
@@ -141,7 +152,7 @@ impl Plan<'_> {
     /// The first thing that is impossible, with what to change; nothing stays open then.
     pub fn open(&self) -> Result<Opened, Error> {
         self.check()?;
-        let umem = Umem::new(self.chunks()?, self.rings, self.huge_pages)?;
+        let umem = Umem::new((self.chunks()?, self.jumbo()), self.rings, self.huge_pages)?;
         let mut opened = Opened {
             area: umem.area().clone(),
             pool: umem.pool().clone(),
@@ -151,7 +162,13 @@ impl Plan<'_> {
         };
         let mut slot = 0;
         for (index, spec) in self.ports.iter().enumerate() {
-            let sockets = netns::within(spec.namespace, || self.open_port(&umem, index, slot))?;
+            let open = || self.open_port(&umem, index, slot);
+            let sockets = match spec.namespace {
+                None => open(),
+                Some(namespace) => namespace.run(open).unwrap_or_else(|source| {
+                    Err(Error::system("work in the network namespace", source))
+                }),
+            }?;
             for (worker, port) in sockets {
                 slot += 1;
                 match opened.steering.last_mut() {
@@ -183,6 +200,7 @@ impl Plan<'_> {
             interface: interface.to_owned(),
         })?;
         let mut ports = Vec::new();
+        let mut free = FreeList::new(umem.pool().clone(), BATCH);
         let mut zero_copy = spec.zero_copy;
         for queue in 0..spec.queues {
             let target = Target {
@@ -197,6 +215,9 @@ impl Plan<'_> {
                 zero_copy = ZeroCopy::Never;
             }
             let shared = Arc::new(QueueRings::new(rings));
+            // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive into
+            // may not ask for it.
+            shared.refill(umem.area(), &mut free);
             let workers = self.workers_on(spec, queue);
             let mut sockets = Vec::with_capacity(workers.len());
             for _ in 1..workers.len() {
@@ -277,7 +298,7 @@ impl Plan<'_> {
             ));
         }
         let place = |spec: &PortSpec<'_>| {
-            let namespace = spec.namespace.map(|namespace| namespace.as_raw_fd());
+            let namespace = spec.namespace.map(std::ptr::from_ref);
             (spec.interface.clone(), namespace)
         };
         for (index, spec) in self.ports.iter().enumerate() {
@@ -320,11 +341,21 @@ impl Plan<'_> {
         self.ports.iter().map(on_port).sum()
     }
 
+    fn buffers(&self) -> PacketBuffers {
+        let workers = u64::from(self.workers);
+        PacketBuffers::of(workers, &self.rings, self.queues(), self.sockets())
+    }
+
+    fn jumbo(&self) -> u32 {
+        match self.jumbo {
+            true => limit(self.buffers().jumbo),
+            false => 0,
+        }
+    }
+
     /// The number of chunks, checked or computed.
     fn chunks(&self) -> Result<u32, Error> {
-        let workers = u64::from(self.workers);
-        let buffers = PacketBuffers::of(workers, &self.rings, self.queues(), self.sockets());
-        let limit = |chunks: u64| u32::try_from(chunks).unwrap_or(u32::MAX);
+        let buffers = self.buffers();
         let chunks = self.chunks.unwrap_or(limit(buffers.default));
         if u64::from(chunks) < buffers.least {
             let needed = limit(buffers.least);
@@ -332,6 +363,10 @@ impl Plan<'_> {
         }
         Ok(chunks)
     }
+}
+
+fn limit(chunks: u64) -> u32 {
+    u32::try_from(chunks).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -351,6 +386,7 @@ mod tests {
             }],
             rings: RingSizes::default(),
             chunks: None,
+            jumbo: false,
             huge_pages: HugePages::Auto,
             busy_poll: None,
         }

@@ -6,7 +6,7 @@ use std::sync::{
 use super::ring::{Consumer, Producer};
 use sig_core::port::{
     Progress,
-    umem::{Area, FreeList},
+    umem::{Area, FreeList, Returned},
 };
 
 /// Fewer missing chunks are not worth a write to the shared ring.
@@ -65,12 +65,13 @@ impl QueueRings {
         let mut strange = 0;
         let mut packets = 0;
         while let Some(address) = completion.read() {
-            packets += 1;
-            // SAFETY: the kernel names each chunk that was transmitted (and given away) once.
-            match unsafe { area.frame_at(address, 0) } {
-                Some(frame) => free.put(frame),
-                None => strange += 1,
+            // SAFETY: the kernel names each part that was transmitted (and given away) once.
+            match unsafe { area.returned(address) } {
+                Returned::Frame(frame) => free.put(frame),
+                Returned::Part => continue,
+                Returned::Strange => strange += 1,
             }
+            packets += 1;
         }
         completion.release();
         if packets > 0 {

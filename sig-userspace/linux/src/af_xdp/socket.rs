@@ -105,7 +105,7 @@ impl Socket {
             .rx_queue_size(queue_size(rings.receive)?)
             .tx_queue_size(queue_size(rings.transmit)?)
             .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-            .bind_flags(BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP)
+            .bind_flags(BindFlags::from_bits_retain(libc::XDP_COPY | umem.flags))
             .build();
         let interface = target
             .interface
@@ -142,7 +142,7 @@ impl Socket {
         let (own, queue) = socket
             .map(rings)
             .map_err(|error| Failure::Other(Error::mapping(error)))?;
-        let flags = mode | libc::XDP_USE_NEED_WAKEUP;
+        let flags = mode | umem.flags;
         patiently(|| sys::bind(socket.as_fd(), target.ifindex, target.queue, flags, None))
             .map_err(Failure::Bind)?;
         Ok((socket, own, queue))

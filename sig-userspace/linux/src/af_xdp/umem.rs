@@ -11,10 +11,13 @@ use std::{
 use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
 
 use super::{Error, HugePages, RingSizes};
-use sig_core::port::umem::{Area, CHUNK_SIZE, HEADROOM, Pool};
+use sig_core::port::umem::{Area, CHUNK_SIZE, HEADROOM, JUMBO_CHUNKS, Pool, area_bytes};
 
 /// Bytes that the kernel itself keeps free in front of a received packet.
 const XDP_HEADROOM: usize = 256;
+
+/// The socket takes and sends packets in several buffers: Linux 6.6.
+const XDP_USE_SG: u16 = 1 << 4;
 
 /// Bytes asked for on top, so that received packets start at [`HEADROOM`] or behind it.
 pub(super) const FRAME_HEADROOM: u32 = (HEADROOM - XDP_HEADROOM) as u32;
@@ -30,6 +33,8 @@ pub(super) struct Umem {
     pub(super) library_bound: AtomicBool,
     base: NonNull<u8>,
     rings: RingSizes,
+    /// Flags of every socket.
+    pub(super) flags: u16,
     area: Arc<Area>,
     pool: Arc<Pool>,
     huge_pages: bool,
@@ -42,29 +47,40 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Memory for at least `chunks` chunks (rounded up to whole huge pages, if used), registered in
+    /// Memory for at least `chunks` chunks (rounded up to whole huge pages, if used) and for `jumbo` jumbo frames, registered in
     /// the network namespace of the calling thread. `rings` gives the sizes of the fill and
     /// completion rings of every queue.
     ///
     /// # Errors
     ///
     /// If the kernel refuses: for lack of memory, of the right to lock it, or of AF_XDP.
-    pub(super) fn new(chunks: u32, rings: RingSizes, huge_pages: HugePages) -> Result<Umem, Error> {
+    pub(super) fn new(
+        (chunks, jumbo): (u32, u32),
+        rings: RingSizes,
+        huge_pages: HugePages,
+    ) -> Result<Umem, Error> {
         rings.check()?;
         if huge_pages == HugePages::Auto {
-            let rounded = chunks.checked_next_multiple_of(CHUNKS_PER_HUGE_PAGE);
-            let made = rounded.map(|chunks| Self::make(chunks, rings, true));
+            let of_jumbo = jumbo.saturating_mul(JUMBO_CHUNKS as u32);
+            let all = chunks.saturating_add(of_jumbo);
+            let rounded = all.checked_next_multiple_of(CHUNKS_PER_HUGE_PAGE);
+            let made = rounded.map(|all| Self::make((all - of_jumbo, jumbo), rings, true));
             // An error of another kind shows again below.
             if let Some(Ok(umem)) = made {
                 return Ok(umem);
             }
         }
-        Self::make(chunks, rings, false)
+        Self::make((chunks, jumbo), rings, false)
     }
 
-    fn make(chunks: u32, rings: RingSizes, huge_pages: bool) -> Result<Umem, Error> {
-        let bytes = u64::from(chunks) * CHUNK_SIZE as u64;
-        let count = NonZeroU32::new(chunks).ok_or(Error::TooFewChunks { chunks, needed: 1 })?;
+    fn make(
+        (chunks, jumbo): (u32, u32),
+        rings: RingSizes,
+        huge_pages: bool,
+    ) -> Result<Umem, Error> {
+        let bytes = area_bytes(chunks, jumbo) as u64;
+        let all = u32::try_from(bytes / CHUNK_SIZE as u64).unwrap_or(u32::MAX);
+        let count = NonZeroU32::new(all).ok_or(Error::TooFewChunks { chunks, needed: 1 })?;
         let config = UmemConfig::builder()
             .frame_size(FrameSize::new(CHUNK_SIZE as u32).map_err(refused)?)
             .frame_headroom(FRAME_HEADROOM)
@@ -89,15 +105,17 @@ impl Umem {
         let address = packet.contents().as_ptr().expose_provenance() - first.addr();
         let base = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address))
             .ok_or(Error::Unsupported)?;
-        // SAFETY: the library mapped `chunks * CHUNK_SIZE` zeroed bytes from `base` on (`addr()` is an
+        // SAFETY: the library mapped `area_bytes(chunks, jumbo)` zeroed bytes from `base` on (`addr()` is an
         // offset from there), keeps them until the last clone of its handle is dropped, of which the
         // area owns one, and itself touches them only through descriptors, which are dropped here.
-        let (area, pool) = unsafe { Area::from_raw(base, chunks, Box::new(library.clone())) };
+        let (area, pool) =
+            unsafe { Area::from_raw(base, (chunks, jumbo), Box::new(library.clone())) };
         Ok(Umem {
             library,
             library_bound: AtomicBool::new(false),
             base,
             rings,
+            flags: libc::XDP_USE_NEED_WAKEUP | if jumbo > 0 { XDP_USE_SG } else { 0 },
             area,
             pool,
             huge_pages,
@@ -136,7 +154,7 @@ impl Umem {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.area.chunks()) * CHUNK_SIZE as u64
+        self.area.bytes() as u64
     }
 
     pub(super) fn is_library_bound(&self) -> bool {

@@ -20,7 +20,7 @@ use sig_core::{
     port::Port,
     port::Progress,
     port::Statistics,
-    port::umem::{Area, Frame, FreeList},
+    port::umem::{Area, Frame, FreeList, HEADROOM, JUMBO_CHUNKS},
 };
 
 /// The shortest frame handed to the kernel: an Ethernet header.
@@ -50,10 +50,11 @@ pub struct XdpPort {
     queue: Arc<QueueRings>,
     socket: Socket,
     area: Arc<Area>,
-    /// Chunks of packets that were dropped here, until the next service.
+    /// Chunks of packets that were dropped or copied here, until the next service.
     dropped: Vec<Frame>,
-    /// Within a packet of several chunks, which is dropped to its end.
-    in_multi_buffer: bool,
+    /// Jumbo frames for packets that come in several chunks.
+    jumbo: Vec<Frame>,
+    in_multi_buffer: MultiBuffer,
     zero_copy: bool,
     /// Every wake-up drives the card, so there is one whenever there is nothing else to do.
     busy_poll: bool,
@@ -64,7 +65,21 @@ pub struct XdpPort {
     counters: Arc<Counters>,
 }
 
+/// The packet of several chunks that is being received.
+#[derive(Debug)]
+enum MultiBuffer {
+    /// None.
+    No,
+    /// It is copied into this frame.
+    Into(Frame),
+    /// It is dropped to its end.
+    Dropped,
+}
+
 impl XdpPort {
+    /// Jumbo frames that a port keeps: enough for a batch.
+    pub(super) const STASH: usize = BATCH;
+
     pub(super) fn new(
         socket: Socket,
         (rx, tx): OwnRings,
@@ -88,7 +103,8 @@ impl XdpPort {
             socket,
             area,
             dropped: Vec::with_capacity(BATCH),
-            in_multi_buffer: false,
+            jumbo: Vec::with_capacity(Self::STASH),
+            in_multi_buffer: MultiBuffer::No,
             zero_copy,
             busy_poll: busy_poll.is_some(),
             idle: true,
@@ -155,6 +171,20 @@ impl XdpPort {
     }
 }
 
+/// Appends what is in `part` to the packet in `whole`; whether it fits.
+fn append(area: &Area, whole: &mut Frame, part: &Frame) -> bool {
+    let (start, before) = (whole.headroom(), whole.len());
+    if part.len() > whole.tailroom() {
+        return false;
+    }
+    if before == 0 {
+        whole.set_metadata(area, part.metadata(area));
+    }
+    whole.place(start, before + part.len());
+    whole.bytes_mut(area)[before..].copy_from_slice(part.bytes(area));
+    true
+}
+
 /// The kernel is short of something that completions free again.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
@@ -164,6 +194,43 @@ fn is_transient(error: &io::Error) -> bool {
 }
 
 impl XdpPort {
+    /// Takes a chunk of a packet that is in several of them. Returns the packet once it is complete.
+    #[cold]
+    fn take_part(&mut self, part: Frame, continues: bool) -> Option<Frame> {
+        let state = std::mem::replace(&mut self.in_multi_buffer, MultiBuffer::Dropped);
+        let whole = match state {
+            MultiBuffer::No => self.jumbo.pop(),
+            MultiBuffer::Into(whole) => Some(whole),
+            MultiBuffer::Dropped => {
+                self.dropped.push(part);
+                if !continues {
+                    self.in_multi_buffer = MultiBuffer::No;
+                }
+                return None;
+            }
+        };
+        let whole = whole.and_then(|mut whole| {
+            if append(&self.area, &mut whole, &part) {
+                return Some(whole);
+            }
+            whole.place(HEADROOM, 0);
+            self.jumbo.push(whole);
+            None
+        });
+        self.dropped.push(part);
+        match whole {
+            Some(whole) if continues => self.in_multi_buffer = MultiBuffer::Into(whole),
+            whole => {
+                self.counters.rx_multi_buffer.add(whole.is_none().into());
+                if !continues {
+                    self.in_multi_buffer = MultiBuffer::No;
+                }
+                return whole;
+            }
+        }
+        None
+    }
+
     /// Readiness to receive. Must be called within a tokio runtime.
     ///
     /// # Errors
@@ -185,10 +252,12 @@ impl AsFd for XdpPort {
 impl Port for XdpPort {
     fn receive(&mut self, into: &mut Vec<Frame>) -> usize {
         let before = into.len();
-        for _ in 0..BATCH {
-            if self.dropped.len() == BATCH {
-                break;
-            }
+        // All chunks of a batch may be copied.
+        let most = match self.area.jumbo_frames() {
+            0 => BATCH,
+            _ => BATCH * JUMBO_CHUNKS,
+        };
+        while into.len() - before < BATCH && self.dropped.len() < most {
             let Some(descriptor) = self.rx.read() else {
                 break;
             };
@@ -199,12 +268,8 @@ impl Port for XdpPort {
                 continue;
             };
             let continues = descriptor.options & libc::XDP_PKT_CONTD != 0;
-            if continues || self.in_multi_buffer {
-                self.counters
-                    .rx_multi_buffer
-                    .add(u64::from(!self.in_multi_buffer));
-                self.in_multi_buffer = continues;
-                self.dropped.push(frame);
+            if continues || !matches!(self.in_multi_buffer, MultiBuffer::No) {
+                into.extend(self.take_part(frame, continues));
                 continue;
             }
             into.push(frame);
@@ -221,23 +286,39 @@ impl Port for XdpPort {
             return;
         }
         let wanted = u32::try_from(frames.len()).unwrap_or(u32::MAX);
-        let room = self.tx.room(wanted).min(wanted) as usize;
-        self.counters.tx_packets.add(room as u64);
+        let mut room = self.tx.room(wanted) as usize;
+        let mut taken = frames.len().min(room);
+        if self.area.jumbo_frames() > 0 {
+            // Each needs as many entries as it has parts.
+            room = self.tx.room(wanted.saturating_mul(JUMBO_CHUNKS as u32)) as usize;
+            let fits = |frame: &&Frame| {
+                let left = room.checked_sub(frame.parts());
+                room = left.unwrap_or(room);
+                left.is_some()
+            };
+            taken = frames.iter().take_while(fits).count();
+        }
+        self.counters.tx_packets.add(taken as u64);
         let mut sent = 0;
-        for frame in frames.drain(..room) {
+        for frame in frames.drain(..taken) {
             assert!(self.area.owns(&frame), "the frame belongs to another area");
             if frame.len() < MIN_FRAME {
                 self.counters.tx_too_short.add(1);
                 self.dropped.push(frame);
                 continue;
             }
-            let len = frame.len() as u32;
             sent += 1;
-            self.tx.write(Descriptor {
-                addr: frame.into_address(),
-                len,
-                options: 0,
-            });
+            let mut parts = self.area.give_away(frame).peekable();
+            while let Some((addr, len)) = parts.next() {
+                self.tx.write(Descriptor {
+                    addr,
+                    len,
+                    options: match parts.peek() {
+                        Some(_) => libc::XDP_PKT_CONTD,
+                        None => 0,
+                    },
+                });
+            }
         }
         self.queue.sent(sent);
         self.tx.publish();
@@ -246,6 +327,14 @@ impl Port for XdpPort {
     fn service(&mut self, _area: &Area, free: &mut FreeList) -> io::Result<()> {
         for frame in self.dropped.drain(..) {
             free.put(frame);
+        }
+        if self.area.jumbo_frames() > 0 {
+            while self.jumbo.len() < Self::STASH {
+                let Some(frame) = free.take_jumbo() else {
+                    break;
+                };
+                self.jumbo.push(frame);
+            }
         }
         self.counters
             .bad_descriptors
@@ -300,7 +389,8 @@ mod tests {
             socket: Socket::Raw(OwnedFd::from(nothing)),
             area,
             dropped: Vec::new(),
-            in_multi_buffer: false,
+            jumbo: Vec::new(),
+            in_multi_buffer: MultiBuffer::No,
             zero_copy: false,
             busy_poll: false,
             idle: true,
@@ -343,6 +433,92 @@ mod tests {
         port.service(&area, &mut free).expect("nothing to send");
         drop(free);
         assert_eq!(pool.len(), 8);
+    }
+
+    #[test]
+    fn packets_in_several_chunks_are_put_together_in_jumbo_frames() {
+        const CHUNKS: usize = 16;
+        let (area, pool) = Area::on_heap_with_jumbo(CHUNKS as u32, 2);
+        let (mut port, mut kernel) = fake(area.clone());
+        let mut free = FreeList::new(pool.clone(), 128);
+        port.service(&area, &mut free).expect("nothing to send");
+        assert_eq!(port.jumbo.len(), 2);
+        let continued = libc::XDP_PKT_CONTD;
+        let mut give = |lens: &[u32]| {
+            let parts = lens.len();
+            assert!(kernel.room(u32::MAX) as usize >= parts);
+            for (number, len) in lens.iter().enumerate() {
+                let mut frame = free.take().expect("a chunk is free");
+                frame.place(512, *len as usize);
+                frame.bytes_mut(&area).fill(number as u8 + 1);
+                frame.set_metadata(&area, 7);
+                let options = if number + 1 < parts { continued } else { 0 };
+                kernel.write(descriptor(frame, *len, options));
+            }
+            kernel.publish();
+        };
+        // The second one comes in two batches.
+        give(&[3584, 3584, 1832]);
+        give(&[60]);
+        give(&[3584]);
+        let mut received = Vec::new();
+        assert_eq!(port.receive(&mut received), 3);
+        let lengths: Vec<usize> = received.iter().map(Frame::len).collect();
+        assert_eq!(lengths, [9000, 60, 3584]);
+        let whole = received[0].bytes(&area);
+        assert!(
+            whole
+                .chunks(3584)
+                .zip(1u8..)
+                .all(|(part, byte)| part.iter().all(|b| *b == byte))
+        );
+        assert_eq!(received[0].metadata(&area), 7);
+        // One more has a frame, then there is none; what is too long for it is dropped too.
+        give(&[3584, 3584, 3584, 3584]);
+        give(&[3584, 100]);
+        give(&[3584, 200]);
+        for frame in port.dropped.drain(..) {
+            let _ = frame.into_address();
+        }
+        assert_eq!(port.receive(&mut received), 1);
+        assert_eq!(received[3].len(), 3684);
+        assert_eq!(port.counters.rx_multi_buffer.get(), 2);
+        assert!(matches!(port.in_multi_buffer, MultiBuffer::No));
+    }
+
+    #[test]
+    fn a_jumbo_frame_is_sent_in_parts_and_comes_back_with_the_last_one() {
+        let (area, pool) = Area::on_heap_with_jumbo(8, 4);
+        let [tx, fill, completion] = [0; 3].map(Fake::new);
+        let (mut port, _) = fake(area.clone());
+        port.tx = tx.producer();
+        port.queue = Arc::new(QueueRings::new((fill.producer(), completion.consumer())));
+        let (mut sent, mut kernel) = (tx.consumer::<Descriptor>(), completion.producer::<u64>());
+        let mut free = FreeList::new(pool.clone(), 128);
+        let mut frames = Vec::new();
+        for len in [9000, 60, 9000, 9000] {
+            let mut frame = free.take_for(len).expect("one is free");
+            frame.place(HEADROOM, len);
+            frames.push(frame);
+        }
+        // Eight entries: the last frame needs three and there is one.
+        port.transmit(&mut frames);
+        assert_eq!(frames.len(), 1);
+        let descriptors: Vec<Descriptor> = std::iter::from_fn(|| sent.read()).collect();
+        let parts: Vec<(u32, u32)> = descriptors.iter().map(|d| (d.len, d.options)).collect();
+        let of_jumbo = [(3584, 1), (4096, 1), (1320, 0)];
+        assert_eq!(parts, [&of_jumbo[..], &[(60, 0)], &of_jumbo].concat());
+        assert_eq!(port.progress().sent, 3);
+        for (number, descriptor) in descriptors.into_iter().enumerate() {
+            kernel.write(descriptor.addr);
+            kernel.publish();
+            port.queue.collect(&area, &mut free);
+            let completed = [0, 0, 1, 2, 2, 2, 3][number];
+            assert_eq!(port.progress().completed, completed);
+        }
+        frames.drain(..).for_each(|frame| free.put(frame));
+        drop(free);
+        assert_eq!((pool.len(), pool.jumbo_len()), (8, 4));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{
     fast_path::sum,
     object::{Globals, Object, Program, ProgramFigures, TcAttachment, User},
 };
-use crate::{Error, netns, tunnel_pair::TunnelPair};
+use crate::{Error, tunnel_pair::TunnelPair};
 
 /// The programs of an accelerator and their maps, attached to nothing at first.
 pub struct AcceleratorPrograms {
@@ -99,10 +99,10 @@ impl AcceleratorPrograms {
         let object = &mut self.object;
         let far = segmenter.peer().ifindex;
         // Where a packet goes comes before where it comes from.
-        let mirror = netns::run_in(segmenter.netns(), || {
-            object.attach_tcx(Program::AccMirror, far, Ingress)
-        })
-        .map_err(Error::doing("enter the private network namespace"))??;
+        let mirror = segmenter
+            .netns()
+            .run(|| object.attach_tcx(Program::AccMirror, far, Ingress))
+            .map_err(Error::doing("work in the private network namespace"))??;
         let mut links = vec![mirror];
         for (program, ifindex, hook) in [
             (Program::AccEncap, segmenter.host().ifindex, Ingress),

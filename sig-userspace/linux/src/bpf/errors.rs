@@ -10,22 +10,13 @@ use aya::{
 
 use crate::{
     Error,
+    capabilities::remedy,
     facts::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, OLDEST_KERNEL, Privileges},
 };
 
 /// What to do where the kernel denies something: names the capabilities that are missing.
-fn privileges(privileges: &Privileges) -> String {
-    let needed = [CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON].into_iter();
-    let missing = needed.filter(|capability| !privileges.has(*capability));
-    let missing: Vec<&str> = missing.map(|(_, name)| name).collect();
-    if missing.is_empty() {
-        "all capabilities are present, so a security module, a seccomp filter or kernel lockdown denies it".into()
-    } else {
-        format!(
-            "missing {}; run as root, or add it to AmbientCapabilities= of the systemd unit",
-            missing.join(", ")
-        )
-    }
+fn privileges(granted: &Privileges) -> String {
+    remedy(&[CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON], granted)
 }
 
 /// The object cannot be loaded, or one of its maps cannot be made.

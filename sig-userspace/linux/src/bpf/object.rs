@@ -371,7 +371,16 @@ impl Object {
                     false => self.xdp(*program).and_then(Xdp::load),
                 };
                 match loaded {
-                    Ok(()) => break,
+                    Ok(()) => {
+                        let figures = self.figures(*program);
+                        let verified = figures.map_or(0, |figures| figures.verified);
+                        tracing::debug!(
+                            program = program.name(),
+                            verified,
+                            "the kernel has verified a BPF program"
+                        );
+                        break;
+                    }
                     Err(e)
                         if errors::errno(&e) == Some(libc::EAGAIN) && attempts.next().is_some() => {
                     }

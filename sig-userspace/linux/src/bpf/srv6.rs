@@ -21,10 +21,10 @@ use sig_common::srv6::{
     hmac::HmacKey,
     maps::{
         self, ADJACENCIES, AGAIN, Adjacency, BUDGET, CACHES, CLASSES, CONTROL, COPIES, Cache,
-        Control, Copied, DEVICES, ENTRY, EVENTS, Event, FUNCTIONS, Function, HEADS, HMAC_KEYS,
-        LOCATORS, NUMBERS, PEERS, POLICIES, PORTS, PREFIXES, PROCESS, Peer, Policy, Port,
-        ProbeToken, REASONS, ROWS, Reason, SIDS, SOCKET, STEERED_V4, STEERED_V6, TRAFFIC, Traffic,
-        VERIFY,
+        Control, Copied, DEVICES, ENTRY, EVENTS, Event, FRAGMENTS, FUNCTIONS, Function, HEADS,
+        HMAC_KEYS, LOCATORS, NUMBERS, PEERS, POLICIES, PORTS, PREFIXES, PROCESS, Peer, Policy,
+        Port, ProbeToken, REASONS, ROWS, Reason, SIDS, SOCKET, STEERED_V4, STEERED_V6, TRAFFIC,
+        Traffic, VERIFY,
     },
 };
 use sig_core::policy::rules;
@@ -34,7 +34,10 @@ use super::{
     errors,
     object::{Attachment, Globals, Object, Program, ProgramFigures, TestOutcome, User, XdpMode},
 };
-use crate::{Error, cpus};
+use crate::{
+    Error, cpus,
+    netdev::{self, XdpFeatures},
+};
 
 /// All that the programs follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +90,7 @@ pub struct SrPrograms {
     peers: HashMap<MapData, Peer, u32>,
     caches: Array<MapData, Cache>,
     devices: DevMapHash<MapData>,
+    fragments: HashMap<MapData, u32, u32>,
     traffic: PerCpuArray<MapData, Traffic>,
     reasons: PerCpuArray<MapData, u64>,
     budget: PerCpuArray<MapData, [u64; 2]>,
@@ -138,6 +142,7 @@ impl SrPrograms {
             peers: object.map(PEERS)?,
             caches: object.map(CACHES)?,
             devices: object.map(DEVICES)?,
+            fragments: object.map(FRAGMENTS)?,
             traffic: object.map(TRAFFIC)?,
             reasons: object.map(REASONS)?,
             budget: object.map(BUDGET)?,
@@ -264,11 +269,20 @@ impl SrPrograms {
     }
 
     /// Lets packets out through a device of the calling thread's network namespace. In native mode, a veth device sends
-    /// only if its other end has an XDP program or GRO.
+    /// only if its other end has an XDP program or GRO; packets in several buffers leave only if the driver can.
     ///
     /// # Errors
     /// No such device, or too many.
     pub fn add_device(&mut self, ifindex: u32) -> Result<(), Error> {
+        let features = netdev::xdp_features(ifindex).ok().flatten();
+        let set = match features.is_some_and(XdpFeatures::transmit_fragments) {
+            true => self.fragments.insert(ifindex, 1, 0),
+            false => match self.fragments.remove(&ifindex) {
+                Err(e) if errors::errno(&e) == Some(libc::ENOENT) => Ok(()),
+                removed => removed,
+            },
+        };
+        set.map_err(|e| errors::of_map(format!("send through {}", errors::device(ifindex)), e))?;
         let added = self.devices.insert(ifindex, ifindex, None, 0);
         added.map_err(|e| match e {
             XdpMapError::MapError(e) => {

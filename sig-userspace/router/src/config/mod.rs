@@ -8,7 +8,6 @@
 mod keys;
 mod limits;
 mod own;
-mod topology;
 mod whole;
 
 #[cfg(test)]
@@ -30,6 +29,7 @@ use sig_core::{
     document::{self, toml::Section, values::master_key},
     notation::from_base64,
     problem::{Errors, Problem, Report},
+    topology::{self, Ends},
 };
 
 /// A commented configuration with every key.
@@ -249,7 +249,7 @@ fn model(
     let text = topology.map_err(|message| found.errors.push(whole(&file, message)));
     let text = text.ok()?;
     let report = Report::new(&file, &text);
-    let topology = topology::read(&report, &text, own.map(|own| own.id.as_str()));
+    let topology = topology::read(&report, &text, Ends::Of(own.map(|own| own.id.as_str())));
     let model = topology
         .zip(own)
         .and_then(|(topology, own)| whole::model(root, own, &topology, key.ok()));

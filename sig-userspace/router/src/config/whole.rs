@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use sig_common::router::maps::{MAX_INTERFACES, MAX_SERVICES, MAX_SIBLINGS, SLOTS};
 
-use super::{
-    own::Own,
+use super::own::Own;
+use crate::{AsModel, Interface, Owner, Sibling};
+use sig_core::{
+    document::toml::Section,
+    problem::excerpt,
+    scion::HopKey,
     topology::{self, Router, Topology},
 };
-use crate::{AsModel, Interface, Owner, Sibling};
-use sig_core::{document::toml::Section, problem::excerpt, scion::HopKey};
 
 /// Largest packets of the control plane: QUIC packets of 1280 bytes with UDP and SCION headers of a path of three segments.
 const CONTROL_PACKET: u16 = 1460;

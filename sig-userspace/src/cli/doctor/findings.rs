@@ -3,6 +3,7 @@
 mod interfaces;
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -10,11 +11,14 @@ use crate::control::config::{
     Config, EXPIRES_SOON, Pin, Preference, TunnelDevice, UnderlayPort, XdpMode,
 };
 use sig_core::notation::rfc3339;
+use sig_core::port::umem::JUMBO_SIZE;
 use sig_linux::af_xdp::{PacketBuffers, RingSizes};
+use sig_linux::capabilities::{self, Capability};
 use sig_linux::facts::{
-    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts,
-    Feature, OLDEST_KERNEL, TESTED_KERNELS,
+    self, CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, Facts, Feature, OLDEST_KERNEL,
+    TESTED_KERNELS,
 };
+use sig_linux::link::MAX_XDP_MTU;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -82,7 +86,8 @@ const MIB: u64 = 1 << 20;
 pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
     let mut out = Vec::new();
     kernel(&mut out, facts, config);
-    privileges(&mut out, facts, config);
+    privileges(&mut out, facts, capabilities::GATEWAY, config);
+    locked_memory(&mut out, facts, config);
     memory(&mut out, facts, config);
     cpus(&mut out, facts, config);
     stack(&mut out, facts, config);
@@ -91,11 +96,45 @@ pub(super) fn findings(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
             for interface in &facts.interfaces {
                 interfaces::general(&mut out, facts, interface);
             }
+            let of_all = facts
+                .bypassed
+                .iter()
+                .filter(|found| found.interface().is_none());
+            out.extend(of_all.map(interfaces::bypassed));
         }
         Some(config) => {
             paths(&mut out, config, facts.time);
             interfaces::tunnel(&mut out, facts, config);
             interfaces::configured(&mut out, facts, config);
+        }
+    }
+    out
+}
+
+/// Judges the facts for a border router: that with this topology, or any.
+pub(super) fn router_findings(facts: &Facts, own: Option<&[IpAddr]>) -> Vec<Finding> {
+    let mut out = Vec::new();
+    kernel(&mut out, facts, None);
+    // It has no AF_XDP sockets.
+    out.retain(|finding| !finding.text.starts_with("AF_XDP"));
+    privileges(&mut out, facts, capabilities::ROUTER, None);
+    let holds = |address: &IpAddr| {
+        let mut interfaces = facts.interfaces.iter();
+        interfaces.any(|interface| interface.link.has_address(*address))
+    };
+    for address in own.unwrap_or_default() {
+        if !holds(address) {
+            out.push(Finding::bad(
+                "addresses",
+                format!("no interface carries {address} of this router in the topology"),
+                "`ip addr add` it, or correct the topology",
+            ));
+        }
+    }
+    for interface in &facts.interfaces {
+        let is_used = |own: &[IpAddr]| own.iter().any(|own| interface.link.has_address(*own));
+        if own.is_none_or(is_used) {
+            interfaces::general(&mut out, facts, interface);
         }
     }
     out
@@ -186,34 +225,35 @@ fn bad_without(area: &str, text: &str, remedy: String) -> Finding {
     Finding::bad(area, text, remedy)
 }
 
-fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
-    const AREA: &str = "privileges";
-    let privileges = &facts.privileges;
-    for (capability, what) in [
-        (CAP_NET_ADMIN, "interfaces, routes and XDP programs"),
-        (CAP_BPF, "BPF programs and maps"),
-        (CAP_PERFMON, "BPF programs that read packets"),
-        (CAP_NET_RAW, "AF_XDP sockets"),
-        (
-            CAP_SYS_ADMIN,
-            "the private network namespace of the tunnel port",
-        ),
-    ] {
+const PRIVILEGES: &str = "privileges";
+
+fn privileges(
+    out: &mut Vec<Finding>,
+    facts: &Facts,
+    needed: &[(Capability, &str)],
+    config: Option<&Config>,
+) {
+    for (capability, what) in needed {
         let name = capability.1;
-        out.push(if privileges.has(capability) {
-            Finding::good(AREA, format!("{name} for {what}"))
+        out.push(if facts.privileges.has(*capability) {
+            Finding::good(PRIVILEGES, format!("{name} for {what}"))
         } else {
-            let missing = match capability {
+            let missing = match *capability {
                 CAP_NET_ADMIN => bad_without,
                 _ => missing_bpf(config),
             };
             missing(
-                AREA,
+                PRIVILEGES,
                 &format!("{name} is missing: {what}"),
                 format!("run as root, or add {name} to AmbientCapabilities= of the systemd unit"),
             )
         });
     }
+}
+
+fn locked_memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
+    const AREA: &str = PRIVILEGES;
+    let privileges = &facts.privileges;
     let needed = packet_memory(facts, config);
     out.push(match privileges.memlock {
         _ if privileges.has(CAP_IPC_LOCK) => Finding::good(AREA, "CAP_IPC_LOCK: no limit on locked memory"),
@@ -233,20 +273,36 @@ fn privileges(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     });
 }
 
-/// Memory of the packet buffers in bytes: as configured, else enough to fill every ring.
+/// Memory of the packet buffers in bytes.
 fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
-    // Without a configuration: one worker, one underlay and one LAN interface, default rings.
-    let (workers, ring, chunks) = config.map_or((1, 2048, None), |config| {
-        let dataplane = &config.dataplane;
-        (
-            u64::from(dataplane.workers),
-            dataplane.ring_size,
-            dataplane.chunks,
-        )
-    });
-    if let Some(chunks) = chunks {
-        return u64::from(chunks) * CHUNK;
+    chunk_memory(facts, config) + jumbo_memory(facts, config)
+}
+
+/// Memory of the chunks in bytes: as configured, else enough to fill every ring.
+fn chunk_memory(facts: &Facts, config: Option<&Config>) -> u64 {
+    let chunks = config.and_then(|config| config.dataplane.chunks);
+    match chunks {
+        Some(chunks) => u64::from(chunks) * CHUNK,
+        None => buffers(facts, config).default * CHUNK,
     }
+}
+
+/// Memory of the jumbo frames in bytes, if there are any.
+fn jumbo_memory(facts: &Facts, config: Option<&Config>) -> u64 {
+    match config {
+        Some(found) if interfaces::has_jumbo(facts, found) => {
+            buffers(facts, config).jumbo * JUMBO_SIZE as u64
+        }
+        _ => 0,
+    }
+}
+
+fn buffers(facts: &Facts, config: Option<&Config>) -> PacketBuffers {
+    // Without a configuration: one worker, one underlay and one LAN interface, default rings.
+    let (workers, ring) = config.map_or((1, 2048), |config| {
+        let dataplane = &config.dataplane;
+        (u64::from(dataplane.workers), dataplane.ring_size)
+    });
     // The underlay first, then the LAN interfaces, by their receive queues; the tunnel port has one per worker.
     let mut ports = config.map_or(vec![1, 1], |config| interfaces::queues(facts, config));
     ports.push(workers);
@@ -263,23 +319,28 @@ fn packet_memory(facts: &Facts, config: Option<&Config>) -> u64 {
         .zip(&ports)
         .map(|(port, queues)| sockets(port, *queues));
     let rings = RingSizes::all(ring);
-    PacketBuffers::of(workers, &rings, queues, sockets.sum()).default * CHUNK
+    PacketBuffers::of(workers, &rings, queues, sockets.sum())
 }
 
 /// Memory of the reassembly in bytes.
-fn reassembly_memory(config: Option<&Config>) -> u64 {
+fn reassembly_memory(facts: &Facts, config: Option<&Config>) -> u64 {
     config.map_or(0, |config| {
+        let held = match interfaces::has_jumbo(facts, config) {
+            true => REASSEMBLY_SLOT,
+            false => CHUNK,
+        };
         let limits = &config.dataplane.limits;
         u64::from(config.dataplane.workers)
             * (u64::from(limits.packets_total) * REASSEMBLY_SLOT
-                + u64::from(limits.held_total) * CHUNK)
+                + u64::from(limits.held_total) * held)
     })
 }
 
 fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
     const AREA: &str = "memory";
     let packets = packet_memory(facts, config);
-    let needed = packets + reassembly_memory(config);
+    let reassembly = reassembly_memory(facts, config);
+    let needed = packets + reassembly;
     let available = facts.memory.available;
     let text = format!(
         "about {} MiB needed, {} MiB available",
@@ -295,6 +356,19 @@ fn memory(out: &mut Vec<Finding>, facts: &Facts, config: Option<&Config>) {
             "lower `workers`, `ring_size` or `chunks` in [dataplane], or the number of queues (`ethtool -L`), or add memory",
         )
     });
+    let jumbo = jumbo_memory(facts, config);
+    if let (1.., Some(config)) = (jumbo, config) {
+        let workers = u64::from(config.dataplane.workers);
+        out.push(Finding::good(
+            AREA,
+            format!(
+                "for an MTU above {MAX_XDP_MTU}: {} MiB per worker, of which {} MiB are jumbo frames and {} MiB reassembly",
+                needed.div_ceil(MIB * workers),
+                jumbo.div_ceil(MIB * workers),
+                reassembly.div_ceil(MIB * workers),
+            ),
+        ));
+    }
     let pages = packets.div_ceil(HUGE_PAGE);
     let free = facts.memory.huge_pages_free;
     let text = format!("{free} huge pages of 2 MiB are free, the packet buffers need {pages}");

@@ -1,6 +1,7 @@
 //! `sig router`: the SCION border router.
 
 mod check;
+mod doctor;
 mod key;
 mod reload;
 mod run;
@@ -33,6 +34,7 @@ enum Command {
     Top(top::Args),
     Reload(reload::Args),
     Check(check::Args),
+    Doctor(doctor::Args),
     Key(key::Args),
     Sample(sample::Args),
 }
@@ -68,6 +70,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Top(args) => top::run(args),
         Command::Reload(args) => reload::run(args, out),
         Command::Check(args) => check::run(args, out),
+        Command::Doctor(args) => doctor::run(args, out),
         Command::Key(args) => key::run(args, out),
         Command::Sample(args) => sample::run(args, out),
     }

@@ -11,6 +11,7 @@ use crate::cli::{
     signals::{self, Request, Signals},
     supervise::supervise,
 };
+use sig_linux::capabilities;
 use sig_observe::log;
 use sig_router::{
     config::{self, Settings},
@@ -29,6 +30,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (settings, warnings) =
         config::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    // While there is no other thread.
+    capabilities::give_up_sys_admin()
+        .map_err(|error| Failure::Failed(format!("cannot give up CAP_SYS_ADMIN: {error}")))?;
     let (log, _flush) = log::start(&settings.log);
     for warning in warnings {
         tracing::warn!("{warning}");

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sig_linux::capabilities;
 use sig_observe::log;
 
 use crate::{
@@ -27,6 +28,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (config, warnings) =
         config::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    // While there is no other thread.
+    capabilities::give_up_sys_admin()
+        .map_err(|error| Failure::Failed(format!("cannot give up CAP_SYS_ADMIN: {error}")))?;
     let (_log, _flush) = log::start(&config.log);
     for warning in warnings {
         tracing::warn!("{warning}");

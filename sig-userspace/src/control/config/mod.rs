@@ -4,6 +4,8 @@
 //! out, or all problems of the file with line, key and remedy. [`load`] reads the file first. [`Config::builder`] makes one
 //! of typed values, by the same rules.
 //!
+//! A file with `topology` or `[peer]` is a short one, of which a configuration is made (`site`).
+//!
 //! A file without `[[remote]]` sections is one of a gateway that finds its remotes, as the files of the
 //! reference are: all their keys are accepted, and those without effect here are named by
 //! [`Config::warnings`]. Unknown keys are errors.
@@ -17,6 +19,7 @@ mod path;
 mod remote;
 mod render;
 mod sections;
+mod site;
 mod whole;
 
 #[cfg(test)]
@@ -36,6 +39,8 @@ pub use sections::{Dataplane, Gateway, Limits, Tunnel};
 pub use sig_core::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use sig_core::peer::{PeerLimits, RpcProtocols, UnderlaySources};
 pub use sig_core::problem::{Errors, Problem};
+#[cfg(feature = "xdp")]
+pub(crate) use site::Written;
 
 use sig_core::document::{self, common, toml::Section};
 use sig_core::problem::Report;
@@ -155,5 +160,36 @@ pub(crate) fn load_at(path: &FilePath, now: Option<SystemTime>) -> Result<Config
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(FilePath::new(""));
     let read_file = |name: &FilePath| document::read(&folder.join(name));
+    if site::is_site(&text) {
+        let made = site::check(&text, &file, &read_file, &site::own_address, now);
+        return made.map(|(config, _)| config);
+    }
     check_at(&text, &file, &read_file, now)
+}
+
+/// The status socket of a gateway with this short file.
+#[cfg(feature = "xdp")]
+pub(crate) fn socket_of_site(path: &FilePath) -> std::path::PathBuf {
+    let name = document::values::file_name_of(&site::id(path));
+    format!("/run/sig/{name}.sock").into()
+}
+
+/// Reads the short file of a tunnel, and tells what it stands for.
+///
+/// # Errors
+///
+/// As [`load`]; also if it is no such file.
+#[cfg(feature = "xdp")]
+pub(crate) fn load_site(path: &FilePath) -> Result<(Config, Written), Errors> {
+    let text = document::read_text(path, "")?;
+    let file = path.display().to_string();
+    let folder = path.parent().unwrap_or(FilePath::new(""));
+    let read_file = |name: &FilePath| document::read(&folder.join(name));
+    site::check(
+        &text,
+        &file,
+        &read_file,
+        &site::own_address,
+        Some(SystemTime::now()),
+    )
 }

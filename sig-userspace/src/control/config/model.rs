@@ -294,6 +294,8 @@ pub struct Made {
     pub to: IsdAs,
     /// Interfaces that it goes through. The shortest path that does so is taken.
     pub via: Vec<Interface>,
+    /// How old it is when it is made, in seconds: 0 but in tests.
+    pub(crate) age: u32,
 }
 
 /// One way to a remote gateway.

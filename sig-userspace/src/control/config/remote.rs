@@ -182,19 +182,28 @@ fn one_path(
     };
     let header = header(section, context);
     let raw = header.as_ref().map(|header| &header.raw);
-    let next_hop = section
-        .require(
-            "next_hop",
-            "the underlay address of the border router, for example next_hop = \"10.10.0.1:30042\"",
-        )
-        .and_then(|item| {
-            let next_hop = item.parse("\"10.10.0.1:30042\"", values::socket_address)?;
-            next_hops.push(next_hop);
-            if let Some(local) = context.local {
-                check_next_hop(&item, next_hop, local.data_addr)?;
-            }
-            Some(next_hop)
-        });
+    let known = header.as_ref().and_then(|header| header.next_hop);
+    let next_hop = match (section.get("next_hop"), section.get("network"), known) {
+        (None, Some(item), Some(next_hop)) => Some((next_hop, item)),
+        // What is wrong with the path is told already.
+        (None, Some(_), None) if header.is_none() => None,
+        _ => section
+            .require(
+                "next_hop",
+                "the underlay address of the border router, for example next_hop = \"10.10.0.1:30042\"",
+            )
+            .and_then(|item| {
+                let next_hop = item.parse("\"10.10.0.1:30042\"", values::socket_address)?;
+                Some((next_hop, item))
+            }),
+    };
+    let next_hop = next_hop.and_then(|(next_hop, item)| {
+        next_hops.push(next_hop);
+        if let Some(local) = context.local {
+            check_next_hop(&item, next_hop, local.data_addr)?;
+        }
+        Some(next_hop)
+    });
     let mtu = match (section.get("mtu"), section.get("network")) {
         (None, Some(network)) => header
             .as_ref()
@@ -276,6 +285,8 @@ struct Header {
     made: Option<Made>,
     /// Largest SCION packet where the file need not say it.
     mtu: Option<u16>,
+    /// The border router where the file need not say it.
+    next_hop: Option<SocketAddr>,
 }
 
 fn header(section: &Section<'_>, context: &Context<'_>) -> Option<Header> {
@@ -289,6 +300,7 @@ fn header(section: &Section<'_>, context: &Context<'_>) -> Option<Header> {
             raw,
             made: None,
             mtu: None,
+            next_hop: None,
         });
     };
     for key in ["raw", "file", "path_type"] {
@@ -306,6 +318,7 @@ fn header(section: &Section<'_>, context: &Context<'_>) -> Option<Header> {
     );
     let (made, path) = made(section, &network, ends, context.read_file)?;
     Some(Header {
+        next_hop: made.description.next_hop(&path),
         raw: path.raw,
         made: Some(made),
         mtu: Some(path.mtu),

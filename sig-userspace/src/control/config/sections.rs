@@ -26,7 +26,7 @@ pub(super) const DEFAULT_CTRL_PORT: u16 = 30256;
 pub(super) const DEFAULT_PROBE_PORT: u16 = 30856;
 
 /// Largest MTU of the tunnel device, a veth pair: a packet must fit one buffer of the data plane.
-const MAX_TUNNEL_MTU: u16 = 3506;
+const MAX_TUNNEL_MTU: u16 = 9216;
 
 const PREFERENCE: Words<Preference> = Words(&[
     ("auto", Preference::Auto),

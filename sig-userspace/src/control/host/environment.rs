@@ -90,7 +90,7 @@ pub(super) async fn follow(
     rebalance.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let snapshot = hops.borrow_and_update().clone();
-        let neighbours = neighbours(&snapshot);
+        let neighbours = neighbours(&snapshot, shared.max_mtu);
         let mut changed = environment.neighbours != neighbours;
         if changed {
             log_changes(&snapshot, &environment.neighbours, &neighbours);
@@ -137,8 +137,8 @@ pub(super) async fn follow(
     }
 }
 
-/// The next hops that can be reached.
-fn neighbours(snapshot: &Snapshot) -> HashMap<IpAddr, Neighbour> {
+/// The next hops that can be reached, with packets that the buffers take.
+fn neighbours(snapshot: &Snapshot, max_mtu: u32) -> HashMap<IpAddr, Neighbour> {
     snapshot
         .iter()
         .filter_map(|(hop, state)| {
@@ -146,7 +146,7 @@ fn neighbours(snapshot: &Snapshot) -> HashMap<IpAddr, Neighbour> {
             let neighbour = Neighbour {
                 interface_mac: resolved.interface_mac,
                 mac: resolved.destination_mac,
-                mtu: resolved.mtu as usize,
+                mtu: resolved.mtu.min(max_mtu) as usize,
             };
             Some((*hop, neighbour))
         })

@@ -31,7 +31,7 @@ const IN_KERNEL: u32 = 1 << 19;
 const MAX_HEADERS_WITH_ROOM: usize = 226;
 const _: () = assert!(MAX_HEADERS_WITH_ROOM <= MAX_HEADERS);
 /// Place of the underlay device among the outputs; those of the LANs follow.
-const UNDERLAY: u32 = 0;
+const UNDERLAY: u16 = 0;
 /// Small packets are better packed into frames by the workers when they are many: then waking a worker costs little, and each
 /// frame that is saved spares two gateways and all routers between them their work. Packets per second of a path from which on that is
 /// so, and the mean length up to which; measured, see docs/performance.md.
@@ -74,6 +74,8 @@ struct Output {
     is_veth: bool,
     native: bool,
     works: bool,
+    /// It sends packets in several buffers.
+    buffers: bool,
 }
 
 struct Known {
@@ -190,6 +192,7 @@ impl Follower {
                 is_veth: facts.driver.as_deref() == Some("veth"),
                 native: facts.native,
                 works: false,
+                buffers: false,
             });
         }
         self.check_outputs();
@@ -208,15 +211,15 @@ impl Follower {
     fn check_outputs(&mut self) -> bool {
         let mut changed = false;
         for output in &mut self.outputs {
-            let transmits = match netdev::xdp_features(output.ifindex) {
-                Ok(Some(features)) => features.transmit(),
+            let (transmits, buffers) = match netdev::xdp_features(output.ifindex) {
+                Ok(Some(features)) => (features.transmit(), features.transmit_fragments()),
                 // Kernels before 6.3 do not tell; of a veth it depends on the other end.
-                Ok(None) => !output.is_veth,
+                Ok(None) => (!output.is_veth, false),
                 Err(_) => continue,
             };
             let works = output.native && transmits;
-            changed |= works != output.works;
-            output.works = works;
+            changed |= (works, buffers) != (output.works, output.buffers);
+            (output.works, output.buffers) = (works, buffers);
         }
         changed
     }
@@ -262,16 +265,20 @@ impl Follower {
         broken.map(problem).collect()
     }
 
-    fn works(&self, output: u32) -> bool {
-        self.outputs.get(output as usize).is_some_and(|o| o.works)
+    /// Whether programs can send through it, and if so, whether also packets in several buffers, as [`FastPath::buffers`].
+    fn works(&self, output: u16) -> Option<u16> {
+        let output = self.outputs.get(usize::from(output))?;
+        output.works.then_some(output.buffers.into())
     }
 
     fn path(&mut self, path: &Path) -> Option<u32> {
-        if !self.works(UNDERLAY) || path.template.len() > MAX_HEADERS_WITH_ROOM {
+        let buffers = self.works(UNDERLAY)?;
+        if path.template.len() > MAX_HEADERS_WITH_ROOM {
             return None;
         }
         let value = FastPath {
             output: UNDERLAY,
+            buffers,
             capacity: path.packer.capacity() as u32,
             template: path.template.resize()?,
         };
@@ -330,15 +337,14 @@ impl Follower {
         let neighbours = lan.in_order();
         let mut before = std::mem::take(&mut self.hops);
         let mut hop = |key: (u16, IpAddr), neighbour: &LanNeighbour| {
-            let output = UNDERLAY + 1 + u32::from(key.0);
-            if !self.works(output) {
-                return None;
-            }
+            let output = UNDERLAY + 1 + key.0;
+            let buffers = self.works(output)?;
             let mut macs = [0; 12];
             macs[..6].copy_from_slice(&neighbour.mac);
             macs[6..].copy_from_slice(&neighbour.interface_mac);
             let value = Hop {
                 output,
+                buffers,
                 mtu: neighbour.mtu.into(),
                 macs,
             };
@@ -611,6 +617,7 @@ mod tests {
             number: 1,
             value: FastPath {
                 output: 0,
+                buffers: 0,
                 capacity: 1400,
                 template: template.resize().expect("short headers"),
             },

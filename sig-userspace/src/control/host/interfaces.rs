@@ -10,7 +10,7 @@ use sig_core::port::Role;
 use sig_linux::{
     self, bpf,
     ethtool::Ethtool,
-    link::{self, Link, MAX_XDP_MTU},
+    link::{self, Link},
     netlink::Netlink,
     suited::{self, Unsuited, VlanTags},
     watch::InterfaceState,
@@ -36,6 +36,14 @@ impl Interfaces {
         let mut lan = Vec::new();
         for name in &config.dataplane.lan {
             lan.push(link::by_name(netlink, name).await?);
+        }
+        let tunnel_mtu = u32::from(config.tunnel.mtu);
+        for link in lan.iter().filter(|link| link.mtu > tunnel_mtu) {
+            tracing::warn!(
+                "interface {}: {}",
+                link.name,
+                larger_than_tunnel(link, tunnel_mtu)
+            );
         }
         let around = lan.iter().map(|link| link.ifindex).collect();
         if !choice.has_bpf {
@@ -137,6 +145,15 @@ pub(super) fn mac(link: &Link) -> Result<[u8; 6], Error> {
     })
 }
 
+/// What becomes of packets that the LAN takes and the tunnel device does not.
+pub(crate) fn larger_than_tunnel(link: &Link, tunnel_mtu: u32) -> String {
+    format!(
+        "MTU {mtu} is larger than that of the tunnel device, {tunnel_mtu}: larger packets that are left to the kernel, such as to hosts \
+         whose MAC address is not known yet, are dropped, and their senders told to send smaller ones; set `mtu = {mtu}` in [tunnel]",
+        mtu = link.mtu
+    )
+}
+
 /// `None`: native if the driver can.
 pub(super) fn xdp_mode(mode: XdpMode) -> Option<bpf::XdpMode> {
     match mode {
@@ -189,17 +206,22 @@ pub(super) async fn follow(
             port.set_up(now.up);
             port.mtu.store(now.mtu, Ordering::Relaxed);
         }
-        if now.mtu != last.mtu && now.mtu > MAX_XDP_MTU {
+        let max_mtu = shared.max_mtu;
+        if now.mtu != last.mtu && now.mtu > max_mtu {
             let effect = if is_lan {
                 "hosts that send larger packets receive ICMP packet-too-big messages"
             } else {
-                "larger frames are lost, and the next start will fail"
+                "larger frames are lost"
             };
             tracing::warn!(
                 interface = name,
                 mtu = now.mtu,
-                "the new MTU is too large: the maximum with XDP is {MAX_XDP_MTU} bytes; {effect}; {}",
-                link::lower_mtu(name)
+                "the new MTU is too large: the packet buffers are for at most {max_mtu} bytes; {effect}; {}",
+                if now.mtu <= link::max_mtu() {
+                    "restart the gateway".to_owned()
+                } else {
+                    link::lower_mtu(name, max_mtu)
+                }
             );
         }
         let changed = now.mac != last.mac || now.mtu != last.mtu;
@@ -208,7 +230,7 @@ pub(super) async fn follow(
             let mut programs = lock(&shared.programs);
             let told = match programs.as_mut() {
                 Some(programs) if is_lan => {
-                    programs.set_lan_port(ifindex, mac, true, lan_mtu(now.mtu))
+                    programs.set_lan_port(ifindex, mac, true, now.mtu.min(max_mtu))
                 }
                 Some(programs) => programs.set_underlay_mac(ifindex, mac),
                 None => Ok(()),
@@ -249,10 +271,4 @@ pub(super) async fn follow_tunnel(
             return;
         }
     }
-}
-
-/// The longest packet from a LAN interface that is taken into the tunnel: what does not fit a buffer is left to
-/// the kernel, which sends it into the tunnel device or answers that it is too big.
-fn lan_mtu(mtu: u32) -> u32 {
-    mtu.min(MAX_XDP_MTU)
 }

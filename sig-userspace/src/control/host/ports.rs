@@ -22,7 +22,7 @@ use sig_core::{
 };
 use sig_linux::{
     af_xdp::{BusyPoll, HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
-    link::{Link, MAX_XDP_MTU},
+    link::{Link, MAX_JUMBO_MTU, MAX_XDP_MTU},
     socket_port::{self, SocketPort},
     tun,
 };
@@ -95,6 +95,8 @@ impl PortFacts {
 pub(super) struct Ports {
     pub(super) area: Arc<Area>,
     pub(super) pool: Arc<Pool>,
+    /// Largest MTU that packets may have.
+    pub(super) max_mtu: u32,
     pub(super) workers: Vec<WorkerPorts>,
     pub(super) facts: Vec<PortFacts>,
     /// Whether programs can take packets from one side to the other.
@@ -141,7 +143,7 @@ pub(super) fn open(
         specs.push(PortSpec {
             role: Role::Tunnel,
             interface: pair.peer().name.clone(),
-            namespace: Some(pair.netns().as_fd()),
+            namespace: Some(pair.netns()),
             queues: workers,
             spread: false,
             zero_copy: ZeroCopy::Never,
@@ -150,11 +152,14 @@ pub(super) fn open(
     let groups = sockets.groups().count() as u32;
     let tun_chunks = tunnel.pair().map_or(tun::CHUNKS, |_| 0);
     let more_chunks = workers * (groups * socket_port::CHUNKS + tun_chunks);
+    let mut mtus = interfaces.all().map(|link| link.mtu);
+    let jumbo = u32::from(config.tunnel.mtu) > MAX_XDP_MTU || mtus.any(|mtu| mtu > MAX_XDP_MTU);
     let plan = Plan {
         workers,
         ports: specs.clone(),
         rings: RingSizes::all(dataplane.ring_size),
         chunks: dataplane.chunks,
+        jumbo,
         huge_pages: match dataplane.huge_pages {
             Preference::Never => HugePages::Never,
             Preference::Auto | Preference::Require => HugePages::Auto,
@@ -199,6 +204,7 @@ pub(super) fn open(
     let mut ports = Ports {
         area: opened.area,
         pool: opened.pool,
+        max_mtu: if jumbo { MAX_JUMBO_MTU } else { MAX_XDP_MTU },
         workers: Vec::new(),
         facts: facts.collect(),
         has_fast_path: interfaces.underlay.is_some(),

@@ -102,16 +102,19 @@ pub(crate) struct Settings {
     pub(crate) clamp_mss: bool,
     pub(crate) verify_checksums: bool,
     pub(crate) partial_checksums: bool,
+    /// Devices send packets in several buffers.
+    pub(crate) buffers: bool,
 }
 
 impl Engine {
     pub(crate) fn new(number: usize, settings: Settings, tables: Arc<Tables>) -> Self {
-        let (area, pool) = Area::on_heap(256);
+        let (area, pool) = Area::on_heap_with_jumbo(256, 32);
         let limits = Limits {
             remotes: 8,
             streams_total: 64,
             packets_total: 32,
             held_total: 256,
+            max_frame_payload: 9216,
             ..Limits::default()
         };
         let config = WorkerConfig {
@@ -146,7 +149,7 @@ impl Engine {
         }) = input
         {
             let (area, free) = self.worker.memory();
-            let mut frame = free.take().expect("a free chunk");
+            let mut frame = free.take_for(bytes.len()).expect("a free chunk");
             frame.place(HEADROOM, bytes.len());
             frame.bytes_mut(area).copy_from_slice(bytes);
             if let (Some(order), Some((socket, word))) = (&mut self.order, metadata) {

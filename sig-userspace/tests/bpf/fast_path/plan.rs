@@ -121,7 +121,7 @@ impl Plan {
         let v6 = dice.percent(40);
         let mut plan = Self {
             v6,
-            mtu: dice.one(&[1500, 1500, 1500, 3300]),
+            mtu: dice.one(&[1500, 1500, 3300, 9000]),
             remotes: Vec::new(),
             served: None,
             lan: LanFacts::default(),
@@ -419,6 +419,8 @@ fn lan(dice: &mut Dice, mtu: usize) -> LanFacts {
 
 /// Tells the XDP programs of the tables, as the control plane does. Numbers are few, so that they return soon.
 pub(crate) struct Follower {
+    /// Devices send packets in several buffers.
+    buffers: bool,
     pub(crate) maps: FastPathMaps,
     generation: u16,
     next_stream: u32,
@@ -434,12 +436,13 @@ struct Known {
 }
 
 impl Follower {
-    pub(crate) fn new(mut maps: FastPathMaps) -> Self {
+    pub(crate) fn new(mut maps: FastPathMaps, buffers: bool) -> Self {
         for output in 0..=LAN_PORTS as u32 {
             maps.set_output(output, crate::frames::LO)
                 .expect("an output");
         }
         Self {
+            buffers,
             maps,
             // Soon it begins again.
             generation: u16::MAX - 30,
@@ -457,6 +460,7 @@ impl Follower {
         }
         let value = FastPath {
             output: 0,
+            buffers: self.buffers.into(),
             capacity: path.packer.capacity() as u32,
             template: path.template.resize()?,
         };
@@ -488,7 +492,8 @@ impl Follower {
             macs[..6].copy_from_slice(&neighbour.mac);
             macs[6..].copy_from_slice(&neighbour.interface_mac);
             let value = Hop {
-                output: 1 + u32::from(key.0),
+                output: 1 + key.0,
+                buffers: self.buffers.into(),
                 mtu: neighbour.mtu.into(),
                 macs,
             };

@@ -14,6 +14,8 @@ const LINK_CREATE: i32 = 28;
 const XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
+/// It takes packets in several buffers.
+const HAS_FRAGS: u32 = 1 << 5;
 
 /// An XDP program that sends frames of [`ETHERTYPE`] to the socket whose slot their first byte names,
 /// and passes everything else.
@@ -90,6 +92,7 @@ impl Redirect {
         load[0] = pair(PROG_TYPE_XDP, code.len() as u32);
         load[1] = code.as_ptr() as u64;
         load[2] = license.as_ptr() as u64;
+        load[5] = pair(0, HAS_FRAGS);
         let program = owned(bpf(PROG_LOAD, &mut load));
         Redirect {
             map,

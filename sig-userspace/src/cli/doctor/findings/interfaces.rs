@@ -7,11 +7,13 @@ use rtnetlink::packet_route::route::RouteType;
 
 use super::Finding;
 use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, UnderlayPort, XdpMode};
+use crate::control::host::bypassed::concerns;
 use sig_linux::ethtool::Offload;
 use sig_linux::facts::{CAP_BPF, CAP_NET_RAW, CAP_PERFMON, Facts, Interface};
-use sig_linux::link::{MAX_XDP_MTU, lower_mtu};
+use sig_linux::link::{MAX_XDP_MTU, lower_mtu, max_mtu_on, mtu_limit};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
+use sig_linux::netfilter::{Bypassed, REMEDY};
 use sig_linux::suited::{self, VlanTags};
 use sig_linux::tunnel_pair::ALIAS;
 
@@ -27,18 +29,31 @@ pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interfa
         ));
         return;
     }
-    if let Some(text) = too_large_mtu(interface) {
-        out.push(Finding::warning(&area, text, lower_mtu(&link.name)));
+    if let Some((text, remedy)) = too_large_mtu(facts, interface) {
+        out.push(Finding::warning(&area, text, remedy));
     }
     if let Some(id) = link.xdp_program {
         out.push(xdp_attached(&area, facts, &link.name, id));
     }
 }
 
-fn too_large_mtu(interface: &Interface) -> Option<String> {
-    let mtu = interface.link.mtu;
-    (mtu > MAX_XDP_MTU)
-        .then(|| format!("MTU {mtu} is too large: the maximum with XDP is {MAX_XDP_MTU} bytes"))
+fn too_large_mtu(facts: &Facts, interface: &Interface) -> Option<(String, String)> {
+    let link = &interface.link;
+    let max_mtu = max_mtu_on(facts.kernel.version);
+    (link.mtu > max_mtu).then(|| {
+        (
+            format!("MTU {} is too large: {}", link.mtu, mtu_limit(max_mtu)),
+            lower_mtu(&link.name, max_mtu),
+        )
+    })
+}
+
+/// Whether packets larger than a packet buffer are carried.
+pub(super) fn has_jumbo(facts: &Facts, config: &Config) -> bool {
+    let used = used(facts, config).into_iter().flatten();
+    used.map(|interface| interface.link.mtu)
+        .chain([config.tunnel.mtu.into()])
+        .any(|mtu| mtu > MAX_XDP_MTU)
 }
 
 fn describe(interface: &Interface) -> String {
@@ -160,12 +175,27 @@ pub(super) fn tunnel(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
         },
     );
     let mtu = u32::from(config.tunnel.mtu);
-    if mtu > MAX_XDP_MTU {
+    let max_mtu = max_mtu_on(facts.kernel.version);
+    if mtu > max_mtu {
         out.push(Finding::bad(
             &area,
-            format!("MTU {mtu} exceeds a packet buffer"),
-            format!("set `mtu` in [tunnel] to {MAX_XDP_MTU} or less"),
+            format!("MTU {mtu} is too large: {}", mtu_limit(max_mtu)),
+            format!("set `mtu` in [tunnel] to {max_mtu} or less"),
         ));
+    }
+    for interface in used(facts, config).into_iter().skip(1).flatten() {
+        let lan = interface.link.mtu;
+        if lan > mtu {
+            out.push(Finding::warning(
+                &area,
+                format!(
+                    "MTU {mtu} is smaller than that of {}, {lan}: larger packets that the kernel has to deliver are dropped, and \
+                     their senders told to send smaller ones",
+                    interface.link.name
+                ),
+                format!("set `mtu = {lan}` in [tunnel]"),
+            ));
+        }
     }
 }
 
@@ -236,6 +266,9 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             out.push(lan_transmit(config, interface));
         }
     }
+    let underlay_name = underlay.map(|underlay| underlay.link.name.as_str());
+    let concerns = |found: &&Bypassed| concerns(found, config, underlay_name);
+    out.extend(facts.bypassed.iter().filter(concerns).map(bypassed));
     let mut seen: Vec<IpAddr> = Vec::new();
     for (next_hop, route) in &facts.routes {
         if !seen.contains(next_hop) {
@@ -285,6 +318,13 @@ fn why_sockets(facts: &Facts, config: &Config, underlay: Option<&Interface>) -> 
 
 /// Receive queues of the underlay interface, then of the LAN interfaces; 1 for those that are missing.
 pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
+    let queues = |interface: &Interface| u64::from(interface.link.rx_queues);
+    let used = used(facts, config).into_iter();
+    used.map(|found| found.map_or(1, queues)).collect()
+}
+
+/// The underlay interface, then the LAN interfaces, as far as they are there.
+fn used<'a>(facts: &'a Facts, config: &Config) -> Vec<Option<&'a Interface>> {
     let data_ip = config.gateway.data_addr.ip();
     let named = |name: &str| {
         facts
@@ -300,11 +340,7 @@ pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
             .find(|interface| carries(interface, data_ip)),
     };
     let lan = config.dataplane.lan.iter().map(|name| named(name));
-    let queues = |interface: &Interface| u64::from(interface.link.rx_queues);
-    std::iter::once(underlay)
-        .chain(lan)
-        .map(|found| found.map_or(1, queues))
-        .collect()
+    std::iter::once(underlay).chain(lan).collect()
 }
 
 fn carries(interface: &Interface, ip: IpAddr) -> bool {
@@ -368,8 +404,8 @@ fn used_interface(
             "choose another interface in [dataplane]",
         ));
     }
-    if let Some(text) = too_large_mtu(interface) {
-        out.push(Finding::bad(&area, text, lower_mtu(name)));
+    if let Some((text, remedy)) = too_large_mtu(facts, interface) {
+        out.push(Finding::bad(&area, text, remedy));
     }
     suits(out, facts, config, interface);
     if let Some(id) = link.xdp_program {
@@ -471,16 +507,20 @@ fn lan_forwarding(out: &mut Vec<Finding>, interface: &Interface) {
     }
 }
 
-/// Queueing disciplines that interfaces have without anybody's wish, and a plain queue.
-const ORDINARY_QDISCS: [&str; 7] = [
-    "noqueue",
-    "noop",
-    "mq",
-    "pfifo",
-    "pfifo_fast",
-    "fq_codel",
-    "fq",
-];
+/// What packets of XDP do not meet.
+pub(super) fn bypassed(found: &Bypassed) -> Finding {
+    let area = match found.interface() {
+        Some(name) => format!("interface {name}"),
+        None => "firewall".to_owned(),
+    };
+    let remedy = match found {
+        Bypassed::Qdisc { kind, .. } if !matches!(&**kind, "ingress" | "clsact") => {
+            "on a LAN interface, `lan_transmit = \"helper\"` in [dataplane] has packets pass through it"
+        }
+        _ => REMEDY,
+    };
+    Finding::warning(&area, found.to_string(), remedy)
+}
 
 /// How packets from remotes will reach the hosts.
 fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
@@ -502,16 +542,6 @@ fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
             "packets from remotes are routed by the kernel (generic mode)"
         }
         (LanTransmit::Auto, _) => {
-            let qdisc = interface.link.qdisc.as_deref().unwrap_or("noqueue");
-            if !ORDINARY_QDISCS.contains(&qdisc) {
-                return Finding::warning(
-                    &area,
-                    format!(
-                        "packets from remotes to known neighbours bypass its queueing discipline {qdisc}"
-                    ),
-                    "set `lan_transmit = \"helper\"` in [dataplane] if the packets must pass through it",
-                );
-            }
             "packets from remotes to known neighbours are sent directly, bypassing queueing disciplines and TC programs"
         }
     };

@@ -12,6 +12,7 @@ use sig_linux::facts::{Cpus, Interface, Kernel, Memory, Privileges, Settings};
 use sig_linux::link::Link;
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
+use sig_linux::netfilter::Bypassed;
 use sig_linux::suited::VlanTags;
 
 fn link(name: &str, ifindex: u32) -> Link {
@@ -31,7 +32,6 @@ fn link(name: &str, ifindex: u32) -> Link {
         tx_queues: 1,
         driver: Some("ice".into()),
         kind: None,
-        qdisc: Some("fq_codel".into()),
         ..Link::default()
     }
 }
@@ -87,6 +87,7 @@ fn good_host() -> Facts {
         },
         interfaces: vec![interface(underlay), interface(link("eth1", 3))],
         routes: vec![("10.10.0.1".parse().unwrap(), Ok(on_link))],
+        bypassed: Vec::new(),
     }
 }
 
@@ -383,14 +384,14 @@ fn interfaces_of_the_configuration_must_exist_be_up_and_fit() {
         &["eth0", "is down", "ip link set dev eth0 up"],
     );
     complains(&host, Some(&sample()), "Bad", &["eth1", "no carrier"]);
-    host.interfaces[1].link.mtu = 9000;
+    host.interfaces[1].link.mtu = 9600;
     complains(
         &host,
         Some(&sample()),
         "Bad",
-        &["eth1", "MTU 9000", "ip link set dev eth1 mtu 3506"],
+        &["eth1", "MTU 9600", "ip link set dev eth1 mtu 9216"],
     );
-    complains(&host, None, "Warning", &["eth1", "MTU 9000"]);
+    complains(&host, None, "Warning", &["eth1", "MTU 9600"]);
     host.interfaces[1].link.mac = None;
     complains(&host, Some(&sample()), "Bad", &["eth1", "not Ethernet"]);
 }
@@ -474,8 +475,31 @@ fn the_tunnels_name_must_be_free_and_its_mtu_fit() {
         ],
     );
     let mut config = sample();
+    config.tunnel.mtu = 9300;
+    complains(&good_host(), Some(&config), "Bad", &["MTU 9300", "9216"]);
+}
+
+#[test]
+fn jumbo_frames_need_a_new_kernel_memory_and_a_tunnel_that_takes_them() {
+    let mut host = good_host();
+    host.interfaces[1].link.mtu = 9000;
+    let mut config = sample();
+    let smaller = [
+        "tunnel device sig",
+        "1500",
+        "eth1, 9000",
+        "set `mtu = 9000`",
+    ];
+    complains(&host, Some(&config), "Warning", &smaller);
     config.tunnel.mtu = 9000;
-    complains(&good_host(), Some(&config), "Bad", &["MTU 9000", "3506"]);
+    let findings = findings(&host, Some(&config));
+    let told = |word: &str| findings.iter().find(|finding| finding.text.contains(word));
+    let memory = told("MiB per worker").expect("told").text.clone();
+    assert!(memory.contains("jumbo frames"), "{memory}");
+    assert!(told("smaller than that of").is_none());
+    host.kernel.version = Some((6, 1));
+    let needs = ["MTU 9000", "Linux 6.6", "mtu 3506"];
+    complains(&host, Some(&config), "Bad", &needs);
 }
 
 #[test]
@@ -533,7 +557,12 @@ fn the_other_end_of_a_veth_pair_must_take_packets_of_programs_for_the_fast_path(
 #[test]
 fn shaping_on_a_lan_interface_is_passed_by_unless_the_helper_transmits() {
     let mut host = good_host();
-    host.interfaces[1].link.qdisc = Some("htb".into());
+    let htb = |interface: &str| Bypassed::Qdisc {
+        interface: interface.to_owned(),
+        kind: "htb".to_owned(),
+    };
+    host.bypassed.push(htb("eth1"));
+    host.bypassed.push(htb("eth9"));
     let mut config = sample();
     let words = ["eth1", "htb", "lan_transmit"];
     complains(&host, Some(&config), "Warning", &words);
@@ -637,4 +666,53 @@ fn a_kernel_on_which_workers_cannot_share_a_queue_in_generic_mode_is_named() {
         "Warning",
         &["CVE-2025-37920", "6.12.28"],
     );
+}
+
+#[test]
+fn rules_that_packets_bypass_deserve_a_look_unless_the_kernel_forwards() {
+    let table = |device: Option<&str>| Bypassed::Nftables {
+        table: "inet filter".to_owned(),
+        hooks: vec!["forward"],
+        device: device.map(str::to_owned),
+    };
+    let strict = |interface: &str| Bypassed::ReversePath {
+        interface: interface.to_owned(),
+    };
+    let mut host = good_host();
+    host.bypassed = vec![
+        table(None),
+        table(Some("eth7")),
+        strict("eth0"),
+        strict("eth1"),
+    ];
+    let mut config = sample();
+    let words = ["firewall", "inet filter", "docs/rules.md"];
+    complains(&host, None, "Warning", &words);
+    complains(&host, Some(&config), "Warning", &words);
+    complains(&host, Some(&config), "Warning", &["eth1", "rp_filter"]);
+    assert_eq!(complaints(&host, Some(&config)).len(), 2);
+    config.dataplane.lan_transmit = crate::control::config::LanTransmit::Kernel;
+    config.dataplane.lan.clear();
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+}
+
+#[test]
+fn a_router_needs_its_own_capabilities_and_addresses() {
+    let mut host = good_host();
+    host.privileges.capabilities = 1 << CAP_BPF.0;
+    let levels = |own: &[IpAddr]| -> Vec<String> {
+        let findings = router_findings(&host, Some(own));
+        let bad = findings
+            .iter()
+            .filter(|finding| finding.level == Level::Bad);
+        bad.map(|finding| finding.text.clone()).collect()
+    };
+    let found = levels(&["192.0.2.77".parse().unwrap()]);
+    assert!(found[0].contains("CAP_NET_ADMIN is missing"), "{found:?}");
+    assert!(found[1].contains("CAP_PERFMON is missing"), "{found:?}");
+    assert!(
+        found[2].contains("no interface carries 192.0.2.77"),
+        "{found:?}"
+    );
+    assert_eq!(found.len(), 3, "{found:?}");
 }

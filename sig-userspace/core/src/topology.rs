@@ -11,8 +11,7 @@ use std::{
 
 use sig_common::{addr::IsdAs, router::maps::LinkType};
 
-use crate::Bfd;
-use sig_core::{
+use crate::{
     document::{
         common::one_as,
         json::{Fields, Node, Unknown},
@@ -63,28 +62,36 @@ const OTHER_SERVICES: [(&str, &[&str]); 3] = [
 const SMALLEST_MTU: u16 = 576;
 
 /// A topology. Where something is wrong with an element, it is left out and reported.
-pub(super) struct Topology<'a> {
-    pub(super) isd_as: IsdAs,
-    pub(super) core: bool,
-    pub(super) mtu: u16,
-    pub(super) ports: Option<RangeInclusive<u16>>,
-    pub(super) routers: Vec<Router<'a>>,
-    pub(super) control_services: Vec<SocketAddr>,
-    pub(super) discovery_services: Vec<SocketAddr>,
+pub struct Topology<'a> {
+    /// The AS.
+    pub isd_as: IsdAs,
+    /// Whether it is a core AS.
+    pub core: bool,
+    /// Largest SCION packet within the AS, bytes.
+    pub mtu: u16,
+    /// UDP ports of hosts that packets are dispatched to.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// The border routers.
+    pub routers: Vec<Router<'a>>,
+    /// Instances of the control service.
+    pub control_services: Vec<SocketAddr>,
+    /// Instances of the discovery service.
+    pub discovery_services: Vec<SocketAddr>,
     /// All services, with where the address stands.
-    pub(super) services: Vec<(SocketAddr, Node<'a>)>,
+    pub services: Vec<(SocketAddr, Node<'a>)>,
     /// The whole topology, if it does not say which ports are dispatched.
-    pub(super) without_ports: Option<Node<'a>>,
+    pub without_ports: Option<Node<'a>>,
 }
 
 impl Topology<'_> {
     /// Where all services listen.
-    pub(super) fn service_addresses(&self) -> BTreeSet<SocketAddr> {
+    #[must_use]
+    pub fn service_addresses(&self) -> BTreeSet<SocketAddr> {
         self.services.iter().map(|(address, _)| *address).collect()
     }
 
     /// Warns of hosts that would not get what they should: packets for ports that are not `dispatched` need a dispatcher.
-    pub(super) fn warn_of_ports(&self, dispatched: Option<&RangeInclusive<u16>>) {
+    pub fn warn_of_ports(&self, dispatched: Option<&RangeInclusive<u16>>) {
         let Some(ports) = dispatched else {
             if let Some(node) = &self.without_ports {
                 node.warn(
@@ -115,29 +122,70 @@ impl Topology<'_> {
 }
 
 /// A border router.
-pub(super) struct Router<'a> {
-    pub(super) name: String,
-    pub(super) node: Node<'a>,
-    pub(super) internal: (SocketAddr, Node<'a>),
-    pub(super) interfaces: Vec<Interface<'a>>,
+pub struct Router<'a> {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub node: Node<'a>,
+    /// Where it gets packets of hosts, and where that stands.
+    pub internal: (SocketAddr, Node<'a>),
+    /// Its interfaces.
+    pub interfaces: Vec<Interface<'a>>,
 }
 
 /// An interface of a border router.
-pub(super) struct Interface<'a> {
-    pub(super) number: u16,
-    pub(super) node: Node<'a>,
-    pub(super) neighbour: IsdAs,
-    pub(super) neighbour_interface: Option<u16>,
-    pub(super) link_type: LinkType,
-    pub(super) mtu: u16,
-    pub(super) bfd: OwnBfd,
-    /// Our end and the neighbour's; only read if the interface is of this router.
-    pub(super) underlay: Option<[(SocketAddr, Node<'a>); 2]>,
+pub struct Interface<'a> {
+    /// Its number within the AS.
+    pub number: u16,
+    /// Where it stands.
+    pub node: Node<'a>,
+    /// The AS at the other end.
+    pub neighbour: IsdAs,
+    /// The number of the interface at the other end, where it is written.
+    pub neighbour_interface: Option<u16>,
+    /// What the neighbour is to this AS.
+    pub link_type: LinkType,
+    /// Largest SCION packet on the link, bytes.
+    pub mtu: u16,
+    /// BFD on the link.
+    pub bfd: OwnBfd,
+    /// Our end and the neighbour's, as far as [`Ends`] are read.
+    pub underlay: Option<[(SocketAddr, Node<'a>); 2]>,
+}
+
+/// How the liveness of a link is checked (RFC 5880).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bfd {
+    /// No BFD: the link counts as up.
+    pub disabled: bool,
+    /// So many intervals without a packet mean that it is down.
+    pub detect_mult: u8,
+    /// How often we want to send.
+    pub desired_min_tx: Duration,
+    /// How often we are ready to receive.
+    pub required_min_rx: Duration,
+}
+
+impl Bfd {
+    /// The longest interval that BFD packets can tell: they have it in microseconds, in 32 bits.
+    pub const LONGEST_INTERVAL: Duration = Duration::from_micros(u32::MAX as u64);
+}
+
+impl Default for Bfd {
+    /// The defaults of the reference.
+    fn default() -> Self {
+        Self {
+            disabled: false,
+            detect_mult: 3,
+            desired_min_tx: Duration::from_millis(200),
+            required_min_rx: Duration::from_millis(200),
+        }
+    }
 }
 
 /// What a link has instead of the defaults of the router.
 #[derive(Clone, Copy, Default)]
-pub(super) struct OwnBfd {
+pub struct OwnBfd {
     disabled: Option<bool>,
     detect_mult: Option<u8>,
     desired_min_tx: Option<Duration>,
@@ -145,7 +193,9 @@ pub(super) struct OwnBfd {
 }
 
 impl OwnBfd {
-    pub(super) fn or(self, default: Bfd) -> Bfd {
+    /// What holds for the link.
+    #[must_use]
+    pub fn or(self, default: Bfd) -> Bfd {
         Bfd {
             disabled: self.disabled.unwrap_or(default.disabled),
             detect_mult: self.detect_mult.unwrap_or(default.detect_mult),
@@ -155,12 +205,17 @@ impl OwnBfd {
     }
 }
 
-/// Reads the topology. `own` is the router whose ends of links are of interest.
-pub(super) fn read<'a>(
-    report: &'a Report<'a>,
-    text: &'a str,
-    own: Option<&str>,
-) -> Option<Topology<'a>> {
+/// Of which links the ends in the underlay are of interest.
+#[derive(Clone, Copy, Debug)]
+pub enum Ends<'a> {
+    /// Of those of this router.
+    Of(Option<&'a str>),
+    /// Of all, where they can be read.
+    All,
+}
+
+/// Reads the topology; what is wrong is reported.
+pub fn read<'a>(report: &'a Report<'a>, text: &'a str, ends: Ends<'_>) -> Option<Topology<'a>> {
     let document = Node::document(report, text)?;
     let fields = document.fields(TOP, Unknown::Warn)?;
     let isd_as = document
@@ -186,7 +241,7 @@ pub(super) fn read<'a>(
         isd_as,
         core,
         mtu,
-        own,
+        ends,
     };
     let routers = fields
         .get("border_routers")
@@ -227,7 +282,7 @@ struct Context<'a> {
     isd_as: Option<IsdAs>,
     core: Option<bool>,
     mtu: Option<u16>,
-    own: Option<&'a str>,
+    ends: Ends<'a>,
 }
 
 /// The members of an object, all of which are read also after a wrong one.
@@ -296,9 +351,10 @@ fn router<'a>(name: String, node: &Node<'a>, context: &Context<'_>) -> Option<Ro
             "the address on which the router receives packets from hosts, for example \"10.10.0.1:30042\"",
         )
         .and_then(address);
-    let own = context.own == Some(name.as_str());
     let interfaces = fields.get("interfaces").map_or(Some(Vec::new()), |node| {
-        each(node, |number, node| interface(&number, node, own, context))
+        each(node, |number, node| {
+            interface(&number, node, &name, context)
+        })
     });
     Some(Router {
         name,
@@ -373,7 +429,7 @@ fn service<'a>(node: &Node<'a>) -> Option<(SocketAddr, Node<'a>)> {
 fn interface<'a>(
     number: &str,
     node: &Node<'a>,
-    own: bool,
+    router: &str,
     context: &Context<'_>,
 ) -> Option<Interface<'a>> {
     let digits = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -414,21 +470,22 @@ fn interface<'a>(
         None => Some(None),
     };
     let bfd = fields.get("bfd").map_or(Some(OwnBfd::default()), bfd);
-    let underlay = if own {
-        let read = node
-            .require(
+    let underlay = match context.ends {
+        Ends::Of(own) if own == Some(router) => {
+            let read = node.require(
                 &fields,
                 "underlay",
                 "both ends of the link: {\"local\": \"…\", \"remote\": \"…\"}",
-            )
-            .and_then(|node| underlay(&node));
-        Some(read)
-    } else {
-        None
-    };
-    let underlay = match underlay {
-        Some(read) => Some(read?),
-        None => None,
+            );
+            Some(read.and_then(|node| underlay(&node))?)
+        }
+        Ends::Of(_) => None,
+        Ends::All => fields.get("underlay").and_then(|node| {
+            // Whom they concern is told what is wrong with them.
+            let quiet = Report::new("", "");
+            underlay(&node.reporting_to(&quiet))?;
+            underlay(node)
+        }),
     };
     Some(Interface {
         number: number?,
