@@ -65,22 +65,25 @@ impl VlanTags {
     }
 }
 
-/// Refuses bonds and teams in native mode, where the program runs on their ports with the ports' queues, so that no
-/// packet reaches an AF_XDP socket of the bond; and their ports, whose packets are the bond's.
+/// Whether an interface is a bond or team: native XDP programs run on its ports, with the ports' queues, so that no packet reaches
+/// an AF_XDP socket of the whole. Generic mode is for the whole.
+pub fn is_aggregate(link: &Link) -> bool {
+    matches!(link.kind.as_deref(), Some("bond" | "team"))
+}
+
+/// Refuses bonds and teams where native mode is asked for; and their ports, whose packets are those of the whole.
 ///
 /// # Errors
 /// Why the interface cannot be used.
-pub fn check_aggregate(link: &Link, all: &[Link], is_generic: bool) -> Result<(), Unsuited> {
-    let is_aggregate = |link: &Link| matches!(link.kind.as_deref(), Some("bond" | "team"));
-    if is_aggregate(link) && !is_generic {
+pub fn check_aggregate(link: &Link, all: &[Link], is_native: bool) -> Result<(), Unsuited> {
+    if is_aggregate(link) && is_native {
         return Err(Unsuited {
             text: format!(
                 "is a {}: native XDP programs run on its ports, so AF_XDP sockets receive nothing",
                 link.kind.as_deref().unwrap_or_default()
             ),
-            remedy:
-                "set `mode = \"generic\"` in [dataplane] (slower), or use another type of interface"
-                    .into(),
+            remedy: "leave `mode` in [dataplane] at \"auto\", which takes generic mode for it"
+                .into(),
         });
     }
     let controller = all
@@ -93,8 +96,7 @@ pub fn check_aggregate(link: &Link, all: &[Link], is_generic: bool) -> Result<()
                 controller.name
             ),
             remedy: format!(
-                "use {} with `mode = \"generic\"` in [dataplane], or take the interface out of it \
-                 (`ip link set dev {} nomaster`)",
+                "use {}, or take the interface out of it (`ip link set dev {} nomaster`)",
                 controller.name, link.name
             ),
         }),
@@ -176,25 +178,22 @@ mod tests {
     }
 
     #[test]
-    fn a_bond_or_team_needs_generic_mode_and_its_ports_are_refused() {
+    fn a_bond_or_team_cannot_have_native_mode_and_its_ports_are_refused() {
         for of in ["bond", "team"] {
             let bond = kind(of, link("agg0", 7));
             let all = [port_of(7, link("eth0", 1)), bond.clone(), link("eth1", 2)];
-            let refused = check_aggregate(&bond, &all, false).unwrap_err();
-            assert!(
-                refused.to_string().contains("mode = \"generic\""),
-                "{refused}"
-            );
-            assert_eq!(check_aggregate(&bond, &all, true), Ok(()));
-            for generic in [false, true] {
-                let refused = check_aggregate(&all[0], &all, generic).unwrap_err();
+            let refused = check_aggregate(&bond, &all, true).unwrap_err();
+            assert!(refused.remedy.contains("\"auto\""), "{refused}");
+            assert_eq!(check_aggregate(&bond, &all, false), Ok(()));
+            for is_native in [false, true] {
+                let refused = check_aggregate(&all[0], &all, is_native).unwrap_err();
                 assert!(refused.text.contains("port of agg0"), "{refused}");
-                assert_eq!(check_aggregate(&all[2], &all, generic), Ok(()));
+                assert_eq!(check_aggregate(&all[2], &all, is_native), Ok(()));
             }
         }
         let bridge = [kind("bridge", link("br0", 7)), port_of(7, link("eth0", 1))];
         for link in &bridge {
-            assert_eq!(check_aggregate(link, &bridge, false), Ok(()));
+            assert_eq!(check_aggregate(link, &bridge, true), Ok(()));
         }
     }
 

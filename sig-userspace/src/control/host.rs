@@ -190,7 +190,7 @@ impl Host {
         let mut attached = Attached::default();
         if let Some(programs) = &mut programs {
             fill_maps(programs, &interfaces, &config, &ports)?;
-            attached = attach(programs, &config, &tunnel, &mut ports.facts)?;
+            attached = attach(programs, &config, &interfaces, &tunnel, &mut ports.facts)?;
         }
         let in_kernel = match fast_path.zip(programs.as_mut()) {
             Some((maps, programs)) => {
@@ -528,12 +528,14 @@ fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
 fn attach(
     programs: &mut Programs,
     config: &Config,
+    interfaces: &Interfaces,
     tunnel: &Tunnel,
     facts: &mut [PortFacts],
 ) -> Result<Attached, Error> {
-    let mode = interfaces::xdp_mode(config.dataplane.mode);
     let mut xdp = Vec::new();
     for facts in facts.iter_mut().filter(|facts| facts.has_xdp()) {
+        let link = interfaces.all().find(|link| link.ifindex == facts.ifindex);
+        let mode = interfaces::xdp_mode(config.dataplane.mode, link);
         let attachment = match (facts.role, tunnel.pair()) {
             (Role::Underlay, _) => programs.attach_xdp(Program::Underlay, facts.ifindex, mode)?,
             (Role::Lan, _) => programs.attach_xdp(Program::Lan, facts.ifindex, mode)?,

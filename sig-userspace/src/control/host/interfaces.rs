@@ -69,9 +69,9 @@ impl Interfaces {
         for link in self.all() {
             let name = &link.name;
             mac(link)?;
-            let is_generic = config.dataplane.mode == XdpMode::Generic;
+            let is_native = config.dataplane.mode == XdpMode::Native;
             let refused = |why: Unsuited| Error::Interface(format!("interface {name} {why}"));
-            suited::check_aggregate(link, &links, is_generic).map_err(refused)?;
+            suited::check_aggregate(link, &links, is_native).map_err(refused)?;
             let tags = VlanTags::of(&ethtool, link, &links);
             match suited::check_vlans(link, &links, tags) {
                 Err(why) if tags == VlanTags::Unknown => {
@@ -155,8 +155,9 @@ pub(crate) fn larger_than_tunnel(link: &Link, tunnel_mtu: u32) -> String {
 }
 
 /// `None`: native if the driver can.
-pub(super) fn xdp_mode(mode: XdpMode) -> Option<bpf::XdpMode> {
+pub(super) fn xdp_mode(mode: XdpMode, link: Option<&Link>) -> Option<bpf::XdpMode> {
     match mode {
+        XdpMode::Auto if link.is_some_and(suited::is_aggregate) => Some(bpf::XdpMode::Generic),
         XdpMode::Auto => None,
         XdpMode::Native => Some(bpf::XdpMode::Native),
         XdpMode::Generic => Some(bpf::XdpMode::Generic),

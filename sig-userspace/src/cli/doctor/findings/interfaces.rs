@@ -449,8 +449,8 @@ fn used_interface(
 fn suits(out: &mut Vec<Finding>, facts: &Facts, config: &Config, interface: &Interface) {
     let area = format!("interface {}", interface.link.name);
     let links: Vec<_> = facts.interfaces.iter().map(|i| i.link.clone()).collect();
-    let is_generic = config.dataplane.mode == XdpMode::Generic;
-    if let Err(why) = suited::check_aggregate(&interface.link, &links, is_generic) {
+    let is_native = config.dataplane.mode == XdpMode::Native;
+    if let Err(why) = suited::check_aggregate(&interface.link, &links, is_native) {
         out.push(Finding::bad(&area, why.text, why.remedy));
     }
     let tags = interface.vlan_tags;

@@ -635,9 +635,12 @@ fn interfaces_on_which_xdp_does_not_see_what_it_must_are_not_good() {
     let words = [
         "interface eth1",
         "AF_XDP sockets receive nothing",
-        "mode = \"generic\"",
+        "\"auto\"",
     ];
-    complains(&host, Some(&sample()), "Bad", &words);
+    let mut config = sample();
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+    config.dataplane.mode = XdpMode::Native;
+    complains(&host, Some(&config), "Bad", &words);
 
     let mut host = good_host();
     host.interfaces[1].vlan_tags = VlanTags::TakenOut;
