@@ -34,25 +34,22 @@ pub fn whole_len(ctx: *mut xdp_md) -> usize {
 }
 
 /// The same, [`CUT`] if the IP packet in it, without VLAN tags, is longer. The kernel is asked only if that is longer than the first
-/// buffer.
+/// buffer, or if it is not known.
 ///
 /// A function of its own: it costs its callers no stack.
 #[inline(never)]
 pub fn checked_len(ctx: *mut xdp_md) -> u32 {
     let packet = Packet::of(ctx, 0);
     let len = packet.len as u32;
-    let announced = match packet.be16(IP - 2) {
-        Some(ethernet::ETHERTYPE_IPV4) => packet.be16(IP + 2).map(u32::from),
-        Some(ethernet::ETHERTYPE_IPV6) => packet
-            .be16(IP + 4)
-            .map(|payload| u32::from(payload) + ipv6::HEADER_LEN as u32),
-        _ => None,
+    let (announced, headers) = match packet.be16(IP - 2) {
+        Some(ethernet::ETHERTYPE_IPV4) => (packet.be16(IP + 2), IP),
+        Some(ethernet::ETHERTYPE_IPV6) => (packet.be16(IP + 4), IP + ipv6::HEADER_LEN),
+        _ => (None, 0),
     };
-    let end = match announced {
-        Some(announced) => announced + IP as u32,
-        None => 0,
-    };
-    if end <= len {
+    // Of packets that the kernel has merged, the length can be 0.
+    let announced = announced.unwrap_or(0);
+    let end = u32::from(announced) + headers as u32;
+    if announced != 0 && end <= len {
         return len;
     }
     let len = whole_len(ctx) as u32;

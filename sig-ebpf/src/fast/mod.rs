@@ -161,7 +161,9 @@ fn mark<const N: usize>(used: &Array<[u8; N]>, place: u32) {
     if let Some(marks) = used.get_ptr_mut(0) {
         // SAFETY: within the element, as N is a power of two; a byte is read and written as a whole.
         unsafe {
-            let mark = (&raw mut *marks).cast::<u8>().add(place as usize & (N - 1));
+            // Masked right here: Linux 6.1 forgets the bounds of a number that is kept on the stack meanwhile.
+            let place = packet::opaque(place as usize) & (N - 1);
+            let mark = (&raw mut *marks).cast::<u8>().add(place);
             // A store only when there is none yet: the cache line is shared among the CPUs.
             if mark.read_volatile() == 0 {
                 mark.write_volatile(1);

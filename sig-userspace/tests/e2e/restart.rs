@@ -110,7 +110,7 @@ fn a_gateway_ends_without_its_tunnel_device() {
 #[test]
 fn a_lan_mtu_beyond_the_limit_is_refused_with_what_to_do() {
     let mut bed = Bed::new(&Options {
-        lan_mtu: 9000,
+        lan_mtu: 9300,
         ..Options::default()
     });
     let a = &mut bed.network.a;
@@ -119,7 +119,7 @@ fn a_lan_mtu_beyond_the_limit_is_refused_with_what_to_do() {
     let status = process.wait(Duration::from_secs(10)).unwrap();
     let log = process.log();
     assert!(!status.success(), "{log}");
-    for word in ["lan", "9000", "MTU", "ip link set"] {
+    for word in ["lan", "9300", "MTU", "ip link set"] {
         assert!(log.contains(word), "{word:?} is not in: {log}");
     }
 }
