@@ -39,6 +39,10 @@ pub(super) enum Scenario {
     Kill,
     /// The gateways insist on zero copy
     ZeroCopy,
+    /// The gateways send and receive by UDP sockets and a TUN device
+    Sockets,
+    /// LANs with an MTU of 9000 bytes, and frames of 8900
+    Jumbo,
     /// Gateway A has its underlay and its LAN on two VLANs of one card
     Trunk,
     /// The underlay of gateway A is a bond, which loses the port that it uses
@@ -105,31 +109,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         dataplane: fs::read_to_string("/dataplane")?,
         ..Options::default()
     };
+    let jumbo_options = Options {
+        path_mtu: 8900,
+        lan_mtu: 9000,
+        tunnel_mtu: 9000,
+        ..options.clone()
+    };
     let mut running = None;
     for scenario in &arguments.scenario {
+        let options = match scenario {
+            Scenario::Jumbo => &jumbo_options,
+            _ => &options,
+        };
         // Those that build it anew leave it so.
-        if matches!(scenario, Scenario::Trunk | Scenario::Bond) {
+        if matches!(scenario, Scenario::Jumbo | Scenario::Trunk | Scenario::Bond) {
             running = None;
         }
         let network = match &mut running {
             Some(network) => network,
-            None => match start(&options) {
+            None => match start(options) {
                 Ok(network) => {
                     report("start", &ports(&network));
                     running.insert(network)
                 }
                 Err(error) => {
-                    report("start", &Err(error));
-                    return Ok(());
+                    report(&scenario.to_string(), &refused(error, "MTU"));
+                    continue;
                 }
             },
         };
         let result = try_one(*scenario, network);
-        if result.is_err() {
-            for site in [&mut network.a, &mut network.b] {
-                let log = site.process().map(|process| process.log());
-                println!("log of {}:\n{}", site.isd_as(), log.unwrap_or_default());
-            }
+        for site in [&mut network.a, &mut network.b] {
+            let log = site.process().map(|process| process.log());
+            println!("log of {}:\n{}", site.isd_as(), log.unwrap_or_default());
         }
         report(&scenario.to_string(), &result);
     }
@@ -203,6 +215,8 @@ fn try_one(scenario: Scenario, network: &mut Network) -> Result<String> {
         Scenario::Link => link(network),
         Scenario::Kill => kill(network),
         Scenario::ZeroCopy => zero_copy(network),
+        Scenario::Sockets => sockets(network),
+        Scenario::Jumbo => jumbo(network),
         Scenario::Trunk => trunk(network),
         Scenario::Bond => bond(network),
     }
@@ -365,19 +379,46 @@ fn zero_copy(network: &mut Network) -> Result<String> {
             comes_back(network)?;
             Ok(format!("{ports}; {}", traffic(network)?))
         }),
-        Err(error) => {
-            let log = format!("{error:#}");
-            let refused = |line: &&str| line.contains("zero copy") || line.contains("zero_copy");
-            match log.lines().find(refused) {
-                Some(line) => Ok(format!("refused: {line}")),
-                None => Err(error),
-            }
-        }
+        Err(error) => refused(error, "zero copy"),
     };
     restart(network, |text| text.replace(REQUIRE, ""))?;
     network.a.wait_ready()?;
     network.b.wait_ready()?;
     result
+}
+
+/// What a gateway refuses in plain words, with `words` in them, is a result.
+fn refused(error: anyhow::Error, words: &str) -> Result<String> {
+    let log = format!("{error:#}");
+    let refused = |line: &&str| line.starts_with("sig: ") && line.contains(words);
+    match log.lines().find(refused) {
+        Some(line) => Ok(format!("refused: {line}")),
+        None => Err(error),
+    }
+}
+
+fn sockets(network: &mut Network) -> Result<String> {
+    const SOCKETS: &str = "underlay_port = \"socket\"\n";
+    const TUN: &str = "device = \"tun\"\n";
+    restart(network, |text| {
+        text.replace("[dataplane]\n", &format!("[dataplane]\n{SOCKETS}"))
+            .replace("[tunnel]\n", &format!("[tunnel]\n{TUN}"))
+    })?;
+    network.a.wait_ready()?;
+    network.b.wait_ready()?;
+    comes_back(network)?;
+    let result = traffic(network);
+    restart(network, |text| text.replace(SOCKETS, "").replace(TUN, ""))?;
+    network.a.wait_ready()?;
+    network.b.wait_ready()?;
+    result
+}
+
+fn jumbo(network: &Network) -> Result<String> {
+    for size in [4000, 8900, 20_000] {
+        pings(&network.a.client, network.b.client_ip(Family::V4), 20, size)?;
+    }
+    traffic(network)
 }
 
 /// The switch is the host of router A: its card `inside` is the trunk, and it has a veth pair to the client.
@@ -437,7 +478,7 @@ fn bond(network: &mut Network) -> Result<String> {
     site.gateway.ip(&format!(
         "link add bond0 type bond mode active-backup miimon 50\nlink set underlay down\nlink set second down\n\
          link set underlay master bond0\nlink set second master bond0\nlink set bond0 up\n\
-         address add {gateway}/24 dev bond0"
+         address del {gateway}/24 dev underlay\naddress add {gateway}/24 dev bond0"
     ))?;
     restart(network, |text| {
         if !text.contains("gateway-a") {

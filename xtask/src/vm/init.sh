@@ -7,6 +7,8 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; m
 mkdir -p /sys/fs/bpf; mount -t bpf bpf /sys/fs/bpf
 mkdir -p /dev/net; [ -e /dev/net/tun ] || /bin/busybox mknod /dev/net/tun c 10 200
 while read -r module; do insmod /modules/$module || echo "module $module: not loaded"; done < /modules/order
+# iperf3 asks for large socket buffers.
+for name in rmem_max wmem_max; do echo 4194304 > /proc/sys/net/core/$name; done
 for word in $(cat /proc/cmdline); do case $word in scenarios=*) scenarios=${word#*=};; esac; done
 /bin/xtask vm-guest --scenario "$scenarios"
 poweroff -f
