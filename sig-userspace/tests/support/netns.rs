@@ -164,6 +164,12 @@ pub(crate) fn veth_with_queues(left: (&Netns, &str), right: (&Netns, &str), queu
         });
         netns.ip(&format!("link set {name} up"));
     }
+    // Until the kernel has noticed, which takes it a while on a busy machine, what is sent is lost.
+    for (netns, name) in [left, right] {
+        wait_until("the link is up", Duration::from_secs(10), || {
+            netns.ip(&format!("link show {name}")).contains("state UP")
+        });
+    }
 }
 
 /// Waits until `condition` holds, or panics with `what` after `timeout`. Returns how long it took.
