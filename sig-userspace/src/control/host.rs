@@ -206,7 +206,11 @@ impl Host {
             }
             None => None,
         };
-        let at_workers = choice.has_sockets.then(Arc::default);
+        let at_workers = choice.has_sockets.then(|| {
+            let mut closed = interfaces.without_data.clone();
+            closed.push(tunnel.ifindex());
+            Arc::new(sig_core::dataplane::Sources::closed_to(closed))
+        });
         let mut engine = Engine::builder(config.clone())
             .environment(environment.clone())
             .in_kernel(in_kernel)

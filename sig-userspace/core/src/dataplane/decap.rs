@@ -269,7 +269,7 @@ impl Decap {
             .remote(context.tables, (parsed.source_isd_as, parsed.source))
             .ok_or(DropReason::UnknownRemote)?;
         if let Some(sources) = &self.sources
-            && !sources.may_bring(&parsed, &context.tables.local)
+            && !sources.may_bring(&parsed, bytes, &context.tables.local)
         {
             return Err(DropReason::UnderlaySource);
         }

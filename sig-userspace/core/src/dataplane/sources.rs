@@ -8,7 +8,11 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use ipnet::IpNet;
-use sig_common::wire::underlay::{Local, Parsed};
+use sig_common::wire::{
+    scion::ENDHOST_PORT,
+    udp,
+    underlay::{Local, Parsed},
+};
 
 use super::lpm::Lpm;
 
@@ -20,6 +24,8 @@ const REFUSED: usize = 16;
 pub struct Sources {
     /// `None`: anybody.
     allowed: ArcSwapOption<Lpm<()>>,
+    /// Indexes of interfaces that no border router is behind.
+    closed: Vec<u32>,
     refused: Mutex<BTreeSet<IpAddr>>,
 }
 
@@ -28,12 +34,22 @@ impl Default for Sources {
     fn default() -> Self {
         Sources {
             allowed: ArcSwapOption::from_pointee(Lpm::default()),
+            closed: Vec::new(),
             refused: Mutex::default(),
         }
     }
 }
 
 impl Sources {
+    /// The default, with interfaces that no frame may come in by, by their indexes.
+    #[must_use]
+    pub fn closed_to(interfaces: Vec<u32>) -> Self {
+        Sources {
+            closed: interfaces,
+            ..Sources::default()
+        }
+    }
+
     /// Sets who may; `None`: anybody.
     pub fn set(&self, allowed: Option<impl IntoIterator<Item = IpNet>>) {
         let table = allowed.map(|nets| {
@@ -46,15 +62,19 @@ impl Sources {
         self.allowed.store(table);
     }
 
-    /// Whether a frame comes from where frames come from: a border router, or within the AS the sender itself. The XDP
-    /// program of the underlay decides likewise.
+    /// Whether a frame comes from where frames come from: a border router, within the AS the sender itself, or a program of
+    /// this host that relays from the end host port. The XDP program of the underlay decides likewise, but sees nothing of this
+    /// host. `bytes`: what was parsed, with the index of the interface in place of the source MAC address.
     #[inline]
-    pub(super) fn may_bring(&self, frame: &Parsed, local: &Local) -> bool {
+    pub(super) fn may_bring(&self, frame: &Parsed, bytes: &[u8], local: &Local) -> bool {
+        if arrived_by(bytes).is_some_and(|interface| self.closed.contains(&interface)) {
+            return false;
+        }
         let allowed = self.allowed.load();
         let Some(allowed) = allowed.as_ref() else {
             return true;
         };
-        if frame.is_from_internal_host(local) {
+        if frame.is_from_internal_host(local) || is_relayed(frame, bytes, local) {
             return true;
         }
         let source = frame.underlay_source.ip();
@@ -81,4 +101,20 @@ impl Sources {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.iter().copied().collect()
     }
+}
+
+/// Which interface a datagram came in by, as ports over sockets note it.
+fn arrived_by(bytes: &[u8]) -> Option<u32> {
+    let index = bytes.get(SOURCE_MAC)?.first_chunk()?;
+    Some(u32::from_be_bytes(*index))
+}
+
+/// Where the source MAC address is.
+const SOURCE_MAC: std::ops::Range<usize> = 6..12;
+
+/// Whether a program of this host, such as a dispatcher, relays it from the end host port.
+fn is_relayed(frame: &Parsed, bytes: &[u8], local: &Local) -> bool {
+    let udp = usize::from(frame.scion) - udp::HEADER_LEN;
+    frame.underlay_source == local.host()
+        && bytes.get(udp..udp + 2) == Some(&ENDHOST_PORT.to_be_bytes())
 }

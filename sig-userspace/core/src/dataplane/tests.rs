@@ -419,6 +419,33 @@ fn strangers_and_foreign_addresses_are_refused_by_reason() {
 }
 
 #[test]
+fn frames_come_by_border_routers_or_are_relayed_by_this_host_and_never_by_a_closed_interface() {
+    const LAN: u32 = 7;
+    let mut a = gateway(1, 1472);
+    let (frames, _) = a.send_lan(&[udp(10, 1, 64)]);
+    let mut frame = frames[0].clone();
+    let mut may = |interface: u32, host: u8, port: u16, allowed: Option<&str>| {
+        frame[6..10].copy_from_slice(&interface.to_be_bytes());
+        frame[29] = host;
+        frame[34..36].copy_from_slice(&port.to_be_bytes());
+        let mut b = gateway(2, 1472);
+        let sources = super::sources::Sources::closed_to(vec![LAN]);
+        sources.set(allowed.map(|net| [net.parse().expect("a prefix")]));
+        b.worker.check_sources(Arc::new(sources));
+        let passed = b.send_underlay(0, std::slice::from_ref(&frame)).len() == 1;
+        assert_eq!(b.drops(DropReason::UnderlaySource), u64::from(!passed));
+        passed
+    };
+    let router = Some("192.0.2.9/32");
+    assert!(may(2, 9, 50_000, router), "a border router");
+    assert!(!may(2, 8, 30041, router), "another host");
+    assert!(may(1, 2, 30041, router), "relayed");
+    assert!(!may(1, 2, 30042, router), "another program of this host");
+    assert!(!may(LAN, 9, 50_000, router), "a LAN host in its name");
+    assert!(!may(LAN, 9, 50_000, None), "where anybody else may");
+}
+
+#[test]
 fn what_is_held_of_a_remote_that_leaves_is_forgotten() {
     let (mut a, mut b) = (gateway(1, 1472), gateway(2, 1472));
     let packets: Vec<Vec<u8>> = (0..3).map(|n| udp(1300, n, 64)).collect();

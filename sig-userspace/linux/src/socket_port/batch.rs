@@ -301,6 +301,8 @@ pub(super) struct Datagram {
     pub(super) from: SocketAddr,
     /// DSCP and ECN.
     pub(super) tos: u8,
+    /// Index of the interface that it came in by; 0: unknown.
+    pub(super) interface: u32,
 }
 
 /// Receives.
@@ -385,30 +387,43 @@ impl Incoming {
             *storage.view_as() = *self.names.get(index)?;
             SockAddr::new(storage, header.msg_namelen)
         };
-        Some(Datagram {
+        let mut datagram = Datagram {
             len: message.msg_len as usize,
             from: from.as_socket()?,
-            tos: tos(header),
-        })
+            tos: 0,
+            interface: 0,
+        };
+        datagram.read_control(header);
+        Some(datagram)
     }
 }
 
-/// DSCP and ECN in the control messages.
-fn tos(header: &libc::msghdr) -> u8 {
-    // SAFETY: the kernel filled in the control messages, whose buffer is alive; the macros stay within its length.
-    let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
-    while !control.is_null() {
-        // SAFETY: not null, so it is within the buffer; the data, read unaligned, is of the type of the message.
-        unsafe {
-            let data = libc::CMSG_DATA(control);
-            match ((*control).cmsg_level, (*control).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_TOS) => return data.read(),
-                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                    return data.cast::<libc::c_int>().read_unaligned() as u8;
+impl Datagram {
+    /// Reads the control messages.
+    fn read_control(&mut self, header: &libc::msghdr) {
+        // SAFETY: the kernel filled in the control messages, whose buffer is alive; the macros stay within its length.
+        let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
+        while !control.is_null() {
+            // SAFETY: not null, so it is within the buffer; the data, read unaligned, is of the type of the message.
+            unsafe {
+                let data = libc::CMSG_DATA(control);
+                match ((*control).cmsg_level, (*control).cmsg_type) {
+                    (libc::IPPROTO_IP, libc::IP_TOS) => self.tos = data.read(),
+                    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                        self.tos = data.cast::<libc::c_int>().read_unaligned() as u8;
+                    }
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        self.interface = info.ipi_ifindex as u32;
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        self.interface = info.ipi6_ifindex as u32;
+                    }
+                    _ => {}
                 }
-                _ => control = libc::CMSG_NXTHDR(header, control),
+                control = libc::CMSG_NXTHDR(header, control);
             }
         }
     }
-    0
 }

@@ -90,20 +90,23 @@ fn configure(socket: &Socket, address: SocketAddr) -> io::Result<()> {
         set_option(fd, libc::SOL_SOCKET, forced, &bytes)
             .or_else(|_| set_option(fd, libc::SOL_SOCKET, usual, &bytes))?;
     }
-    // Frames are made to fit the path; a router on the way is not to cut them. And the kernel tells DSCP and ECN.
+    // Frames are made to fit the path; a router on the way is not to cut them, nor may anybody's ICMP message shrink them. And
+    // the kernel tells DSCP, ECN and the interface.
     let (level, options) = match address {
         SocketAddr::V4(_) => (
             libc::IPPROTO_IP,
             [
-                (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+                (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
                 (libc::IP_RECVTOS, 1),
+                (libc::IP_PKTINFO, 1),
             ],
         ),
         SocketAddr::V6(_) => (
             libc::IPPROTO_IPV6,
             [
-                (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
+                (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
                 (libc::IPV6_RECVTCLASS, 1),
+                (libc::IPV6_RECVPKTINFO, 1),
             ],
         ),
     };

@@ -173,7 +173,8 @@ impl Port for SocketPort {
     }
 }
 
-/// Puts Ethernet, IP and UDP headers in front of a datagram that begins at [`HEADROOM`]. `None`: sender and receiver have
+/// Puts Ethernet, IP and UDP headers in front of a datagram that begins at [`HEADROOM`], the interface in place of the source MAC
+/// address. `None`: sender and receiver have
 /// different IP versions.
 fn put_headers(
     frame: &mut Frame,
@@ -186,9 +187,11 @@ fn put_headers(
     let headers = ethernet::HEADER_LEN + ip_len + udp::HEADER_LEN;
     frame.place(HEADROOM - headers, headers + datagram.len);
     let bytes = frame.bytes_mut(area);
+    let mut source = [0; 6];
+    source[..4].copy_from_slice(&datagram.interface.to_be_bytes());
     let ethernet = ethernet::Header {
         destination: [0; 6],
-        source: [0; 6],
+        source,
         tags: [None; ethernet::MAX_TAGS],
         ethertype: ethernet::ethertype(local.ip()),
     };

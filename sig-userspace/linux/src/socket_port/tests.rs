@@ -8,6 +8,8 @@ use super::*;
 use sig_core::port::umem::Pool;
 
 const DATA_PORT: u16 = 30056;
+/// Index of the interface, in every network namespace.
+const LOOPBACK: u8 = 1;
 const ANY: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
 struct Bench {
@@ -34,6 +36,7 @@ impl Bench {
             // The other way round: it is the destination that the port looks for.
             from: SocketAddr::new(to.ip(), 1),
             tos,
+            interface: 0,
         };
         let mut frame = self.free.take().expect("a chunk is free");
         frame.chunk_mut(&self.area)[HEADROOM..][..payload.len()].copy_from_slice(payload);
@@ -111,6 +114,7 @@ fn frames_cross_in_order_with_their_traffic_class_and_chunks_come_back() {
                 SocketAddr::V6(_) => (62, frame[14] << 4 | frame[15] >> 4),
             };
             assert_eq!((&frame[header..], class), (&payload[..], *tos));
+            assert_eq!(frame[6..12], [0, 0, 0, LOOPBACK, 0, 0]);
             let source = u16::from_be_bytes([frame[header - 8], frame[header - 7]]);
             assert_eq!(source, from.local.port());
         }

@@ -24,6 +24,8 @@ pub(super) struct Interfaces {
     pub(super) lan: Vec<Link>,
     /// Indexes of all LAN interfaces that the configuration names.
     pub(super) around: Vec<u32>,
+    /// Those of them that do not have the data address, too.
+    pub(super) without_data: Vec<u32>,
 }
 
 impl Interfaces {
@@ -52,6 +54,9 @@ impl Interfaces {
             );
         }
         let around = lan.iter().map(|link| link.ifindex).collect();
+        let data_ip = config.gateway.data_addr.ip();
+        let without_data = lan.iter().filter(|link| !link.has_address(data_ip));
+        let without_data = without_data.map(|link| link.ifindex).collect();
         if !choice.has_bpf {
             lan.clear();
         }
@@ -63,6 +68,7 @@ impl Interfaces {
             underlay,
             lan,
             around,
+            without_data,
         };
         interfaces.check(netlink, config).await?;
         Ok(interfaces)

@@ -39,12 +39,18 @@ impl Sockets {
         let discovery = config.control.as_ref().map(|control| &control.discovery);
         let data =
             Group::open(address, address.port(), workers, discovery.is_some()).map_err(failed)?;
-        let wanted = discovery.is_some_and(|of| of.endhost_port != EndhostPort::Shared);
+        let wanted = discovery.is_none_or(|of| of.endhost_port != EndhostPort::Shared);
         let endhost = SocketAddr::new(address.ip(), ENDHOST_PORT);
-        let endhost = match wanted.then(|| Group::open(endhost, address.port(), workers, true)) {
+        let open = || Group::open(endhost, address.port(), workers, discovery.is_some());
+        let endhost = match wanted.then(open) {
             Some(Ok(group)) => Some(group),
-            // Whoever opens it for the other addresses tells what follows from that.
-            Some(Err(error)) if error.kind() == io::ErrorKind::AddrInUse => None,
+            Some(Err(error)) if error.kind() == io::ErrorKind::AddrInUse => {
+                // With discovery, whoever opens it for the other addresses tells what follows from that.
+                if discovery.is_none() {
+                    tracing::info!(%endhost, "the end host port is in use; relying on its owner to relay our frames");
+                }
+                None
+            }
             Some(Err(source)) => {
                 return Err(Error::Socket {
                     what: "end host port",
