@@ -65,6 +65,8 @@ pub struct Kernel {
     pub af_xdp: Feature,
     /// The kernel describes its types to BPF programs
     pub btf: bool,
+    /// Why the device that makes TUN devices cannot be opened; `None`: it can
+    pub no_tun: Option<String>,
 }
 
 /// What this process may do.
@@ -222,6 +224,7 @@ fn kernel() -> Kernel {
         bpf: bpf(),
         af_xdp: af_xdp(),
         btf: fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false),
+        no_tun: crate::tun::try_open().err().map(|error| error.to_string()),
     }
 }
 

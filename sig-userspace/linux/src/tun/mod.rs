@@ -21,7 +21,8 @@ use rtnetlink::packet_route::{
 use sig_core::port::umem::Area;
 
 use crate::{
-    Error, link,
+    Error,
+    link::{self, MAX_XDP_MTU},
     netlink::Netlink,
     tunnel_pair::{self, BUSY_RETRY, BUSY_TIMEOUT, Owner, TX_QUEUE_LEN, TunnelPairConfig},
 };
@@ -52,6 +53,12 @@ impl Tun {
     /// The name is taken, or the kernel refuses, with what to do.
     pub async fn create(config: &TunnelPairConfig) -> Result<Self, Error> {
         tunnel_pair::check(config)?;
+        if config.mtu > MAX_XDP_MTU {
+            return Err(Error::Refused(format!(
+                "a TUN device has an MTU of at most {MAX_XDP_MTU}: set `mtu` in [tunnel] to {MAX_XDP_MTU} or less, or \
+                 `device = \"veth\"`"
+            )));
+        }
         let netlink = Netlink::open().map_err(Error::doing("open a netlink socket"))?;
         let mut queues = vec![add_when_free(&netlink, config).await?];
         for _ in 1..config.queues {
@@ -114,6 +121,19 @@ impl Tun {
     }
 }
 
+/// Whether the device that makes TUN devices can be opened.
+pub(crate) fn try_open() -> io::Result<()> {
+    open().map(drop)
+}
+
+fn open() -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(DEVICE)
+}
+
 async fn add_when_free(netlink: &Netlink, config: &TunnelPairConfig) -> Result<File, Error> {
     let name = &config.name;
     let deadline = Instant::now() + BUSY_TIMEOUT;
@@ -145,11 +165,7 @@ struct Request {
 
 /// Makes a queue of the device, and with it the device if it is the first one.
 fn attach(name: &str, more_flags: libc::c_int) -> io::Result<File> {
-    let queue = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(DEVICE)?;
+    let queue = open()?;
     let flags =
         libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE | libc::IFF_VNET_HDR | more_flags;
     let mut request = Request {

@@ -65,7 +65,11 @@ impl TunPort {
             let room = &mut frame.chunk_mut(&self.area)[START..];
             match segments.next(&self.long[..*len], room) {
                 Some(len) => return Some(Packet::Len(len)),
-                None => self.cutting = None,
+                None => {
+                    let lost = segments.left(*len);
+                    self.counters.rx_multi_buffer.add(lost as u64);
+                    self.cutting = None;
+                }
             }
         }
         let mut header = [0; VNET_HEADER_LEN];

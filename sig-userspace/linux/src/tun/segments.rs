@@ -171,6 +171,13 @@ impl Segments {
         Some(len)
     }
 
+    /// How many segments of a packet of this length have not been cut off.
+    pub(super) const fn left(&self, packet_len: usize) -> usize {
+        packet_len
+            .saturating_sub(self.headers + self.done)
+            .div_ceil(self.size)
+    }
+
     /// Lengths, identification and checksum of IP. Returns the sum over the pseudo header.
     fn finish_ip(&self, ip: &mut [u8], l4_len: usize) -> Option<Sum> {
         let protocol = if self.is_tcp { PROTO_TCP } else { PROTO_UDP };
@@ -310,6 +317,10 @@ mod tests {
                         }
                         seen.extend_from_slice(&segment[headers..]);
                         number += 1;
+                        assert_eq!(
+                            segments.left(packet.len()),
+                            (packet.len() - headers - seen.len()).div_ceil(size.into())
+                        );
                     }
                     assert_eq!(seen, packet[headers..]);
                 }

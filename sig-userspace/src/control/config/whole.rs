@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::XdpMode;
-use super::model::{LanTransmit, Pin, Preference};
+use super::model::{LanTransmit, Pin, Preference, TunnelDevice};
 use super::remote::RemoteAt;
 use super::sections::{Dataplane, Gateway, Tunnel};
 use sig_core::document::toml::{Place, Placed, Section};
@@ -47,6 +47,9 @@ fn place<'a>(root: &Section<'a>, section: &'static str, key: &'static str) -> Pl
         .map_or_else(|| section.place.clone(), |item| item.place)
 }
 
+/// A packet of a TUN device lies in one chunk.
+const MAX_TUN_MTU: u16 = 3506;
+
 fn interfaces(root: &Section<'_>, tunnel: Option<&Tunnel>, dataplane: &Dataplane) {
     let lan_place = || place(root, "dataplane", "lan");
     for (i, name) in dataplane.lan.iter().enumerate() {
@@ -60,6 +63,11 @@ fn interfaces(root: &Section<'_>, tunnel: Option<&Tunnel>, dataplane: &Dataplane
         }
     }
     let Some(tunnel) = tunnel else { return };
+    if tunnel.device == TunnelDevice::Tun && tunnel.mtu > MAX_TUN_MTU {
+        place(root, "tunnel", "mtu").error(format!(
+            "a TUN device has an MTU of at most {MAX_TUN_MTU}; write that or less, or device = \"veth\""
+        ));
+    }
     if dataplane.lan.contains(&tunnel.name) || dataplane.underlay.as_ref() == Some(&tunnel.name) {
         place(root, "tunnel", "name").error(format!(
             "\"{}\" is also an interface of [dataplane], but the tunnel device is created at start; write \

@@ -116,7 +116,13 @@ pub(super) async fn follow(
             let engine = lock(&shared.engine);
             let planner = engine.planner();
             let is_static = planner.config().control.is_none();
-            notices.look(Instant::now(), &snapshot, planner.current(), is_static);
+            notices.look(
+                Instant::now(),
+                &snapshot,
+                planner.current(),
+                is_static,
+                shared.choice.has_sockets,
+            );
         }
         let followed = tokio::select! {
             result = hops.changed() => result.is_ok(),

@@ -8,7 +8,7 @@ use std::{
 
 use crate::control::plan::Plan;
 use sig_linux::{
-    link::underlay_headers,
+    link::{MAX_XDP_MTU, underlay_headers},
     neighbours::{Reason, Resolution, Snapshot},
 };
 
@@ -26,13 +26,30 @@ pub(super) struct Notices {
 
 impl Notices {
     /// Logs what is new.
-    pub(super) fn look(&mut self, now: Instant, hops: &Snapshot, plan: &Plan, is_static: bool) {
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        hops: &Snapshot,
+        plan: &Plan,
+        is_static: bool,
+        has_sockets: bool,
+    ) {
         for (hop, reason) in self.unusable(now, hops) {
             tracing::warn!(next_hop = %hop, "next hop is not usable: {reason}");
         }
         for (hop, path_mtu, fits) in self.too_large(hops, plan) {
+            let is_limit = fits + underlay_headers(hop) == MAX_XDP_MTU;
+            let limit = if has_sockets && is_limit {
+                "what UDP sockets take, packets of at most 3506 bytes, whatever the MTU of the interface"
+            } else {
+                "the MTU of the underlay interface"
+            };
             let remedy = if is_static {
                 format!("lower `mtu` of the [[remote.path]] to {fits}")
+            } else if has_sockets && is_limit {
+                format!(
+                    "lower `mtu` in topology.json of this AS to {fits}, or let the gateway use AF_XDP"
+                )
             } else {
                 format!(
                     "lower `mtu` in topology.json of this AS to {fits}, or raise the MTU of the interface"
@@ -40,7 +57,7 @@ impl Notices {
             };
             tracing::warn!(
                 next_hop = %hop, path_mtu, fits,
-                "the path MTU exceeds the MTU of the underlay interface: the gateway sends smaller packets, \
+                "the path MTU exceeds {limit}: the gateway sends smaller packets, \
                  but full-size packets from the remote gateway are lost; {remedy}"
             );
         }

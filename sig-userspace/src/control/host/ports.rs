@@ -172,7 +172,8 @@ pub(super) fn open(
     } else {
         plan.open()?
     };
-    if dataplane.huge_pages == Preference::Require && !opened.huge_pages {
+    // The memory of sockets and TUN devices has none.
+    if dataplane.huge_pages == Preference::Require && !specs.is_empty() && !opened.huge_pages {
         return Err(Error::Interface(
             "`[dataplane] huge_pages = \"require\"`, but not enough huge pages are free: reserve some \
              with `sysctl vm.nr_hugepages=N`"
@@ -202,9 +203,12 @@ pub(super) fn open(
         facts
     });
     let mut ports = Ports {
+        max_mtu: match opened.area.jumbo_frames() {
+            0 => MAX_XDP_MTU,
+            _ => MAX_JUMBO_MTU,
+        },
         area: opened.area,
         pool: opened.pool,
-        max_mtu: if jumbo { MAX_JUMBO_MTU } else { MAX_XDP_MTU },
         workers: Vec::new(),
         facts: facts.collect(),
         has_fast_path: interfaces.underlay.is_some(),

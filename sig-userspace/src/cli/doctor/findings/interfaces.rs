@@ -6,10 +6,13 @@ use std::net::IpAddr;
 use rtnetlink::packet_route::route::RouteType;
 
 use super::{Finding, Level};
-use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, UnderlayPort, XdpMode};
+use crate::control::config::{
+    Config, FastPathUse, LanTransmit, Preference, TunnelDevice, UnderlayPort, XdpMode,
+};
 use crate::control::host::bypassed::concerns;
+use sig_linux::capabilities::Capability;
 use sig_linux::ethtool::Offload;
-use sig_linux::facts::{CAP_BPF, CAP_NET_RAW, CAP_PERFMON, Facts, Interface};
+use sig_linux::facts::{CAP_BPF, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts, Interface};
 use sig_linux::link::{MAX_XDP_MTU, lower_mtu, max_mtu_on, mtu_limit};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
@@ -175,8 +178,22 @@ pub(super) fn tunnel(out: &mut Vec<Finding>, facts: &Facts, config: &Config) {
         },
     );
     let mtu = u32::from(config.tunnel.mtu);
+    let is_tun = is_tun(facts, config);
+    if let Some(why) = facts.kernel.no_tun.as_ref().filter(|_| is_tun) {
+        out.push(Finding::bad(
+            &area,
+            format!("is to be a TUN device, but /dev/net/tun cannot be opened: {why}"),
+            "`modprobe tun`; give a container the device, as with `--device /dev/net/tun`",
+        ));
+    }
     let max_mtu = max_mtu_on(facts.kernel.version);
-    if mtu > max_mtu {
+    if is_tun && mtu > MAX_XDP_MTU {
+        out.push(Finding::bad(
+            &area,
+            format!("MTU {mtu} is too large: a TUN device has at most {MAX_XDP_MTU}"),
+            format!("set `mtu` in [tunnel] to {MAX_XDP_MTU} or less"),
+        ));
+    } else if mtu > max_mtu {
         out.push(Finding::bad(
             &area,
             format!("MTU {mtu} is too large: {}", mtu_limit(max_mtu)),
@@ -292,28 +309,51 @@ fn why_sockets(facts: &Facts, config: &Config, underlay: Option<&Interface>) -> 
         UnderlayPort::Socket => return Some("`underlay_port = \"socket\"`".into()),
         UnderlayPort::Auto => {}
     }
-    let needed = [CAP_BPF, CAP_PERFMON, CAP_NET_RAW].into_iter();
-    let mut missing = needed.filter(|needed| !facts.privileges.has(*needed));
-    if let Some((_, name)) = missing.next() {
+    if let Some(name) = missing(facts, &FOR_BPF) {
         return Some(format!("{name} is missing"));
     }
     let underlay = &underlay?.link;
     if underlay.mac.is_none() {
         return Some(format!("{} is not Ethernet", underlay.name));
     }
-    facts.routes.iter().find_map(|(next_hop, route)| {
-        let route = route.as_ref().ok()?;
-        let elsewhere = route.ifindex.filter(|by| *by != underlay.ifindex);
-        match route.kind {
-            RouteType::Local => Some(format!("{next_hop} is an address of this host")),
-            _ => elsewhere.map(|_| {
-                format!(
-                    "the route to {next_hop} does not lead over {}",
-                    underlay.name
-                )
-            }),
-        }
+    let routes = facts.routes.iter();
+    let mut routes = routes.filter_map(|(hop, route)| Some((hop, route.as_ref().ok()?)));
+    let is_elsewhere = |route: &RouteLookup| {
+        let by = route.ifindex;
+        route.kind == RouteType::Local || by.is_some_and(|by| by != underlay.ifindex)
+    };
+    let (next_hop, route) = routes.next()?;
+    if !is_elsewhere(route) || routes.any(|(_, route)| !is_elsewhere(route)) {
+        return None;
+    }
+    Some(match route.kind {
+        RouteType::Local => format!("{next_hop} is an address of this host"),
+        _ => format!(
+            "the route to {next_hop} does not lead over {}",
+            underlay.name
+        ),
     })
+}
+
+/// What BPF programs and AF_XDP sockets need.
+const FOR_BPF: [Capability; 3] = [CAP_BPF, CAP_PERFMON, CAP_NET_RAW];
+
+/// The first of these that is missing.
+fn missing(facts: &Facts, needed: &[Capability]) -> Option<&'static str> {
+    let mut needed = needed.iter();
+    let missing = needed.find(|needed| !facts.privileges.has(**needed));
+    missing.map(|(_, name)| *name)
+}
+
+/// Whether the tunnel device will be a TUN device, as the gateway decides at its start.
+fn is_tun(facts: &Facts, config: &Config) -> bool {
+    match config.tunnel.device {
+        TunnelDevice::Tun => true,
+        TunnelDevice::Veth => false,
+        TunnelDevice::Auto => {
+            missing(facts, &FOR_BPF).is_some() || missing(facts, &[CAP_SYS_ADMIN]).is_some()
+        }
+    }
 }
 
 /// Receive queues of the underlay interface, then of the LAN interfaces; 1 for those that are missing.

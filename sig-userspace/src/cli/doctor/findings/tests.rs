@@ -67,6 +67,7 @@ fn good_host() -> Facts {
             bpf: Feature::Present,
             af_xdp: Feature::Present,
             btf: true,
+            no_tun: None,
         },
         privileges: Privileges {
             capabilities: u64::MAX,
@@ -611,8 +612,10 @@ fn next_hops_need_a_route_out_of_the_underlay() {
     with_xdp.dataplane.underlay_port = UnderlayPort::Xdp;
     host.routes = vec![(next_hop, Ok(route.clone()))];
     complains(&host, Some(&with_xdp), "Bad", &["interface number 3"]);
-    // Sockets reach them.
+    // Sockets reach them, if AF_XDP reaches none.
     assert_eq!(complaints(&host, Some(&sample())), Vec::<String>::new());
+    host.routes.extend(good_host().routes);
+    complains(&host, Some(&sample()), "Bad", &["interface number 3"]);
     route.kind = RouteType::Local;
     host.routes = vec![(next_hop, Ok(route))];
     complains(&host, Some(&with_xdp), "Bad", &["an address of this host"]);
@@ -626,6 +629,12 @@ fn a_gateway_does_without_bpf_unless_it_is_told_not_to() {
     let mut config = sample();
     let words = ["CAP_BPF", "without it, UDP sockets and a TUN device"];
     complains(&host, Some(&config), "Warning", &words);
+    config.tunnel.mtu = 9000;
+    let words = ["tunnel device sig", "MTU 9000", "to 3506"];
+    complains(&host, Some(&config), "Bad", &words);
+    host.kernel.no_tun = Some("No such file or directory".into());
+    let words = ["/dev/net/tun cannot be opened: No such", "modprobe tun"];
+    complains(&host, Some(&config), "Bad", &words);
     config.tunnel.device = TunnelDevice::Veth;
     complains(&host, Some(&config), "Bad", &["CAP_BPF is missing"]);
 }

@@ -46,6 +46,17 @@ fn an_unknown_key_with_the_one_that_was_meant() {
 }
 
 #[test]
+fn a_tun_device_with_jumbo_frames() {
+    assert_eq!(
+        errors(&format!(
+            "{SMALL}\n[tunnel]\ndevice = \"tun\"\nmtu = 3507\n"
+        )),
+        "gateway.toml:17: tunnel.mtu: a TUN device has an MTU of at most 3506; write that or less, or \
+         device = \"veth\""
+    );
+}
+
+#[test]
 fn what_is_missing() {
     assert_eq!(
         errors(&SMALL[SMALL.find("[[remote]]").unwrap()..]),
