@@ -57,8 +57,7 @@ pub(crate) fn remedy_for(error: &io::Error, needed: &[Capability]) -> Option<Str
 /// # Errors
 /// The capability cannot be given up.
 pub fn settle_for_less() -> io::Result<()> {
-    // Without it, `create` fails with this error in its place in the order of the start.
-    let _ = super::netns::PrivateNetns::make_in_advance();
+    super::netns::PrivateNetns::make_in_advance();
     give_up_sys_admin()
 }
 

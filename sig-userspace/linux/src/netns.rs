@@ -7,13 +7,14 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
+use super::facts::{CAP_SYS_ADMIN, Privileges};
 use super::netlink::Netlink;
 
 /// What the thread in a namespace is to do.
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A namespace for the next that wants one: see [`PrivateNetns::make_in_advance`].
-static IN_ADVANCE: Mutex<Option<PrivateNetns>> = Mutex::new(None);
+static IN_ADVANCE: Mutex<Option<io::Result<PrivateNetns>>> = Mutex::new(None);
 
 /// An anonymous network namespace, with a thread that stays in it.
 ///
@@ -37,7 +38,7 @@ impl PrivateNetns {
     /// The capability is missing, or there cannot be another thread.
     pub fn create() -> io::Result<Self> {
         if let Some(made) = in_advance(None) {
-            return Ok(made);
+            return made;
         }
         Self::with_thread(enter_a_new_one)
     }
@@ -70,16 +71,29 @@ impl PrivateNetns {
     }
 
     /// Makes the namespace that the next [`Self::create`] of this process will take, so that CAP_SYS_ADMIN can be given up
-    /// before that.
+    /// before that. Where that fails, it is the error of [`Self::create`].
+    pub fn make_in_advance() {
+        let made = Self::create().and_then(|made| {
+            // The thread is older than what follows, and capabilities are per thread.
+            made.run(super::capabilities::give_up_sys_admin)??;
+            Ok(made)
+        });
+        in_advance(Some(made));
+    }
+
+    /// Whether there is one in advance, or this process may make one.
     ///
     /// # Errors
-    /// Those of [`Self::create`].
-    pub fn make_in_advance() -> io::Result<()> {
-        let made = Self::create()?;
-        // The thread is older than what follows, and capabilities are per thread.
-        made.run(super::capabilities::give_up_sys_admin)??;
-        in_advance(Some(made));
-        Ok(())
+    /// Why not, as a sentence.
+    pub fn permitted() -> Result<(), String> {
+        match &*IN_ADVANCE.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(format!(
+                "there can be no private network namespace ({error})"
+            )),
+            None if Privileges::read().has(CAP_SYS_ADMIN) => Ok(()),
+            None => Err("this process lacks CAP_SYS_ADMIN for a private network namespace".into()),
+        }
     }
 
     /// Opens a netlink connection inside the namespace. Must be called within a tokio runtime.
@@ -126,7 +140,7 @@ fn ended() -> io::Error {
     io::Error::other("the thread in the network namespace has ended")
 }
 
-fn in_advance(next: Option<PrivateNetns>) -> Option<PrivateNetns> {
+fn in_advance(next: Option<io::Result<PrivateNetns>>) -> Option<io::Result<PrivateNetns>> {
     let mut place = IN_ADVANCE.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::replace(&mut place, next)
 }

@@ -3,11 +3,13 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use rtnetlink::packet_route::route::RouteType;
+use sig_common::wire::scion::ENDHOST_PORT;
 use sig_linux::{
     bpf,
     link::{self, Link},
     neighbours,
     netlink::Netlink,
+    netns::PrivateNetns,
 };
 
 use super::Error;
@@ -35,39 +37,40 @@ impl Choice {
         next_hops: &[IpAddr],
     ) -> Result<Self, Error> {
         let bpf = bpf::permitted();
-        let has_sockets = match config.dataplane.underlay_port {
-            UnderlayPort::Socket => true,
-            wish => {
-                let obstacle = match &bpf {
-                    Ok(()) => obstacle(netlink, config, next_hops).await?,
-                    Err(why) => Some(why.clone()),
-                };
-                match (obstacle, wish) {
-                    (Some(why), UnderlayPort::Xdp) => {
-                        return Err(Error::Interface(format!(
-                            "`[dataplane] underlay_port = \"xdp\"` is not possible: {why}; correct that, or write \"socket\""
-                        )));
-                    }
-                    (Some(why), _) => {
-                        tracing::info!("sending frames by UDP sockets, not by AF_XDP: {why}");
-                        true
-                    }
-                    (None, _) => false,
-                }
+        let has_sockets = match (config.dataplane.underlay_port, &bpf) {
+            (UnderlayPort::Socket, _) => true,
+            (UnderlayPort::Xdp, Err(why)) => return Err(no_xdp(why)),
+            (UnderlayPort::Auto, Err(why)) => {
+                tracing::info!("sending frames by UDP sockets, not by AF_XDP: {why}");
+                true
             }
+            (wish, Ok(())) => match obstacle(netlink, config, next_hops).await? {
+                Some(why) if wish == UnderlayPort::Xdp => return Err(no_xdp(&why)),
+                Some(why) => {
+                    tracing::warn!(
+                        "sending frames by UDP sockets, which are slower, not by AF_XDP: {why}; firewalls on the underlay apply now: \
+                         let UDP in at the ports {} and {ENDHOST_PORT}; if this is meant, write `[dataplane] underlay_port = \"socket\"`",
+                        config.gateway.data_addr.port()
+                    );
+                    true
+                }
+                None => false,
+            },
         };
-        let has_tun = match (config.tunnel.device, &bpf) {
-            (TunnelDevice::Tun, _) => true,
-            (_, Ok(())) => false,
-            (TunnelDevice::Auto, Err(why)) => {
+        let pair = bpf.clone().and_then(|()| PrivateNetns::permitted());
+        let has_tun = match (config.tunnel.device, &pair, &bpf) {
+            (TunnelDevice::Tun, ..) => true,
+            (TunnelDevice::Auto, Err(why), _) => {
                 tracing::info!("the tunnel device is a TUN device, without XDP programs: {why}");
                 true
             }
-            (TunnelDevice::Veth, Err(why)) => {
+            (TunnelDevice::Veth, _, Err(why)) => {
                 return Err(Error::Interface(format!(
                     "`[tunnel] device = \"veth\"` is not possible: {why}; correct that, or write \"tun\""
                 )));
             }
+            // Without the namespace, the error tells more when it is made.
+            (TunnelDevice::Auto, Ok(()), _) | (TunnelDevice::Veth, ..) => false,
         };
         if let (Err(why), [_, ..]) = (&bpf, &*config.dataplane.lan) {
             tracing::info!("packets on LAN interfaces take the way through the kernel: {why}");
@@ -80,7 +83,13 @@ impl Choice {
     }
 }
 
-/// Why AF_XDP cannot reach the next hops, if that is so.
+fn no_xdp(why: &str) -> Error {
+    Error::Interface(format!(
+        "`[dataplane] underlay_port = \"xdp\"` is not possible: {why}; correct that, or write \"socket\""
+    ))
+}
+
+/// Why AF_XDP cannot reach any next hop, if that is so.
 async fn obstacle(
     netlink: &Netlink,
     config: &Config,
@@ -100,28 +109,28 @@ async fn obstacle(
         let name = &underlay.name;
         return Ok(Some(format!("the underlay interface {name} is {why}")));
     }
+    let mut first = None;
     for next_hop in next_hops.iter().collect::<BTreeSet<_>>() {
         let Ok(route) = neighbours::lookup(netlink, Some(data_ip), *next_hop).await else {
             // There may be one later.
             continue;
         };
-        if route.kind == RouteType::Local {
-            return Ok(Some(format!(
-                "the border router {next_hop} is on this host"
-            )));
-        }
-        let by = links
-            .iter()
-            .find(|link| Some(link.ifindex) == route.ifindex);
-        let Some(by) = by.filter(|by| by.ifindex != underlay.ifindex) else {
-            continue;
+        let why = if route.kind == RouteType::Local {
+            format!("the border router {next_hop} is on this host")
+        } else {
+            let mut links = links.iter();
+            match links.find(|link| Some(link.ifindex) == route.ifindex) {
+                Some(by) if by.ifindex != underlay.ifindex => format!(
+                    "the route to {next_hop} leads over {}, and not over the underlay interface {}",
+                    by.name, underlay.name
+                ),
+                // AF_XDP reaches this one. Paths over others are reported as not usable.
+                _ => return Ok(None),
+            }
         };
-        return Ok(Some(format!(
-            "the route to {next_hop} leads over {}, and not over the underlay interface {}",
-            by.name, underlay.name
-        )));
+        first.get_or_insert(why);
     }
-    Ok(None)
+    Ok(first)
 }
 
 fn not_ethernet(link: &Link) -> Option<&'static str> {
