@@ -35,7 +35,13 @@ impl Interfaces {
     ) -> Result<Self, Error> {
         let mut lan = Vec::new();
         for name in &config.dataplane.lan {
-            lan.push(link::by_name(netlink, name).await?);
+            match link::find(netlink, name).await? {
+                Some(link) => lan.push(link),
+                None => tracing::warn!(
+                    "there is no LAN interface {name} here (`ip -br link` lists those there are): once it is there, its packets \
+                     go through the kernel, until the gateway is restarted"
+                ),
+            }
         }
         let tunnel_mtu = u32::from(config.tunnel.mtu);
         for link in lan.iter().filter(|link| link.mtu > tunnel_mtu) {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use rtnetlink::packet_route::route::RouteType;
 
-use super::Finding;
+use super::{Finding, Level};
 use crate::control::config::{Config, FastPathUse, LanTransmit, Preference, UnderlayPort, XdpMode};
 use crate::control::host::bypassed::concerns;
 use sig_linux::ethtool::Offload;
@@ -204,7 +204,7 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
     let carries = |interface: &&Interface| carries(interface, data_ip);
     let underlay = match &config.dataplane.underlay {
         Some(name) => {
-            let found = by_name(out, facts, name);
+            let found = by_name(out, facts, name, Level::Bad);
             if let Some(interface) =
                 found.filter(|interface| !data_ip.is_unspecified() && !carries(interface))
             {
@@ -260,7 +260,7 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             ));
             continue;
         }
-        if let Some(interface) = by_name(out, facts, name) {
+        if let Some(interface) = by_name(out, facts, name, Level::Warning) {
             used_interface(out, facts, config, interface, "LAN");
             lan_forwarding(out, interface);
             out.push(lan_transmit(config, interface));
@@ -347,7 +347,13 @@ fn carries(interface: &Interface, ip: IpAddr) -> bool {
     interface.link.has_address(ip)
 }
 
-fn by_name<'a>(out: &mut Vec<Finding>, facts: &'a Facts, name: &str) -> Option<&'a Interface> {
+/// The interface called `name`; a finding of this level if there is none.
+fn by_name<'a>(
+    out: &mut Vec<Finding>,
+    facts: &'a Facts,
+    name: &str,
+    level: Level,
+) -> Option<&'a Interface> {
     let found = facts
         .interfaces
         .iter()
@@ -358,14 +364,15 @@ fn by_name<'a>(out: &mut Vec<Finding>, facts: &'a Facts, name: &str) -> Option<&
             .iter()
             .map(|interface| interface.link.name.as_str())
             .collect();
-        out.push(Finding::bad(
+        let finding = Finding::bad(
             &format!("interface {name}"),
             "does not exist",
             format!(
                 "correct the name in [dataplane]; existing interfaces: {}",
                 names.join(", ")
             ),
-        ));
+        );
+        out.push(Finding { level, ..finding });
     }
     found
 }

@@ -371,9 +371,11 @@ fn interfaces_of_the_configuration_must_exist_be_up_and_fit() {
     complains(
         &host,
         Some(&sample()),
-        "Bad",
+        "Warning",
         &["interface eth1", "does not exist", "eth0"],
     );
+    host.interfaces.remove(0);
+    complains(&host, Some(&sample()), "Bad", &["no interface carries"]);
     let mut host = good_host();
     host.interfaces[0].link.up = false;
     host.interfaces[1].link.carrier = false;
