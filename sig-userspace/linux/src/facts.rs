@@ -292,7 +292,7 @@ fn bpf() -> Feature {
 }
 
 /// Opens an AF_XDP socket that is bound to nothing.
-fn af_xdp() -> Feature {
+pub(crate) fn af_xdp() -> Feature {
     // SAFETY: plain system call without pointers.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd >= 0 {
