@@ -36,6 +36,8 @@ pub struct Facts {
     pub routes: Vec<(IpAddr, Result<RouteLookup, Reason>)>,
     /// What packets of XDP do not meet
     pub bypassed: Vec<Bypassed>,
+    /// What else of this project runs here and attaches XDP programs, such as `router`; for the caller to fill in
+    pub running: Option<&'static str>,
 }
 
 /// Whether the kernel has a feature, as far as this process can tell.
@@ -193,6 +195,7 @@ pub async fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Fact
             .collect(),
         routes,
         bypassed,
+        running: None,
     })
 }
 
