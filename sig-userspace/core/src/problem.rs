@@ -39,6 +39,7 @@ impl fmt::Display for Problem {
 pub struct Errors {
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
+    of_host: bool,
 }
 
 impl Errors {
@@ -48,7 +49,19 @@ impl Errors {
         Self {
             problems,
             warnings: Vec::new(),
+            of_host: false,
         }
+    }
+
+    /// The same: the file may be right, the host is not as it has to be, or not yet.
+    pub fn of_host(self) -> Self {
+        let of_host = true;
+        Self { of_host, ..self }
+    }
+
+    /// Whether it is no mistake in the file, and may pass.
+    pub fn is_of_host(&self) -> bool {
+        self.of_host
     }
 
     /// The same, with what works in the same file but deserves a look.

@@ -36,6 +36,8 @@ pub struct Facts {
     pub routes: Vec<(IpAddr, Result<RouteLookup, Reason>)>,
     /// What packets of XDP do not meet
     pub bypassed: Vec<Bypassed>,
+    /// What else of this project runs here and attaches XDP programs, such as `router`; for the caller to fill in
+    pub running: Option<&'static str>,
 }
 
 /// Whether the kernel has a feature, as far as this process can tell.
@@ -195,6 +197,7 @@ pub async fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Fact
             .collect(),
         routes,
         bypassed,
+        running: None,
     })
 }
 
@@ -295,7 +298,7 @@ fn bpf() -> Feature {
 }
 
 /// Opens an AF_XDP socket that is bound to nothing.
-fn af_xdp() -> Feature {
+pub(crate) fn af_xdp() -> Feature {
     // SAFETY: plain system call without pointers.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd >= 0 {

@@ -120,19 +120,22 @@ fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> io
 }
 
 /// The value of the first attribute of a kind.
-pub(crate) fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    let mut found = attributes(bytes).filter(|(kind, _)| *kind == wanted);
+    found.next().map(|(_, value)| value)
+}
+
+/// Kinds and values of attributes, up to one that is broken.
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// Flags in the two highest bits of an attribute's kind.
     const KIND: u16 = 0x3fff;
-    loop {
-        let (header, _) = bytes.split_first_chunk::<4>()?;
-        let [l0, l1, k0, k1] = *header;
+    std::iter::from_fn(move || {
+        let [l0, l1, k0, k1] = *bytes.first_chunk::<4>()?;
         let length = usize::from(u16::from_ne_bytes([l0, l1]));
         let value = bytes.get(4..length)?;
-        if u16::from_ne_bytes([k0, k1]) & KIND == wanted {
-            return Some(value);
-        }
-        bytes = bytes.get(length.next_multiple_of(4)..)?;
-    }
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([k0, k1]) & KIND, value))
+    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rtnetlink::packet_route::tc::{TcAttribute, TcMessage};
 use rtnetlink::sys::protocols::NETLINK_NETFILTER;
 use rtnetlink::sys::{Socket, SocketAddr};
 
-use super::netdev::attribute;
+use super::netdev::{attribute, attributes as attributes_of};
 use super::netlink::Netlink;
 use super::sysctl::{self, Family};
 
@@ -218,7 +218,11 @@ const CHAIN_HOOK: u16 = 4;
 const CHAIN_POLICY: u16 = 5;
 const CHAIN_USE: u16 = 6;
 const HOOK_NUMBER: u16 = 1;
+/// The device, if it is one.
 const HOOK_DEVICE: u16 = 3;
+/// All of them.
+const HOOK_DEVICES: u16 = 4;
+const DEVICE_NAME: u16 = 1;
 
 /// Tables with chains at hooks of forwarded packets that are not empty. Needs CAP_NET_ADMIN.
 fn nftables() -> io::Result<Vec<Bypassed>> {
@@ -278,10 +282,10 @@ fn chain(message: &[u8], tables: &mut Tables) {
         let value = attribute(attributes, kind)?.first_chunk::<4>()?;
         Some(u32::from_be_bytes(*value))
     };
-    let text = |attributes, kind| {
-        let value: &[u8] = attribute(attributes, kind)?;
-        Some(String::from_utf8_lossy(value.strip_suffix(b"\0").unwrap_or(value)).into_owned())
+    let as_text = |value: &[u8]| {
+        String::from_utf8_lossy(value.strip_suffix(b"\0").unwrap_or(value)).into_owned()
     };
+    let text = |attributes, kind| attribute(attributes, kind).map(as_text);
     let Some(hook) = attribute(attributes, CHAIN_HOOK) else {
         return;
     };
@@ -312,10 +316,18 @@ fn chain(message: &[u8], tables: &mut Tables) {
     let Some(table) = text(attributes, CHAIN_TABLE).filter(|_| !is_empty || !accepts) else {
         return;
     };
-    let place = (format!("{name} {table}"), text(hook, HOOK_DEVICE));
-    let hooks = tables.entry(place).or_default();
-    if !hooks.contains(&hook_name) {
-        hooks.push(hook_name);
+    let several = attribute(hook, HOOK_DEVICES).unwrap_or_default();
+    let devices = attributes_of(several).filter(|(kind, _)| *kind == DEVICE_NAME);
+    let mut devices: Vec<_> = devices.map(|(_, name)| Some(as_text(name))).collect();
+    if devices.is_empty() {
+        devices.push(text(hook, HOOK_DEVICE));
+    }
+    for device in devices {
+        let place = (format!("{name} {table}"), device);
+        let hooks = tables.entry(place).or_default();
+        if !hooks.contains(&hook_name) {
+            hooks.push(hook_name);
+        }
     }
 }
 
@@ -347,12 +359,16 @@ mod tests {
     #[test]
     fn chains_with_rules_or_a_policy_to_drop_count_at_hooks_of_forwarded_packets() {
         let device = with(HOOK_DEVICE, b"lan0\0");
+        let devices =
+            ["lan1", "lan2"].map(|name| with(DEVICE_NAME, format!("{name}\0").as_bytes()));
+        let devices = with(HOOK_DEVICES | 0x8000, &devices.concat());
         let mut tables = Tables::new();
         for message in [
             told(1, Some((2, &[])), 1, 3),
             told(1, Some((0, &[])), 1, 1),
             told(2, Some((2, &[])), 0, 0),
             told(5, Some((0, &device)), 1, 1),
+            told(5, Some((1, &devices)), 1, 1),
             // Without rules, to the host itself, without a hook, of a bridge.
             told(10, Some((2, &[])), 1, 0),
             told(10, Some((1, &[])), 1, 7),
@@ -372,6 +388,8 @@ mod tests {
                 format!("nftables has rules in table inet filter (forward, prerouting){rest}"),
                 format!("nftables has rules in table ip filter (forward){rest}"),
                 format!("nftables has rules in table netdev filter (ingress on lan0){rest}"),
+                format!("nftables has rules in table netdev filter (egress on lan1){rest}"),
+                format!("nftables has rules in table netdev filter (egress on lan2){rest}"),
             ]
         );
     }

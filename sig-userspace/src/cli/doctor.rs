@@ -4,12 +4,13 @@ mod findings;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::Failure;
 use super::notation::{Format, Notation};
+use super::socket::{self, Kind};
 use crate::control::config;
 use findings::{Finding, Level, findings};
 use sig_linux::facts::{self, Facts};
@@ -52,13 +53,17 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     )
 }
 
-/// The same for a border router; `own` are its addresses, if they are known.
+/// The same for a border router; `own` are its addresses, if they are known, and `is_running` whether it answers.
 pub(super) fn router(
     format: Format,
     own: Option<&[IpAddr]>,
+    is_running: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let facts = gather(None, &[])?;
+    let mut facts = gather(None, &[])?;
+    if is_running {
+        facts.running = Some(Kind::Router.name());
+    }
     report(
         format,
         &findings::router_findings(&facts, own),
@@ -72,9 +77,11 @@ fn gather(source: Option<IpAddr>, next_hops: &[IpAddr]) -> Result<Facts, Failure
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    runtime
+    let mut facts = runtime
         .block_on(facts::gather(source, next_hops))
-        .map_err(|error| Failure::Failed(error.to_string()))
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    facts.running = socket::neighbour(Path::new(socket::FOLDER));
+    Ok(facts)
 }
 
 fn report(

@@ -27,6 +27,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use sig_core::problem::Errors;
 use sig_observe::log::last_words;
 
 /// SCION-IP gateway: carries IP packets between SCION ASes.
@@ -77,6 +78,15 @@ enum Failure {
 impl From<sig_linux::Error> for Failure {
     fn from(error: sig_linux::Error) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+impl From<Errors> for Failure {
+    fn from(errors: Errors) -> Self {
+        match errors.is_of_host() {
+            true => Self::Failed(errors.to_string()),
+            false => Self::Refused(errors.to_string()),
+        }
     }
 }
 

@@ -1,10 +1,16 @@
 //! `sig quick`: a tunnel of one short file.
 
 use std::{
-    fs::{self, File},
+    ffi::OsStr,
+    fs::{self, OpenOptions},
     io::{self, Write},
-    os::unix::{net::UnixStream, process::CommandExt as _},
-    path::{Path, PathBuf},
+    os::{
+        fd::AsRawFd as _,
+        unix::{
+            ffi::OsStrExt as _, fs::MetadataExt as _, net::UnixStream, process::CommandExt as _,
+        },
+    },
+    path::{self, Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -67,18 +73,53 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn load(file: &Path) -> Result<(Config, config::Written), Failure> {
-    let (config, written) =
-        config::load_site(file).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    let (config, written) = config::load_site(file)?;
     for warning in config.warnings() {
         let _ = writeln!(io::stderr(), "warning: {warning}");
     }
     Ok((config, written))
 }
 
+/// The gateway behind the socket, if it is that of this file.
+///
+/// # Errors
+/// It is another one's.
+fn gateway_of(file: &Path, socket: &Path, stream: &UnixStream) -> Result<Process, Failure> {
+    let shown = socket.display();
+    let process = Process::behind(stream).map_err(|error| {
+        Failure::Failed(format!("cannot find the process behind {shown}: {error}"))
+    })?;
+    if runs(process.id(), file) {
+        return Ok(process);
+    }
+    let (id, file) = (process.id(), file.display());
+    Err(Failure::Failed(format!(
+        "process {id}, the gateway behind {shown}, was not started with {file}, as far as this user can see: call this as root, \
+         or give the file another name"
+    )))
+}
+
+/// Whether a process was started with this file.
+fn runs(process: u32, file: &Path) -> bool {
+    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let Ok(own) = place(file) else {
+        return false;
+    };
+    let folder = PathBuf::from(format!("/proc/{process}"));
+    let arguments = fs::read(folder.join("cmdline")).unwrap_or_default();
+    let mut arguments = arguments.split(|byte| *byte == 0);
+    arguments.any(|argument| {
+        let argument = argument.strip_prefix(b"--config=").unwrap_or(argument);
+        let named = folder.join("cwd").join(OsStr::from_bytes(argument));
+        place(&named).is_ok_and(|named| named == own)
+    })
+}
+
 fn up(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let (config, _) = load(file)?;
     let socket = &config.gateway.status_socket;
-    if UnixStream::connect(socket).is_ok() {
+    if let Ok(stream) = UnixStream::connect(socket) {
+        gateway_of(file, socket, &stream)?;
         return reload::show(socket, Kind::Gateway, false, out);
     }
     let log = socket.with_extension("log");
@@ -90,12 +131,24 @@ fn up(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         fs::create_dir_all(folder).map_err(failed("make the folder of the log"))?;
     }
     let shown = log.display().to_string();
-    let output = File::create(&log).map_err(failed(&format!("write {shown}")))?;
+    // The folder may be another user's: nothing that is there is written to, and symbolic links are not followed.
+    let _ = fs::remove_file(&log);
+    let output = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&log)
+        .map_err(failed(&format!("write {shown}")))?;
     let errors = output.try_clone().map_err(failed("share the log"))?;
+    let kept = output.try_clone().map_err(failed("share the log"))?;
+    // At an offset of its own.
+    let written = format!("/proc/self/fd/{}", kept.as_raw_fd());
+    // Whoever looks for the gateway of this file may be in another folder.
+    let whole = path::absolute(file).map_err(failed("find the file"))?;
     let program = std::env::current_exe().map_err(failed("find this program"))?;
     let mut child = Command::new(program)
         .args(["run", "--config"])
-        .arg(file)
+        .arg(whole)
         .stdin(Stdio::null())
         .stdout(output)
         .stderr(errors)
@@ -105,7 +158,7 @@ fn up(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         .map_err(failed("start the gateway"))?;
     let deadline = Instant::now() + START;
     loop {
-        let text = fs::read_to_string(&log).unwrap_or_default();
+        let text = fs::read_to_string(&written).unwrap_or_default();
         if let Some(status) = child.try_wait().map_err(failed("wait for the gateway"))? {
             return Err(Failure::Failed(format!(
                 "the gateway has ended ({status}):\n{}",
@@ -134,6 +187,12 @@ fn up(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn down(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     // Its name is enough: the file may have mistakes by now.
+    if config::is_whole(file) {
+        let shown = file.display();
+        return Err(Failure::Refused(format!(
+            "{shown}: this is no short file, but a whole configuration; end its gateway with SIGTERM, or through the service manager"
+        )));
+    }
     let socket = config::socket_of_site(file);
     expect(&socket, Kind::Gateway, "status").map_err(Failure::Failed)?;
     let shown = socket.display();
@@ -144,7 +203,7 @@ fn down(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     })?;
     let failed =
         |error| Failure::Failed(format!("cannot stop the gateway behind {shown}: {error}"));
-    let process = Process::behind(&stream).map_err(failed)?;
+    let process = gateway_of(file, &socket, &stream)?;
     process.terminate().map_err(failed)?;
     if !process.wait(STOP).map_err(failed)? {
         return Err(Failure::Failed(format!(
@@ -166,4 +225,18 @@ fn show(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         written.network
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_the_file_it_was_started_with() {
+        let own = std::process::id();
+        let program = std::env::current_exe().expect("this program");
+        assert!(runs(own, &program));
+        assert!(!runs(own, Path::new("/proc/self/status")));
+        assert!(!runs(own, Path::new("/nowhere/site.toml")));
+    }
 }

@@ -24,8 +24,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let builder =
-        Gateway::load(&args.config).map_err(|errors| Failure::Refused(errors.to_string()))?;
+    let builder = Gateway::load(&args.config)?;
     // While there is no other thread.
     capabilities::settle_for_less()
         .map_err(|error| Failure::Failed(format!("cannot give up CAP_SYS_ADMIN: {error}")))?;

@@ -27,7 +27,7 @@ impl Kind {
     const ALL: [Self; 4] = [Self::Gateway, Self::Router, Self::Accelerator, Self::SrNode];
 
     /// The word of the status documents.
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Gateway => gateway::Status::KIND,
             Self::Router => router::Status::KIND,
@@ -71,7 +71,7 @@ impl Kind {
 const QUICK: Duration = Duration::from_secs(2);
 
 /// What listens there; `None` if it does not tell.
-fn kind(socket: &Path) -> Option<Kind> {
+pub(super) fn kind(socket: &Path) -> Option<Kind> {
     #[derive(serde::Deserialize)]
     struct Document {
         kind: String,
@@ -101,6 +101,16 @@ pub(super) fn expect(socket: &Path, wanted: Kind, command: &str) -> Result<(), S
         )),
         _ => Ok(()),
     }
+}
+
+/// What answers in this folder and is no gateway; routers first.
+pub(super) fn neighbour(folder: &Path) -> Option<&'static str> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sockets = entries.map(|entry| entry.path());
+    let sockets = sockets.filter(|path| path.extension().is_some_and(|e| e == "sock"));
+    let found: Vec<Kind> = sockets.filter_map(|socket| kind(&socket)).collect();
+    let mut others = Kind::ALL.into_iter().skip(1);
+    others.find(|kind| found.contains(kind)).map(Kind::name)
 }
 
 /// Where gateways and routers put their sockets unless configured otherwise.
@@ -411,6 +421,7 @@ pub(super) mod tests {
             "{\"kind\":\"router\",\"version\":\"0.1.0\"}",
         );
         assert_eq!(only_socket(&folder.0, Kind::Router), Ok(router.clone()));
+        assert_eq!(neighbour(&folder.0), Some("router"));
         assert_eq!(
             only_socket(&folder.0, Kind::Gateway).unwrap_err(),
             format!(

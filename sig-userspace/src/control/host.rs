@@ -159,7 +159,8 @@ impl Host {
         routers.extend(paths.map(|path| path.next_hop.ip()));
         let choice = Choice::make(&netlink, &config, &routers).await?;
         let interfaces = Interfaces::find(&netlink, &config, choice).await?;
-        bypassed::tell(&netlink, &interfaces, &config).await;
+        let transmit = config.dataplane.lan_transmit;
+        bypassed::tell(&netlink, &interfaces, choice.has_tun, transmit).await;
         let logging = match config.log.level {
             super::config::LogLevel::Debug | super::config::LogLevel::Trace => Logging::Debug,
             _ => Logging::Off,

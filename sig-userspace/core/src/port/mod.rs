@@ -53,7 +53,8 @@ impl Role {
 /// other side: received frames to the worker, transmitted ones to the port, which returns their
 /// chunks through [`Port::service`].
 pub trait Port: Send {
-    /// Appends up to [`BATCH`] received frames to `into` and returns how many.
+    /// Appends up to [`BATCH`] received frames to `into` and returns how many; [`BATCH`] also if it appended fewer, having dropped
+    /// others, and more may wait.
     fn receive(&mut self, into: &mut Vec<Frame>) -> usize;
 
     /// Queues frames for transmission, from the front of `frames`, in order, and removes those it

@@ -36,6 +36,15 @@ pub(super) struct Target<'a> {
     pub(super) interface: &'a str,
     pub(super) ifindex: u32,
     pub(super) queue: u32,
+    /// Packets of several chunks are taken and sent: Linux 6.6. Few drivers do that with zero copy.
+    pub(super) in_parts: bool,
+}
+
+impl Target<'_> {
+    fn flags(&self) -> u16 {
+        const XDP_USE_SG: u16 = 1 << 4;
+        libc::XDP_USE_NEED_WAKEUP | if self.in_parts { XDP_USE_SG } else { 0 }
+    }
 }
 
 type LibraryRings = (TxQueue, RxQueue, Option<(FillQueue, CompQueue)>);
@@ -105,7 +114,7 @@ impl Socket {
             .rx_queue_size(queue_size(rings.receive)?)
             .tx_queue_size(queue_size(rings.transmit)?)
             .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-            .bind_flags(BindFlags::from_bits_retain(libc::XDP_COPY | umem.flags))
+            .bind_flags(BindFlags::from_bits_retain(libc::XDP_COPY | target.flags()))
             .build();
         let interface = target
             .interface
@@ -142,7 +151,7 @@ impl Socket {
         let (own, queue) = socket
             .map(rings)
             .map_err(|error| Failure::Other(Error::mapping(error)))?;
-        let flags = mode | umem.flags;
+        let flags = mode | target.flags();
         patiently(|| sys::bind(socket.as_fd(), target.ifindex, target.queue, flags, None))
             .map_err(Failure::Bind)?;
         Ok((socket, own, queue))

@@ -16,9 +16,6 @@ use sig_core::port::umem::{Area, CHUNK_SIZE, HEADROOM, JUMBO_CHUNKS, Pool, area_
 /// Bytes that the kernel itself keeps free in front of a received packet.
 const XDP_HEADROOM: usize = 256;
 
-/// The socket takes and sends packets in several buffers: Linux 6.6.
-const XDP_USE_SG: u16 = 1 << 4;
-
 /// Bytes asked for on top, so that received packets start at [`HEADROOM`] or behind it.
 pub(super) const FRAME_HEADROOM: u32 = (HEADROOM - XDP_HEADROOM) as u32;
 
@@ -33,8 +30,6 @@ pub(super) struct Umem {
     pub(super) library_bound: AtomicBool,
     base: NonNull<u8>,
     rings: RingSizes,
-    /// Flags of every socket.
-    pub(super) flags: u16,
     area: Arc<Area>,
     pool: Arc<Pool>,
     huge_pages: bool,
@@ -115,7 +110,6 @@ impl Umem {
             library_bound: AtomicBool::new(false),
             base,
             rings,
-            flags: libc::XDP_USE_NEED_WAKEUP | if jumbo > 0 { XDP_USE_SG } else { 0 },
             area,
             pool,
             huge_pages,

@@ -55,10 +55,12 @@ pub struct XdpPort {
     /// Jumbo frames for packets that come in several chunks.
     jumbo: Vec<Frame>,
     in_multi_buffer: MultiBuffer,
+    /// The kernel takes and gives packets in several chunks.
+    in_parts: bool,
     zero_copy: bool,
     /// Every wake-up drives the card, so there is one whenever there is nothing else to do.
     busy_poll: bool,
-    /// The last look at the receive ring found less than a batch.
+    /// The last look at the receive ring has emptied it.
     idle: bool,
     /// Its index in the map of sockets, if its packets have tickets.
     number: Option<u32>,
@@ -85,6 +87,7 @@ impl XdpPort {
         (rx, tx): OwnRings,
         queue: Arc<QueueRings>,
         area: Arc<Area>,
+        in_parts: bool,
         rings: &RingSizes,
         busy_poll: Option<BusyPoll>,
     ) -> Result<Self, Error> {
@@ -105,6 +108,7 @@ impl XdpPort {
             dropped: Vec::with_capacity(BATCH),
             jumbo: Vec::with_capacity(Self::STASH),
             in_multi_buffer: MultiBuffer::No,
+            in_parts,
             zero_copy,
             busy_poll: busy_poll.is_some(),
             idle: true,
@@ -257,8 +261,10 @@ impl Port for XdpPort {
             0 => BATCH,
             _ => BATCH * JUMBO_CHUNKS,
         };
+        self.idle = false;
         while into.len() - before < BATCH && self.dropped.len() < most {
             let Some(descriptor) = self.rx.read() else {
+                self.idle = true;
                 break;
             };
             // SAFETY: the chunk was given away through the fill ring, and the kernel names it once.
@@ -276,9 +282,11 @@ impl Port for XdpPort {
         }
         self.rx.release();
         let received = into.len() - before;
-        self.idle = received < BATCH;
         self.counters.rx_packets.add(received as u64);
-        received
+        match self.idle {
+            true => received,
+            false => BATCH,
+        }
     }
 
     fn transmit(&mut self, frames: &mut Vec<Frame>) {
@@ -307,6 +315,12 @@ impl Port for XdpPort {
                 self.dropped.push(frame);
                 continue;
             }
+            if frame.parts() > 1 && !self.in_parts {
+                // The kernel would keep its chunks.
+                self.counters.tx_too_big.add(1);
+                self.dropped.push(frame);
+                continue;
+            }
             sent += 1;
             let mut parts = self.area.give_away(frame).peekable();
             while let Some((addr, len)) = parts.next() {
@@ -328,7 +342,7 @@ impl Port for XdpPort {
         for frame in self.dropped.drain(..) {
             free.put(frame);
         }
-        if self.area.jumbo_frames() > 0 {
+        if self.in_parts {
             while self.jumbo.len() < Self::STASH {
                 let Some(frame) = free.take_jumbo() else {
                     break;
@@ -391,6 +405,7 @@ mod tests {
             dropped: Vec::new(),
             jumbo: Vec::new(),
             in_multi_buffer: MultiBuffer::No,
+            in_parts: true,
             zero_copy: false,
             busy_poll: false,
             idle: true,
@@ -433,6 +448,41 @@ mod tests {
         port.service(&area, &mut free).expect("nothing to send");
         drop(free);
         assert_eq!(pool.len(), 8);
+    }
+
+    #[test]
+    fn a_ring_that_was_not_emptied_is_a_full_batch() {
+        let (area, pool) = Area::on_heap(128);
+        let (mut port, mut kernel) = fake(area.clone());
+        let mut free = FreeList::new(pool, 128);
+        for (len, options) in [(3000, 1), (3000, 1), (10, 0), (61, 0)] {
+            kernel.write(descriptor(free.take().expect("one"), len, options));
+        }
+        kernel.publish();
+        let others = (2..BATCH).map(|_| free.take().expect("one"));
+        port.dropped.extend(others);
+        let mut received = Vec::new();
+        assert_eq!((port.receive(&mut received), received.len()), (BATCH, 0));
+        assert!(!port.idle);
+        port.service(&area, &mut free).expect("nothing to send");
+        assert_eq!((port.receive(&mut received), received.len()), (1, 1));
+        assert!(port.idle);
+    }
+
+    #[test]
+    fn a_jumbo_frame_does_not_go_where_the_kernel_takes_none() {
+        let (area, pool) = Area::on_heap_with_jumbo(8, 1);
+        let (mut port, _) = fake(area.clone());
+        port.in_parts = false;
+        let mut free = FreeList::new(pool.clone(), 128);
+        let mut frame = free.take_for(9000).expect("one is free");
+        frame.place(HEADROOM, 9000);
+        port.transmit(&mut vec![frame]);
+        assert_eq!(port.counters.tx_too_big.get(), 1);
+        assert_eq!(port.progress().sent, 0);
+        port.service(&area, &mut free).expect("nothing to send");
+        drop(free);
+        assert_eq!((pool.len(), pool.jumbo_len()), (8, 1));
     }
 
     #[test]

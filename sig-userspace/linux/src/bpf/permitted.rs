@@ -1,10 +1,11 @@
-//! Whether this process may use BPF at all.
+//! Whether this process may use BPF and AF_XDP at all.
 
 use std::io;
 
-use crate::facts::{CAP_BPF, CAP_NET_RAW, CAP_PERFMON, Privileges};
+use crate::facts::{self, CAP_BPF, CAP_NET_RAW, CAP_PERFMON, Feature, Privileges};
 
-/// Asks the kernel to take a program that does nothing, and looks at the capabilities that ours and AF_XDP sockets need besides.
+/// Asks the kernel to take a program that does nothing and to open an AF_XDP socket, and looks at the capabilities that ours need
+/// besides.
 ///
 /// # Errors
 /// Why not, as a sentence.
@@ -16,7 +17,13 @@ pub fn permitted() -> Result<(), String> {
     if !missing.is_empty() {
         return Err(format!("this process lacks {}", missing.join(" and ")));
     }
-    load_nothing().map_err(|error| format!("the kernel takes no BPF programs here ({error})"))
+    load_nothing().map_err(|error| format!("the kernel takes no BPF programs here ({error})"))?;
+    match facts::af_xdp() {
+        Feature::Present => Ok(()),
+        Feature::Absent => Err("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)".to_owned()),
+        Feature::Denied => Err("this process may not open AF_XDP sockets".to_owned()),
+        Feature::Unclear(error) => Err(format!("AF_XDP sockets cannot be opened ({error})")),
+    }
 }
 
 /// `union bpf_attr` of `linux/bpf.h`, as far as loading a program uses it.

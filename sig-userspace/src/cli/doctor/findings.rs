@@ -134,7 +134,7 @@ pub(super) fn router_findings(facts: &Facts, own: Option<&[IpAddr]>) -> Vec<Find
     for interface in &facts.interfaces {
         let is_used = |own: &[IpAddr]| own.iter().any(|own| interface.link.has_address(*own));
         if own.is_none_or(is_used) {
-            interfaces::general(&mut out, facts, interface);
+            interfaces::of_router(&mut out, facts, interface);
         }
     }
     out

@@ -2,7 +2,11 @@
 
 use std::{io::Write, path::PathBuf};
 
-use crate::cli::{Failure, doctor, notation::Notation};
+use crate::cli::{
+    Failure, doctor,
+    notation::Notation,
+    socket::{Kind, kind},
+};
 
 /// Check this host for a border router: kernel, privileges, interfaces. Changes nothing, sends nothing.
 #[derive(clap::Args)]
@@ -15,9 +19,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut is_running = false;
     let own = match &args.config {
         Some(file) => {
             let (settings, _) = super::load(file)?;
+            is_running = kind(&settings.status_socket) == Some(Kind::Router);
             let model = &settings.model;
             let links = model.links().map(|(_, _, local, _)| local.ip());
             Some(
@@ -29,5 +35,5 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         None => None,
     };
-    doctor::router(args.notation.format(), own.as_deref(), out)
+    doctor::router(args.notation.format(), own.as_deref(), is_running, out)
 }

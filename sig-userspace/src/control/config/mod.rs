@@ -174,6 +174,14 @@ pub(crate) fn socket_of_site(path: &FilePath) -> std::path::PathBuf {
     format!("/run/sig/{name}.sock").into()
 }
 
+/// Whether this file can be read and is no short file of a tunnel.
+#[cfg(feature = "xdp")]
+pub(crate) fn is_whole(path: &FilePath) -> bool {
+    let text = document::read_text(path, "").unwrap_or_default();
+    let table = text.parse::<toml::Table>();
+    table.is_ok_and(|table| !table.is_empty()) && !site::is_site(&text)
+}
+
 /// Reads the short file of a tunnel, and tells what it stands for.
 ///
 /// # Errors

@@ -12,6 +12,7 @@
 //! ```
 
 use std::{
+    cell::Cell,
     fmt::Write as _,
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -81,7 +82,9 @@ pub(super) fn check(
         return Err(Errors::new(report.take().0));
     };
     let root = Section::root(&report, table.get_ref(), SCHEMA);
-    let found = write(&root, file, read_file, own_address);
+    let no_way = Cell::new(false);
+    let own_address = |to| own_address(to).inspect_err(|_| no_way.set(true));
+    let found = write(&root, file, read_file, &own_address);
     let errors = report.take().0;
     let (written, mut more) = match found {
         Ok(written) => (written, Vec::new()),
@@ -89,7 +92,13 @@ pub(super) fn check(
     };
     more.extend(errors);
     let Some(written) = written.filter(|_| more.is_empty()) else {
-        return Err(Errors::new(more));
+        let is_alone = more.len() == 1;
+        let errors = Errors::new(more);
+        return Err(if no_way.get() && is_alone {
+            errors.of_host()
+        } else {
+            errors
+        });
     };
     let read = |name: &FilePath| match name.to_str() {
         Some(NETWORK) => Ok(written.network.clone().into_bytes()),
@@ -426,6 +435,18 @@ prefixes = ["192.168.11.0/24"]
                 .count(),
             2
         );
+    }
+
+    #[test]
+    fn a_host_without_a_way_to_the_border_router_is_no_mistake_in_the_file() {
+        let none = |_| Err(io::ErrorKind::NetworkUnreachable.into());
+        let site = |text: &str| check(text, "/etc/sig/west.toml", &read, &none, None).unwrap_err();
+        let error = site(GOOD);
+        assert!(error.is_of_host());
+        let text = error.to_string();
+        let place = "west.toml:1: address: there is no way to the border router 10.110.0.1:30042";
+        assert!(text.contains(place), "{text}");
+        assert!(!site(&GOOD.replacen("lan", "mtu = 5\nlan", 1)).is_of_host());
     }
 
     #[test]

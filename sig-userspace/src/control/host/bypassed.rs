@@ -6,36 +6,54 @@ use sig_linux::{
 };
 
 use super::interfaces::Interfaces;
-use crate::control::config::{Config, LanTransmit};
+use crate::control::config::LanTransmit;
 
-/// Whether it is bypassed with this configuration, and somebody could expect otherwise.
-pub(crate) fn concerns(found: &Bypassed, config: &Config, underlay: Option<&str>) -> bool {
-    let dataplane = &config.dataplane;
-    let kernel_forwards = dataplane.lan.is_empty() && dataplane.lan_transmit == LanTransmit::Kernel;
-    let is_lan = |name: &str| dataplane.lan.iter().any(|lan| lan == name);
+/// What the gateway takes packets from by XDP.
+pub(crate) struct Taken<'a> {
+    pub(crate) underlay: Option<&'a str>,
+    pub(crate) lan: Vec<&'a str>,
+    /// All packets from and to the tunnel pass through the kernel.
+    pub(crate) has_tun: bool,
+}
+
+/// Whether it is bypassed, and somebody could expect otherwise.
+pub(crate) fn concerns(found: &Bypassed, taken: &Taken<'_>, transmit: LanTransmit) -> bool {
+    let to_kernel = taken.has_tun || transmit == LanTransmit::Kernel;
+    let kernel_forwards = taken.lan.is_empty() && to_kernel;
+    let is_lan = |name: &str| taken.lan.contains(&name);
+    let is_underlay = |name: &str| taken.underlay == Some(name);
     match found {
         Bypassed::Nftables { device: None, .. } | Bypassed::Iptables { .. } => !kernel_forwards,
         Bypassed::Nftables {
             device: Some(name), ..
-        } => is_lan(name) || underlay == Some(name),
+        } => is_lan(name) || is_underlay(name),
         Bypassed::Qdisc { interface, kind } if is_lan(interface) => {
-            dataplane.lan_transmit == LanTransmit::Auto || matches!(&**kind, "ingress" | "clsact")
+            transmit == LanTransmit::Auto || matches!(&**kind, "ingress" | "clsact")
         }
-        Bypassed::Qdisc { interface, .. } => underlay == Some(interface),
+        Bypassed::Qdisc { interface, .. } => is_underlay(interface),
         // Who sends frames is checked otherwise.
         Bypassed::ReversePath { interface } => is_lan(interface),
     }
 }
 
 /// Says in the log what packets bypass.
-pub(super) async fn tell(netlink: &Netlink, interfaces: &Interfaces, config: &Config) {
-    let underlay = interfaces.underlay.as_ref().map(|link| link.name.as_str());
+pub(super) async fn tell(
+    netlink: &Netlink,
+    interfaces: &Interfaces,
+    has_tun: bool,
+    transmit: LanTransmit,
+) {
+    let taken = Taken {
+        underlay: interfaces.underlay.as_ref().map(|link| link.name.as_str()),
+        lan: interfaces.lan.iter().map(|link| &*link.name).collect(),
+        has_tun,
+    };
     let links = interfaces.all();
     let names: Vec<_> = links
         .map(|link| (link.ifindex, link.name.as_str()))
         .collect();
     for found in netfilter::bypassed(netlink, &names).await {
-        if concerns(&found, config, underlay) {
+        if concerns(&found, &taken, transmit) {
             tracing::warn!("{found}; {}", netfilter::REMEDY);
         }
     }

@@ -9,10 +9,12 @@ use super::{Finding, Level};
 use crate::control::config::{
     Config, FastPathUse, LanTransmit, Preference, TunnelDevice, UnderlayPort, XdpMode,
 };
-use crate::control::host::bypassed::concerns;
+use crate::control::host::bypassed::{Taken, concerns};
 use sig_linux::capabilities::Capability;
 use sig_linux::ethtool::Offload;
-use sig_linux::facts::{CAP_BPF, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts, Interface};
+use sig_linux::facts::{
+    CAP_BPF, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts, Feature, Interface,
+};
 use sig_linux::link::{MAX_XDP_MTU, lower_mtu, max_mtu_on, mtu_limit};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
@@ -37,6 +39,15 @@ pub(super) fn general(out: &mut Vec<Finding>, facts: &Facts, interface: &Interfa
     }
     if let Some(id) = link.xdp_program {
         out.push(xdp_attached(&area, facts, &link.name, id));
+    }
+}
+
+/// For a border router, which has no packet buffers that a packet must fit.
+pub(super) fn of_router(out: &mut Vec<Finding>, facts: &Facts, interface: &Interface) {
+    let area = format!("interface {}", interface.link.name);
+    out.push(Finding::good(&area, describe(interface)));
+    if let Some(id) = interface.link.xdp_program {
+        out.push(xdp_attached(&area, facts, &interface.link.name, id));
     }
 }
 
@@ -124,12 +135,13 @@ fn path_mtus(out: &mut Vec<Finding>, config: &Config, underlay: &Interface) {
     }
 }
 
-/// A foreign program blocks ours. One of a running gateway is no reason to worry, but this look then tells little.
+/// A foreign program blocks ours. One of a running gateway or router is no reason to worry, but this look then tells little.
 fn xdp_attached(area: &str, facts: &Facts, name: &str, id: u32) -> Finding {
-    match running_gateway(facts) {
-        Some(alias) => Finding::warning(
+    let gateway = running_gateway(facts).map(|alias| format!("gateway ({alias})"));
+    match gateway.or(facts.running.map(str::to_owned)) {
+        Some(owner) => Finding::warning(
             area,
-            format!("XDP program {id} is attached, probably by the running gateway ({alias})"),
+            format!("XDP program {id} is attached, probably by the running {owner}"),
             "check again after stopping it",
         ),
         None => Finding::bad(
@@ -283,8 +295,8 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
             out.push(lan_transmit(config, interface));
         }
     }
-    let underlay_name = underlay.map(|underlay| underlay.link.name.as_str());
-    let concerns = |found: &&Bypassed| concerns(found, config, underlay_name);
+    let taken = taken(facts, config, underlay.filter(|_| sockets.is_none()));
+    let concerns = |found: &&Bypassed| concerns(found, &taken, config.dataplane.lan_transmit);
     out.extend(facts.bypassed.iter().filter(concerns).map(bypassed));
     let mut seen: Vec<IpAddr> = Vec::new();
     for (next_hop, route) in &facts.routes {
@@ -299,6 +311,28 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
                 route => next_hop_route(*next_hop, route, only),
             });
         }
+    }
+}
+
+/// What XDP takes on this host.
+fn taken<'a>(facts: &Facts, config: &'a Config, underlay: Option<&'a Interface>) -> Taken<'a> {
+    let needed = [CAP_BPF, CAP_PERFMON, CAP_NET_RAW];
+    let kernel = &facts.kernel;
+    let has_bpf = needed.iter().all(|needed| facts.privileges.has(*needed))
+        && [&kernel.bpf, &kernel.af_xdp]
+            .iter()
+            .all(|feature| **feature == Feature::Present);
+    let lan = match has_bpf {
+        true => config.dataplane.lan.iter().map(String::as_str).collect(),
+        false => Vec::new(),
+    };
+    Taken {
+        underlay: underlay.map(|underlay| underlay.link.name.as_str()),
+        lan,
+        has_tun: match config.tunnel.device {
+            TunnelDevice::Auto => !has_bpf,
+            device => device == TunnelDevice::Tun,
+        },
     }
 }
 

@@ -89,6 +89,7 @@ fn good_host() -> Facts {
         interfaces: vec![interface(underlay), interface(link("eth1", 3))],
         routes: vec![("10.10.0.1".parse().unwrap(), Ok(on_link))],
         bypassed: Vec::new(),
+        running: None,
     }
 }
 
@@ -705,6 +706,12 @@ fn rules_that_packets_bypass_deserve_a_look_unless_the_kernel_forwards() {
     complains(&host, Some(&config), "Warning", &words);
     complains(&host, Some(&config), "Warning", &["eth1", "rp_filter"]);
     assert_eq!(complaints(&host, Some(&config)).len(), 2);
+    // Nothing is taken by XDP.
+    host.kernel.af_xdp = Feature::Absent;
+    let found = complaints(&host, Some(&config));
+    let about = |words: &str| found.iter().any(|line| line.contains(words));
+    assert!(!about("inet filter") && !about("rp_filter"), "{found:?}");
+    host.kernel.af_xdp = Feature::Present;
     config.dataplane.lan_transmit = crate::control::config::LanTransmit::Kernel;
     config.dataplane.lan.clear();
     assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
@@ -729,4 +736,26 @@ fn a_router_needs_its_own_capabilities_and_addresses() {
         "{found:?}"
     );
     assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn the_program_of_a_running_router_is_no_foreign_one() {
+    let mut host = good_host();
+    host.interfaces[0].link.xdp_program = Some(7);
+    host.interfaces[0].link.mtu = 60_000;
+    let of_router = |host: &Facts| -> Vec<Finding> {
+        let findings = router_findings(host, None).into_iter();
+        findings.filter(|f| f.level != Level::Good).collect()
+    };
+    let found = of_router(&host);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].level, Level::Bad);
+    host.running = Some("router");
+    let found = of_router(&host);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].level, Level::Warning);
+    host.interfaces[0].link.mtu = 1500;
+    let words = ["eth0", "XDP program 7", "running router"];
+    complains(&host, None, "Warning", &words);
+    complains(&host, Some(&sample()), "Warning", &words);
 }
