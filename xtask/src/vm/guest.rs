@@ -1,6 +1,6 @@
 //! What runs inside an emulated machine: the network of the end-to-end tests over its cards, and a scenario after the other.
 
-use std::{fmt, fs, net::IpAddr, path::Path, thread, time::Duration};
+use std::{fmt, fs, net::IpAddr, path::Path, process::Command, thread, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum as _;
@@ -142,6 +142,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         for site in [&mut network.a, &mut network.b] {
             let log = site.process().map(|process| process.log());
             println!("log of {}:\n{}", site.isd_as(), log.unwrap_or_default());
+        }
+        if result.is_err() {
+            for router in network.routers() {
+                let mut command = Command::new("/bin/sig");
+                command
+                    .args(["router", "status", "--config"])
+                    .arg(router.config_file());
+                let text = command
+                    .output()
+                    .map(|output| output.stdout)
+                    .unwrap_or_default();
+                println!("{}", String::from_utf8_lossy(&text));
+            }
+            println!("{:?}", network.a.status());
         }
         report(&scenario.to_string(), &result);
     }
