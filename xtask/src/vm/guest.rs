@@ -480,19 +480,26 @@ fn trunk(network: &mut Network) -> Result<String> {
     Ok(format!("{}; {}", traffic(network)?, ports(network)?))
 }
 
-/// Over the second cable between gateway A and its router, whose host joins both in a bridge.
+/// A switch stands between the bond, of a veth device and a card, and the router.
 fn bond(network: &mut Network) -> Result<String> {
+    let switch = Netns::new("switch")?;
     let site = &network.a;
-    let [gateway, router] = [site.data_addr().ip(), site.router_inside().ip()];
-    spare_cable([(&site.gateway, "second"), (&site.router, "inside2")])?;
-    site.router.ip(&format!(
-        "link add insides type bridge\nlink set inside master insides\nlink set inside2 master insides up\n\
-         address del {router}/24 dev inside\naddress add {router}/24 dev insides\nlink set insides up"
+    let gateway = site.data_addr().ip();
+    spare_cable([(&site.gateway, "second"), (&switch, "port2")])?;
+    site.gateway.ip(&format!(
+        "address del {gateway}/24 dev underlay\nlink set underlay netns {}",
+        switch.name()
+    ))?;
+    switch.ip(&format!(
+        "link add switch type bridge\nlink set switch up\nlink set underlay master switch up\n\
+         link set port2 master switch up\nlink add port1 type veth peer name first netns {}\n\
+         link set port1 master switch up",
+        site.gateway.name()
     ))?;
     site.gateway.ip(&format!(
-        "link add bond0 type bond mode active-backup miimon 50\nlink set underlay down\nlink set second down\n\
-         link set underlay master bond0\nlink set second master bond0\nlink set bond0 up\n\
-         address del {gateway}/24 dev underlay\naddress add {gateway}/24 dev bond0"
+        "link add bond0 type bond mode active-backup miimon 50\nlink set second down\n\
+         link set first master bond0\nlink set second master bond0\nlink set bond0 up\n\
+         address add {gateway}/24 dev bond0"
     ))?;
     restart(network, |text| {
         if !text.contains("gateway-a") {
@@ -510,7 +517,7 @@ fn bond(network: &mut Network) -> Result<String> {
     let lost = thread::scope(|scope| -> Result<u32> {
         let pings = scope.spawn(|| ping(&site.client, to, 100, 200, PACE));
         thread::sleep(Duration::from_secs(1));
-        site.gateway.ip("link set underlay down")?;
+        site.gateway.ip("link set first down")?;
         let ping = pings
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
