@@ -9,7 +9,7 @@ use super::{
     sys,
     umem::Umem,
 };
-use crate::{link::MAX_XDP_MTU, netns::PrivateNetns};
+use crate::netns::PrivateNetns;
 use sig_core::{
     port::BATCH,
     port::Role,
@@ -88,7 +88,7 @@ pub struct Plan<'a> {
     pub rings: RingSizes,
     /// Number of chunks of the UMEM; `None` is enough for full rings.
     pub chunks: Option<u32>,
-    /// Packets may be larger than a chunk, on interfaces whose MTU is. Needs Linux 6.6.
+    /// Packets may be larger than a chunk. Needs Linux 6.6.
     pub jumbo: bool,
     /// Where the UMEM lies.
     pub huge_pages: HugePages,
@@ -199,11 +199,6 @@ impl Plan<'_> {
         let ifindex = sys::interface_index(interface).map_err(|_| Error::NoInterface {
             interface: interface.to_owned(),
         })?;
-        // Each by its own MTU: one of ordinary size keeps its zero copy.
-        let in_parts = self.jumbo
-            && sys::mtu(interface)
-                .map_err(|error| Error::system("read the MTU of an interface", error))?
-                > MAX_XDP_MTU;
         let mut ports = Vec::new();
         let mut free = FreeList::new(umem.pool().clone(), BATCH);
         let mut zero_copy = spec.zero_copy;
@@ -212,7 +207,7 @@ impl Plan<'_> {
                 interface,
                 ifindex,
                 queue,
-                in_parts,
+                in_parts: self.jumbo,
             };
             let (first, own, rings) =
                 Socket::first(umem, &target, zero_copy, spec.namespace.is_none())?;
@@ -236,7 +231,7 @@ impl Plan<'_> {
                     own,
                     shared.clone(),
                     umem.area().clone(),
-                    in_parts,
+                    self.jumbo,
                     &self.rings,
                     self.busy_poll,
                 )?;

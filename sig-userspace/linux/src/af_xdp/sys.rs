@@ -210,24 +210,6 @@ pub(super) fn wake_receive(socket: BorrowedFd<'_>) {
     };
 }
 
-/// The MTU of an interface, in the network namespace of the calling thread.
-pub(super) fn mtu(name: &str) -> io::Result<u32> {
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
-    // SAFETY: all-zero bytes are a valid `ifreq`.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let name = CString::new(name)?;
-    let name = name.as_bytes_with_nul();
-    let place = request.ifr_name.get_mut(..name.len());
-    let place = place.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
-    for (to, from) in place.iter_mut().zip(name) {
-        *to = from.cast_signed();
-    }
-    // SAFETY: `request` is a live, writable `ifreq` with a name that ends.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) })?;
-    // SAFETY: the command has written the number.
-    Ok(unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned())
-}
-
 /// Number of an interface in the network namespace of the calling thread.
 pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name)?;
@@ -235,18 +217,5 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interface_has_an_mtu() {
-        assert!(mtu("lo").expect("it is always there") >= 1280);
-        for name in ["", "no-such-device", "a-name-that-is-too-long"] {
-            assert!(mtu(name).is_err(), "{name}");
-        }
     }
 }

@@ -219,11 +219,7 @@ pub(super) async fn follow(
             port.set_up(now.up);
             port.mtu.store(now.mtu, Ordering::Relaxed);
         }
-        // Its sockets were opened for that.
-        let max_mtu = match at_start.mtu > link::MAX_XDP_MTU {
-            true => shared.max_mtu,
-            false => shared.max_mtu.min(link::MAX_XDP_MTU),
-        };
+        let max_mtu = shared.max_mtu;
         if now.mtu != last.mtu && now.mtu > max_mtu {
             let effect = if is_lan {
                 "hosts that send larger packets receive ICMP packet-too-big messages"
