@@ -231,7 +231,6 @@ impl Plan<'_> {
                     own,
                     shared.clone(),
                     umem.area().clone(),
-                    self.jumbo,
                     &self.rings,
                     self.busy_poll,
                 )?;

@@ -55,8 +55,6 @@ pub struct XdpPort {
     /// Jumbo frames for packets that come in several chunks.
     jumbo: Vec<Frame>,
     in_multi_buffer: MultiBuffer,
-    /// The kernel takes and gives packets in several chunks.
-    in_parts: bool,
     zero_copy: bool,
     /// Every wake-up drives the card, so there is one whenever there is nothing else to do.
     busy_poll: bool,
@@ -87,7 +85,6 @@ impl XdpPort {
         (rx, tx): OwnRings,
         queue: Arc<QueueRings>,
         area: Arc<Area>,
-        in_parts: bool,
         rings: &RingSizes,
         busy_poll: Option<BusyPoll>,
     ) -> Result<Self, Error> {
@@ -108,7 +105,6 @@ impl XdpPort {
             dropped: Vec::with_capacity(BATCH),
             jumbo: Vec::with_capacity(Self::STASH),
             in_multi_buffer: MultiBuffer::No,
-            in_parts,
             zero_copy,
             busy_poll: busy_poll.is_some(),
             idle: true,
@@ -315,12 +311,6 @@ impl Port for XdpPort {
                 self.dropped.push(frame);
                 continue;
             }
-            if frame.parts() > 1 && !self.in_parts {
-                // The kernel would keep its chunks.
-                self.counters.tx_too_big.add(1);
-                self.dropped.push(frame);
-                continue;
-            }
             sent += 1;
             let mut parts = self.area.give_away(frame).peekable();
             while let Some((addr, len)) = parts.next() {
@@ -342,7 +332,7 @@ impl Port for XdpPort {
         for frame in self.dropped.drain(..) {
             free.put(frame);
         }
-        if self.in_parts {
+        if self.area.jumbo_frames() > 0 {
             while self.jumbo.len() < Self::STASH {
                 let Some(frame) = free.take_jumbo() else {
                     break;
@@ -405,7 +395,6 @@ mod tests {
             dropped: Vec::new(),
             jumbo: Vec::new(),
             in_multi_buffer: MultiBuffer::No,
-            in_parts: true,
             zero_copy: false,
             busy_poll: false,
             idle: true,
@@ -467,22 +456,6 @@ mod tests {
         port.service(&area, &mut free).expect("nothing to send");
         assert_eq!((port.receive(&mut received), received.len()), (1, 1));
         assert!(port.idle);
-    }
-
-    #[test]
-    fn a_jumbo_frame_does_not_go_where_the_kernel_takes_none() {
-        let (area, pool) = Area::on_heap_with_jumbo(8, 1);
-        let (mut port, _) = fake(area.clone());
-        port.in_parts = false;
-        let mut free = FreeList::new(pool.clone(), 128);
-        let mut frame = free.take_for(9000).expect("one is free");
-        frame.place(HEADROOM, 9000);
-        port.transmit(&mut vec![frame]);
-        assert_eq!(port.counters.tx_too_big.get(), 1);
-        assert_eq!(port.progress().sent, 0);
-        port.service(&area, &mut free).expect("nothing to send");
-        drop(free);
-        assert_eq!((pool.len(), pool.jumbo_len()), (8, 1));
     }
 
     #[test]
