@@ -88,6 +88,11 @@ pub enum Subject {
     ChainSigEngine,
     /// The same with UDP sockets towards the border routers.
     ChainSigSocket,
+    /// The chain with sig at both ends, at site A on the same host as the border router: UDP sockets there, for packets between
+    /// two programs of a host meet no network interface.
+    ChainSigOneHost,
+    /// The chain with sig at both ends and jumbo frames: an MTU of 9000 bytes in the LANs and on the underlay.
+    ChainSigJumbo,
     /// `Worker::process` in memory, IP to SCION, without kernel and rings.
     PipelineEncapsulate,
     /// `Worker::process` in memory, SCION to IP.
@@ -142,6 +147,8 @@ impl Subject {
             ChainSig => "sig, both ends",
             ChainSigEngine => "sig without fast path, both ends",
             ChainSigSocket => "sig with UDP sockets, both ends",
+            ChainSigOneHost => "sig, gateway A on its router's host",
+            ChainSigJumbo => "sig, MTU 9000, both ends",
             PipelineEncapsulate => "pipeline, encapsulation",
             PipelineDecapsulate => "pipeline, decapsulation",
         }
@@ -172,6 +179,8 @@ impl Subject {
                 | ChainSig
                 | ChainSigEngine
                 | ChainSigSocket
+                | ChainSigOneHost
+                | ChainSigJumbo
         )
     }
 

@@ -17,7 +17,8 @@ pub(super) fn prepare(network: &Network) -> Result<()> {
         for (netns, devices) in [
             (&site.client, &["lan"][..]),
             (&site.gateway, &["lan", "underlay"]),
-            (&site.router, &["inside", "outside"]),
+            (&site.router, &["inside"]),
+            (site.router_host(), &["outside"]),
         ] {
             for device in devices {
                 netns.exec(&format!(

@@ -200,6 +200,8 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
         Subject::ChainSig => Box::new(sig::Sig::build(case, clients, Way::Default)?),
         Subject::ChainSigEngine => Box::new(sig::Sig::build(case, clients, Way::Engine)?),
         Subject::ChainSigSocket => Box::new(sig::Sig::build(case, clients, Way::Sockets)?),
+        Subject::ChainSigOneHost => Box::new(sig::Sig::build(case, clients, Way::OneHost)?),
+        Subject::ChainSigJumbo => Box::new(sig::Sig::build(case, clients, Way::Jumbo)?),
         other => {
             return Err(Refusal::NotHere(format!(
                 "{other} is no chain of two sites"

@@ -20,6 +20,10 @@ pub(super) enum Way {
     Engine,
     /// Workers do everything, by UDP sockets.
     Sockets,
+    /// Gateway and router of site A share a host.
+    OneHost,
+    /// As by default, with jumbo frames on all links.
+    Jumbo,
 }
 
 /// The chain with sig.
@@ -30,14 +34,18 @@ pub(super) struct Sig {
 impl Sig {
     pub(super) fn build(case: &Case, clients: Clients, way: Way) -> Result<Self> {
         let dataplane = match way {
-            Way::Default => "workers = 1",
+            Way::Default | Way::OneHost | Way::Jumbo => "workers = 1",
             Way::Engine => "workers = 1\nfast_path = \"off\"",
             Way::Sockets => "workers = 1\nunderlay_port = \"socket\"",
         };
-        let options = Options {
+        let mut options = Options {
             dataplane: dataplane.into(),
+            one_host: way == Way::OneHost,
             ..Options::default()
         };
+        if way == Way::Jumbo {
+            (options.path_mtu, options.lan_mtu, options.tunnel_mtu) = (8972, 9000, 9000);
+        }
         let mut network = Network::build(gateway_binary()?, &options)?;
         links::prepare(&network)?;
         let other = match clients {
@@ -51,7 +59,7 @@ impl Sig {
         network.start_gateways()?;
         let chain = Self { network };
         wait_loss_free(&chain, READY)?;
-        if way == Way::Default {
+        if matches!(way, Way::Default | Way::Jumbo) {
             wait_for_fast_path(&chain, READY, Self::takes_fast_path)?;
         }
         Ok(chain)

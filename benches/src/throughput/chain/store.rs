@@ -40,13 +40,19 @@ impl Kind {
             Subject::ChainSig
                 | Subject::ChainSigEngine
                 | Subject::ChainSigSocket
+                | Subject::ChainSigOneHost
+                | Subject::ChainSigJumbo
                 | Subject::ChainReferenceTuned
         );
         Self {
             subject,
             cpus: is_bound.then_some(case.cpus),
             clients: match subject {
-                Subject::ChainSig | Subject::ChainSigEngine | Subject::ChainSigSocket => clients,
+                Subject::ChainSig
+                | Subject::ChainSigEngine
+                | Subject::ChainSigSocket
+                | Subject::ChainSigOneHost
+                | Subject::ChainSigJumbo => clients,
                 // The others are the same for both.
                 _ => Clients::Programs,
             },

@@ -63,6 +63,8 @@ fn colour(subject: Subject) -> &'static str {
         Decapsulate | RouterUnverified | PipelineDecapsulate => "#12a5c4",
         DecapsulateHelper | ChainSigEngine => "#7d8ff0",
         ChainSigSocket => "#6f42c1",
+        ChainSigOneHost => "#b083f0",
+        ChainSigJumbo => "#0a4a94",
         Srv6Basic1 | Srv6Advanced1 => "#0a4a94",
         Srv6Basic10 | Srv6Advanced10 => "#0c7489",
         Srv6Basic100 | Srv6Advanced100 => "#12a5c4",
