@@ -269,7 +269,8 @@ pub struct Facts {
 
 impl Facts {
     /// Reads the packet that `packet` starts with. `is_v4`: what its link-layer header says. Of fields that are not `used`, some are
-    /// left out. `false` if it is no complete IP packet.
+    /// left out. `false` if it is no complete IP packet, or has more extension headers than are followed: what rules ask about
+    /// might be behind them.
     #[inline(always)]
     pub fn read<L: Load + ?Sized>(
         &mut self,
@@ -312,16 +313,18 @@ impl Facts {
         if let UpperLayer::At { protocol, offset } = ipv6::upper_layer(packet, next, at)
             && matches!(protocol, NEXT_IPV4 | NEXT_IPV6)
             && offset < end
-            && offset <= Inner::<L>::MAX_AT
-            && self.read_inside(packet, protocol == NEXT_IPV4, offset, end - offset)
         {
-            return true;
+            // Not by its outer header: then rules would not see what somebody further on might take for a packet.
+            return offset <= Inner::<L>::MAX_AT
+                && self.read_inside(packet, protocol == NEXT_IPV4, offset, end - offset);
         }
         if !self.read_inside(packet, false, 0, packet.len()) {
             return false;
         }
-        // Without a packet inside, this is one that an SRH has been inserted in: it is bound for the last segment.
+        // Without a packet inside, this is one that an SRH has been inserted in: it is bound for the last segment. If that has
+        // become the destination, the list does not count any more, whatever it holds.
         if let Some(srh) = &srh
+            && srh.segments_left != 0
             && let Some(offset) = srh.segment_at(0)
         {
             return self.address(packet, Field::Destination, offset).is_some();
@@ -383,6 +386,9 @@ impl Facts {
         let Ok(parsed) = parsed else {
             return false;
         };
+        if matches!(parsed.upper(), UpperLayer::Unknown(_)) {
+            return false;
+        }
         self.key(Field::Source, of_ip(parsed.source), version);
         self.key(Field::Destination, of_ip(parsed.destination), version);
         self.inside = [at as u16, parsed.total_len];

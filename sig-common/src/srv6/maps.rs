@@ -364,7 +364,7 @@ reasons! {
     Untrusted, "untrusted",
         "A packet to a SID or locator came in by an interface that is not trusted, or was inside another packet.";
     Malformed, "malformed",
-        "A packet to a SID is no complete IPv6 packet.";
+        "A packet to a SID is no complete IPv6 packet, or rules or a policy cannot read one.";
     HopLimit, "hop_limit",
         "The hop limit of a packet ran out.";
     BadHeader, "bad_header",
@@ -409,6 +409,8 @@ reasons! {
         "The address of a neighbour had to be asked for first.";
     Hmac, "hmac",
         "The HMAC of a packet to a SID is wrong or of an unknown key, or there is none though there must be.";
+    PriorityTag, "priority_tag",
+        "A packet has a priority tag (VLAN 0), which would hide it from rules and policies.";
     Probe, "probe",
         "A probe came back from a function.";
 }

@@ -67,7 +67,7 @@ fn steer(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
     };
     match result {
         PASS if is_hop => XDP_PASS,
-        PASS => refuse(Reason::Malformed),
+        PASS | UNREADABLE => refuse(Reason::Malformed),
         DONE => go_on(ctx, work, true),
         TOO_BIG => {
             let added = match inserts {
@@ -107,12 +107,14 @@ pub const DONE: u32 = 1;
 pub const TOO_BIG: u32 = 2;
 /// There is no room for them.
 pub const NO_ROOM: u32 = 3;
+/// It is no complete packet. The kernel may think otherwise, and would send it on without headers.
+pub const UNREADABLE: u32 = 4;
 
 /// Puts a packet behind the headers of a policy. `is_hop`: one is taken from its hop limit.
 #[inline(never)]
 pub fn put(ctx: *mut xdp_md, policy: &Policy, is_hop: bool) -> u32 {
     let Some(inside) = look(ctx) else {
-        return PASS;
+        return UNREADABLE;
     };
     if is_hop && inside.hops <= 1 {
         return PASS;
@@ -307,7 +309,7 @@ fn look_at_frame(ctx: *mut xdp_md, len: u16) -> Option<Inside> {
 #[inline(never)]
 fn insert(ctx: *mut xdp_md, work: &mut Work, policy: &Policy) -> u32 {
     let Some(inside) = look(ctx) else {
-        return PASS;
+        return UNREADABLE;
     };
     if inside.next != NEXT_IPV6 || inside.hops <= 1 {
         return PASS;

@@ -74,18 +74,25 @@ pub fn control() -> u32 {
     }
 }
 
-/// What the rules say about the IP packet: the number of an [`Action`] that is not `count` or `mirror`.
+/// No action: what rules ask about cannot be read.
+pub const UNREADABLE: u32 = u32::MAX;
+
+/// What the rules say about the IP packet: the number of an [`Action`] that is not `count` or `mirror`, or [`UNREADABLE`].
 #[inline(always)]
 pub fn run(ctx: *mut xdp_md, work: &mut Work, control: u32, kind: Kind) -> u32 {
     let filtering = &mut work.filtering;
     filtering.generation = control & Control::GENERATION;
     match read(ctx, filtering, kind as u32) {
-        0 => Action::Accept as u32,
+        NO_RULES => Action::Accept as u32,
+        UNREADABLE => UNREADABLE,
         _ => walk(ctx, filtering),
     }
 }
 
-/// Reads the packet, and finds the rows that it satisfies. Returns 0 if there are no rules for it.
+/// Of [`read`]: there are no rules for such a packet.
+const NO_RULES: u32 = 0;
+
+/// Reads the packet, and finds the rows that it satisfies. Returns [`NO_RULES`], [`UNREADABLE`] or something else.
 #[inline(never)]
 fn read(ctx: *mut xdp_md, filtering: &mut Filtering, kind: u32) -> u32 {
     const SID: u32 = Kind::Sid as u32;
@@ -94,28 +101,31 @@ fn read(ctx: *mut xdp_md, filtering: &mut Filtering, kind: u32) -> u32 {
     let is_v4 = match frame.be16(12) {
         Some(ethernet::ETHERTYPE_IPV4) => true,
         Some(ethernet::ETHERTYPE_IPV6) => false,
-        _ => return 0,
+        _ => return NO_RULES,
     };
     let kind = match kind {
         SID => Kind::Sid,
         ARGUMENTS => Kind::Arguments,
         _ => Kind::Plain,
     };
-    // Neighbour discovery and the like are between neighbours.
+    // Neighbour discovery and the like are between neighbours. Of what is sent to others, the kernel would forward it.
     if kind as u32 == Kind::Plain as u32 {
         let is_ordinary = match is_v4 {
             true => function::is_ordinary_v4(&frame),
-            false => function::is_ordinary_v6(&frame),
+            false => {
+                function::is_routable_v6(&frame)
+                    && (!function::is_discovery(&frame) || !super::is_to_this_host(&frame))
+            }
         };
         if !is_ordinary {
-            return 0;
+            return NO_RULES;
         }
     }
     let Some(head) = S_HEADS.get(filtering.generation) else {
-        return 0;
+        return NO_RULES;
     };
     if !filtering.facts.read(&whole_ip(ctx), is_v4, kind, head.used) {
-        return 0;
+        return UNREADABLE;
     }
     // SAFETY: the context is of the running program.
     filtering

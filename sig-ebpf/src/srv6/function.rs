@@ -438,7 +438,7 @@ fn is_for_many(packet: &Packet) -> bool {
 
 /// Neighbour discovery, also between addresses that are not link-local (RFC 4861): the hop limit of 255 tells it from what was routed.
 #[inline(always)]
-fn is_discovery(packet: &Packet) -> bool {
+pub fn is_discovery(packet: &Packet) -> bool {
     let Some([next, hops]) = packet.bytes::<2>(IP + 6) else {
         return false;
     };
@@ -465,6 +465,12 @@ pub fn is_ordinary_v4(packet: &Packet) -> bool {
 /// Likewise.
 #[inline(always)]
 pub fn is_ordinary_v6(packet: &Packet) -> bool {
+    is_routable_v6(packet) && !is_discovery(packet)
+}
+
+/// Whether its IPv6 addresses, and the link-layer one, are such that it may be forwarded.
+#[inline(always)]
+pub fn is_routable_v6(packet: &Packet) -> bool {
     let is_local = |address: [u8; 2]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
     let Some(source) = packet.bytes::<2>(IP + 8) else {
         return false;
@@ -472,9 +478,5 @@ pub fn is_ordinary_v6(packet: &Packet) -> bool {
     let Some(destination) = packet.bytes::<2>(IP + 24) else {
         return false;
     };
-    destination[0] != 0xff
-        && !is_local(source)
-        && !is_local(destination)
-        && !is_for_many(packet)
-        && !is_discovery(packet)
+    destination[0] != 0xff && !is_local(source) && !is_local(destination) && !is_for_many(packet)
 }

@@ -167,6 +167,8 @@ pub fn receive(ctx: &XdpContext) -> u32 {
     let ifindex = ctx.ingress_ifindex() as u32;
     // SAFETY: as of all entries here: the value is only read, and an update replaces it as a whole.
     let Some(port) = (unsafe { S_PORTS.get(ifindex) }) else {
+        // Not for the next packet on this CPU, if the port has gone after its HMAC was verified.
+        take_verified();
         return XDP_PASS;
     };
     if port.flags & Port::RETURN != 0 {
@@ -194,6 +196,15 @@ pub fn receive(ctx: &XdpContext) -> u32 {
     };
     let is_trusted = port.flags & Port::TRUSTED != 0;
     let control = filter::control();
+    if ethernet::is_tag(ethertype) {
+        // The kernel takes a tag of no VLAN off, and forwards the packet as if it had come without.
+        let is_looked_at =
+            !is_trusted || control & Control::RULES != 0 || port.flags & Port::STEERED != 0;
+        return match packet.be16(IP) {
+            Some(tag) if tag & 0xfff == 0 && is_looked_at => refuse(Reason::PriorityTag),
+            _ => XDP_PASS,
+        };
+    }
     let mut found = None;
     if ethertype == ethernet::ETHERTYPE_IPV6
         && let Some(destination) = packet.bytes::<16>(IP + 24)
@@ -256,6 +267,7 @@ fn ruled(ctx: *mut xdp_md, is_sid: bool, sid: &mut Sid, policy: &mut u32, contro
         };
     }
     match action {
+        filter::UNREADABLE => return refuse(Reason::Malformed),
         DROP => return refuse(Reason::Filtered),
         GO_NEXT => *sid = sid.as_end(Jump::default()),
         SKIP_NEXT => *sid = sid.as_end(Jump::SKIP),
@@ -322,6 +334,10 @@ fn steer(ctx: *mut xdp_md, ruled: u32) -> u32 {
             .and_then(|destination| S_STEERED_V6.get(AlignedKey::new(destination).key())),
         _ => None,
     };
+    // The kernel drops what has such a source.
+    if is_martian(&packet, ethertype) {
+        return XDP_PASS;
+    }
     let number = match policy {
         // This host and the link.
         Some(&NO_POLICY) => return XDP_PASS,
@@ -330,6 +346,31 @@ fn steer(ctx: *mut xdp_md, ruled: u32) -> u32 {
         None => return XDP_PASS,
     };
     encap::into_policy(ctx, number)
+}
+
+/// Whether an IPv6 packet is for an address of this host, or for the link.
+#[inline(always)]
+fn is_to_this_host(frame: &Packet) -> bool {
+    let of_this = frame
+        .bytes(IP + 24)
+        .and_then(|destination| S_STEERED_V6.get(AlignedKey::new(destination).key()));
+    of_this == Some(&NO_POLICY)
+}
+
+/// Whether the packet's source cannot be that of a packet to forward (RFC 1812, section 5.3.7; RFC 4291, section 2.5).
+#[inline(always)]
+fn is_martian(frame: &Packet, ethertype: u16) -> bool {
+    match ethertype {
+        ethernet::ETHERTYPE_IPV4 => match frame.bytes::<4>(IP + 12) {
+            Some([first, ..]) => matches!(first, 0 | 127 | 224..),
+            None => true,
+        },
+        _ => match frame.be64(IP + 8) {
+            Some(0) => true,
+            Some(words) => words >> 56 == 0xff || words >> 54 == 0xfe80 >> 6,
+            None => true,
+        },
+    }
 }
 
 /// A packet that has been through here once, and has a new destination.

@@ -513,12 +513,13 @@ fn send_through(
     }
 }
 
-/// Addresses that ICMP errors are sent from: of IPv4, the first one of a trusted interface, of the gateway's LAN, or of one that a
-/// function returns packets by.
+/// Addresses that ICMP errors are sent from: of IPv4, the first one of a trusted interface, of the gateway's LAN, of one that a
+/// function returns packets by, or of an untrusted interface.
 fn sources(config: &Srv6, beside: Option<&Beside>, around: &Around) -> Sources {
     let lan = beside.into_iter().flat_map(|gateway| &gateway.lan);
     let returns = config.functions.iter().map(|of| &of.return_interface);
     let names = config.node.trusted.iter().chain(lan).chain(returns);
+    let names = names.chain(&config.node.untrusted);
     let links = names.filter_map(|name| around.links.get(name));
     let mut addresses = links.flat_map(|link| &link.addresses);
     Sources {

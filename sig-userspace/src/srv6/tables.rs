@@ -400,7 +400,7 @@ pub(crate) fn tables(
                 .extend(policy.destinations.iter().map(|net| (*net, number)));
         }
     }
-    if steers {
+    if steers || !config.rules.is_empty() {
         spare_the_host(&mut sr, around);
     }
     for address in next_hops(config) {

@@ -10,8 +10,9 @@ pub mod toml;
 pub mod values;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _},
+    os::unix::fs::FileTypeExt as _,
     path::Path,
 };
 
@@ -36,9 +37,18 @@ pub const LONGEST_FILE: usize = 64 << 20;
 ///
 /// # Errors
 ///
-/// As [`std::fs::read`], and if it is too large: a device that never ends must not fill the memory.
+/// As [`std::fs::read`]; if it is too large: a device that never ends must not fill the memory; and of pipes and sockets that are not
+/// somebody's open file in `/dev` or `/proc`: nobody might ever write to them, and who reads a file again and again would wait.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
+    let kind = fs::metadata(path)?.file_type();
+    let is_open = ["/dev", "/proc"].iter().any(|of| path.starts_with(of));
+    if !is_open && (kind.is_fifo() || kind.is_socket()) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a pipe or socket; write to a regular file",
+        ));
+    }
     let file = File::open(path)?;
     file.take(LONGEST_FILE as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > LONGEST_FILE {

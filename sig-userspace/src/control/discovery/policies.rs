@@ -1,6 +1,6 @@
 //! The policy files.
 
-use std::{fs::File, path::Path};
+use std::path::Path;
 
 use sig_common::addr::IsdAs;
 
@@ -97,7 +97,7 @@ impl Policies {
 
 /// The text of the file that is named at this place, and its name. `sample` is what `sig config sample` calls one.
 fn read(path: &Path, at: &WrittenAt, sample: &str) -> Result<(String, String), Errors> {
-    if let Err(error) = File::open(path) {
+    if let Err(error) = document::read(path) {
         return Err(Errors::new(vec![Problem {
             file: at.file.clone(),
             line: at.line,

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeSet,
+    io,
     net::{IpAddr, Ipv6Addr},
+    path::Path,
     time::Duration,
 };
 
@@ -452,7 +454,9 @@ fn hmac_key(section: &Section<'_>) -> Option<(u32, HmacKey)> {
 /// What a file with a secret holds. No message quotes it.
 fn secret(path: &str) -> Result<Vec<u8>, String> {
     let shown = excerpt(path);
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let bytes = document::read(Path::new(path));
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    let text = text.map_err(|error| {
         format!("{shown} cannot be read: {error}; write the path of a file with the secret in hexadecimal")
     })?;
     let (pairs, rest) = text.trim().as_bytes().as_chunks::<2>();

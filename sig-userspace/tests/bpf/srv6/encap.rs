@@ -337,13 +337,26 @@ fn only_what_is_to_be_steered_is(bed: &mut Bed) {
     let mut arp = good.clone();
     arp[13] = 6;
     check("another protocol", arp);
+    check("not even an address", good[..33].to_vec());
+    let mut local = good.clone();
+    local[26] = 127;
+    check("from a host itself", local);
+    let mut link = frame(&v6(64));
+    link[22..24].copy_from_slice(&[0xfe, 0x80]);
+    check("from the link", link);
+    // The kernel might send on what it takes for a packet, without headers.
+    let mut check = |that: &str, arrived: Vec<u8>, reason: Reason| {
+        bed.check(that, &arrived, &Outcome::dropped(reason));
+    };
     let mut cut = good.clone();
     cut.pop();
-    check("an incomplete packet", cut);
-    check("not even an address", good[..33].to_vec());
+    check("an incomplete packet", cut, Reason::Malformed);
     let mut version = good.clone();
     version[14] = 0x65;
-    check("another version", version);
+    check("another version", version, Reason::Malformed);
+    let mut tagged = good.clone();
+    tagged.splice(12..12, [0x81, 0, 0xe0, 0]);
+    check("a priority tag", tagged, Reason::PriorityTag);
     bed.port(Port::TRUSTED, 0);
     let expected = Outcome::passed(good.clone(), &[]);
     bed.check("another device", &good, &expected);

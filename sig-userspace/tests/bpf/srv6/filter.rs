@@ -25,6 +25,7 @@ one_after_the_other! {
     packets_are_steered
     copies_are_of_what_is_inside
     neighbours_meet_no_rules
+    what_rules_cannot_read_is_dropped
     strangers_are_refused_before
     rules_change_at_once
 }
@@ -341,6 +342,9 @@ fn copies_are_of_what_is_inside(bed: &mut Bed) {
 
 fn neighbours_meet_no_rules(bed: &mut Bed) {
     set(bed, &[ruled("bool=true", Action::Drop, 0)]);
+    bed.set(|sr| {
+        sr.steered.insert("2001:db8:1::1/128".parse().unwrap(), 0);
+    });
     let solicitation = ipv6(255, ICMPV6, "2001:db8:1::1", &[135, 0, 0, 0]);
     let local = ipv6(64, UDP, "fe80::1", &udp(4));
     let many = ipv4(64, "224.0.0.5", &udp(4));
@@ -353,6 +357,40 @@ fn neighbours_meet_no_rules(bed: &mut Bed) {
     bed.check("no IP", &arp, &Outcome::passed(arp.clone(), &[]));
     let ping = frame(&ipv6(64, ICMPV6, "2001:db8:1::1", &[128, 0, 0, 0]));
     bed.check("ping", &ping, &Outcome::dropped(Reason::Filtered));
+}
+
+/// The kernel would forward all of these.
+fn what_rules_cannot_read_is_dropped(bed: &mut Bed) {
+    let rules = [ruled("dst=2001:db8:1::1/128", Action::Drop, 0)];
+    set(bed, &rules);
+    let filtered = Outcome::dropped(Reason::Filtered);
+    let options = |count: usize| {
+        let mut last = UDP;
+        let mut payload = udp(4);
+        for _ in 0..count {
+            payload = [&[last, 0, 1, 4, 0, 0, 0, 0][..], &payload].concat();
+            last = 60;
+        }
+        frame(&ipv6(64, last, "2001:db8:1::1", &payload))
+    };
+    bed.check("four headers", &options(4), &filtered);
+    let malformed = Outcome::dropped(Reason::Malformed);
+    bed.check("five headers", &options(5), &malformed);
+    // Hop-by-hop options, and a payload length of 0.
+    let mut jumbogram = options(1);
+    jumbogram[18..21].copy_from_slice(&[0, 0, 0]);
+    bed.check("a jumbogram", &jumbogram, &malformed);
+    let mut ended = routed(64, IPV6, 0, &[FAR], &[]);
+    ended[24..40].copy_from_slice(&address("2001:db8:1::1"));
+    bed.check("at its end", &frame(&ended), &filtered);
+    let elsewhere = ipv6(255, ICMPV6, "2001:db8:1::1", &[135, 0, 0, 0]);
+    bed.check("a neighbour of others", &frame(&elsewhere), &filtered);
+    for tags in [&[0x81, 0, 0, 0][..], &[0x88, 0xa8, 0xe0, 0, 0x81, 0, 0, 5]] {
+        let mut tagged = options(0);
+        tagged.splice(12..12, tags.iter().copied());
+        let outcome = Outcome::dropped(Reason::PriorityTag);
+        bed.check("a priority tag", &tagged, &outcome);
+    }
 }
 
 fn strangers_are_refused_before(bed: &mut Bed) {

@@ -41,15 +41,19 @@ pub(crate) fn look(frame: &[u8]) -> Option<Inside> {
 
 pub(crate) enum Put {
     Pass,
+    Unreadable,
     Done(Vec<u8>),
     TooBig(u32),
     NoRoom,
 }
 
 pub(crate) fn put(mut frame: Vec<u8>, policy: &Policy, is_hop: bool) -> Put {
-    let Some(inside) = look(&frame).filter(|inside| !is_hop || inside.hops > 1) else {
-        return Put::Pass;
+    let Some(inside) = look(&frame) else {
+        return Put::Unreadable;
     };
+    if is_hop && inside.hops <= 1 {
+        return Put::Pass;
+    }
     let len = usize::from(policy.len);
     if !(40..=ROOM).contains(&len) {
         return Put::NoRoom;
@@ -122,10 +126,12 @@ pub(crate) fn put_frame(frame: &[u8], policy: &Policy, mac: [u8; 6]) -> Put {
 
 /// An SRH in a packet.
 pub(crate) fn insert(mut frame: Vec<u8>, policy: &Policy) -> Put {
-    let inside = look(&frame).filter(|inside| inside.next == IPV6 && inside.hops > 1);
-    let Some(inside) = inside else {
-        return Put::Pass;
+    let Some(inside) = look(&frame) else {
+        return Put::Unreadable;
     };
+    if inside.next != IPV6 || inside.hops <= 1 {
+        return Put::Pass;
+    }
     let whole = usize::from(policy.len);
     if !(64..=ROOM).contains(&whole) {
         return Put::NoRoom;

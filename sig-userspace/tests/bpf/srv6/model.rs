@@ -111,6 +111,14 @@ impl Model {
         }
         let kind = be16(&frame, 12);
         let trusted = port.flags & Port::TRUSTED != 0;
+        if matches!(kind, 0x8100 | 0x88a8) {
+            let is_looked_at =
+                !trusted || !self.rules.is_empty() || port.flags & Port::STEERED != 0;
+            return match frame.len() >= 16 && be16(&frame, 14) & 0xfff == 0 && is_looked_at {
+                true => refuse(Reason::PriorityTag),
+                false => passed(frame),
+            };
+        }
         let mut found = None;
         if kind == 0x86dd
             && let Some(destination) = address(&frame)
@@ -135,7 +143,10 @@ impl Model {
                 }
             }
         }
-        let verdict = judge(&self.rules, &frame, found.as_ref());
+        let is_exempt = found.is_none() && !self.is_ruled(&frame);
+        let Some(verdict) = judge(&self.rules, &frame, found.as_ref(), is_exempt) else {
+            return refuse(Reason::Malformed);
+        };
         for rule in &verdict.applied {
             let (packets, bytes) = &mut self.applied[*rule];
             *packets += 1;
@@ -176,12 +187,21 @@ impl Model {
             0x86dd => address(&frame).map(Into::into),
             _ => None,
         };
-        let steered = destination.and_then(|destination| {
-            let nets = self.sr.steered.iter();
-            nets.filter(|(net, _)| net.contains(&destination))
-                .max_by_key(|(net, _)| net.prefix_len())
-        });
-        let number = match steered.map(|(_, number)| *number) {
+        let is_martian = match kind {
+            0x0800 => matches!(frame.get(26), None | Some(0 | 127 | 224..)),
+            _ => match frame.get(22..30) {
+                Some(source) => {
+                    source[0] == 0xff
+                        || source == [0; 8]
+                        || source[0] == 0xfe && source[1] >> 6 == 2
+                }
+                None => true,
+            },
+        };
+        if is_martian {
+            return passed(frame);
+        }
+        let number = match destination.and_then(|destination| self.steered(destination)) {
             Some(0) => return passed(frame),
             _ if action == Action::Steer => verdict.policy,
             Some(number) => number,
@@ -197,6 +217,7 @@ impl Model {
         };
         match made {
             Put::Pass => passed(frame),
+            Put::Unreadable => refuse(Reason::Malformed),
             Put::Done(frame) => self.go_on(frame, None, true),
             Put::TooBig(room) => Outcome::told(Reason::TooBig, room, &frame[IP..]),
             Put::NoRoom => refuse(Reason::TooLong),
@@ -246,6 +267,20 @@ impl Model {
             }
         }
         Some(refuse(Reason::TooLong))
+    }
+
+    /// The policy for a destination; 0: this host.
+    fn steered(&self, destination: std::net::IpAddr) -> Option<u32> {
+        let nets = self.sr.steered.iter();
+        let nets = nets.filter(|(net, _)| net.contains(&destination));
+        nets.max_by_key(|(net, _)| net.prefix_len())
+            .map(|(_, number)| *number)
+    }
+
+    /// Whether a frame to no SID meets rules.
+    fn is_ruled(&self, frame: &[u8]) -> bool {
+        let is_to_this_host = || address(frame).and_then(|to| self.steered(to.into())) == Some(0);
+        is_routable(frame) && (!is_discovery(frame) || !is_to_this_host())
     }
 
     /// The local SID with this address, arguments included.
@@ -482,7 +517,7 @@ impl Model {
         match put(frame.clone(), &policy, true) {
             Put::Done(frame) => self.go_on(frame, None, true),
             Put::TooBig(room) => Outcome::told(Reason::TooBig, room, &frame[IP..]),
-            Put::Pass => refuse(Reason::NotReturned),
+            Put::Pass | Put::Unreadable => refuse(Reason::NotReturned),
             Put::NoRoom => refuse(Reason::TooLong),
         }
     }
@@ -558,8 +593,11 @@ impl Model {
 
 /// Whether this is no business between neighbours.
 pub(crate) fn is_ordinary(frame: &[u8]) -> bool {
-    let kind = be16(frame, 12);
-    let ordinary = match kind {
+    is_routable(frame) && !is_discovery(frame)
+}
+
+fn is_routable(frame: &[u8]) -> bool {
+    let ordinary = match be16(frame, 12) {
         0x0800 => frame
             .get(30..34)
             .is_some_and(|to| to[0] < 224 && to[..2] != [169, 254]),
@@ -569,11 +607,14 @@ pub(crate) fn is_ordinary(frame: &[u8]) -> bool {
         }),
         _ => false,
     };
-    let is_discovery = kind == 0x86dd
+    ordinary && frame[0] & 1 == 0
+}
+
+fn is_discovery(frame: &[u8]) -> bool {
+    be16(frame, 12) == 0x86dd
         && frame.len() >= 56
         && frame[20..22] == [58, 255]
-        && (133..=137).contains(&frame[54]);
-    ordinary && frame[0] & 1 == 0 && !is_discovery
+        && (133..=137).contains(&frame[54])
 }
 
 /// The destination of an IPv6 packet.

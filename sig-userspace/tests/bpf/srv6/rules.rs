@@ -99,7 +99,8 @@ fn see(frame: &[u8], kind: Kind) -> Option<Seen<'_>> {
     let inner_at = |at: usize, end: usize, version: u8| {
         let inner = packet.get(at..end)?;
         (inner.first()? >> 4 == version && inner.len() > 1).then_some(())?;
-        InnerPacket::parse(inner).ok()
+        let inner = InnerPacket::parse(inner).ok()?;
+        (!matches!(inner.upper(), UpperLayer::Unknown(_))).then_some(inner)
     };
     let plain = |version: u8| {
         let inner = inner_at(0, packet.len(), version)?;
@@ -129,11 +130,14 @@ fn see(frame: &[u8], kind: Kind) -> Option<Seen<'_>> {
     };
     let end = usize::from(be16(packet, 4)) + 40;
     let inside = match upper_layer(packet, next, at) {
-        UpperLayer::At { protocol, offset } if offset <= 4095 => match protocol {
-            IPV4 => inner_at(offset, end, 4).map(|inner| (inner, offset)),
-            IPV6 => inner_at(offset, end, 6).map(|inner| (inner, offset)),
-            _ => None,
-        },
+        UpperLayer::At { protocol, offset } if offset < end => {
+            let at = |version| (offset <= 4095).then(|| inner_at(offset, end, version))?;
+            match protocol {
+                IPV4 => Some((at(4)?, offset)),
+                IPV6 => Some((at(6)?, offset)),
+                _ => None,
+            }
+        }
         _ => None,
     };
     let seen = match inside {
@@ -147,7 +151,9 @@ fn see(frame: &[u8], kind: Kind) -> Option<Seen<'_>> {
         },
         None => {
             let plain = plain(6)?;
-            let last = srh.and_then(|srh| srh.segment(packet, 0));
+            let last = srh
+                .filter(|srh| srh.segments_left != 0)
+                .and_then(|srh| srh.segment(packet, 0));
             Seen {
                 has_outer: true,
                 srh,
@@ -228,8 +234,13 @@ pub(crate) struct Verdict {
     pub(crate) copies: Vec<(u16, Vec<u8>)>,
 }
 
-/// What the rules say about a frame to a SID or to none.
-pub(crate) fn judge(ruled: &[Ruled], frame: &[u8], sid: Option<&Sid>) -> Verdict {
+/// What the rules say about a frame to a SID or to none; `None` if they cannot read it. `is_exempt`: it meets none.
+pub(crate) fn judge(
+    ruled: &[Ruled],
+    frame: &[u8],
+    sid: Option<&Sid>,
+    is_exempt: bool,
+) -> Option<Verdict> {
     let kind = match sid {
         None => Kind::Plain,
         Some(sid) if sid.arguments == 0 => Kind::Sid,
@@ -241,12 +252,10 @@ pub(crate) fn judge(ruled: &[Ruled], frame: &[u8], sid: Option<&Sid>) -> Verdict
         applied: Vec::new(),
         copies: Vec::new(),
     };
-    if sid.is_none() && !super::model::is_ordinary(frame) {
-        return verdict;
+    if is_exempt || ruled.is_empty() {
+        return Some(verdict);
     }
-    let Some(seen) = see(frame, kind) else {
-        return verdict;
-    };
+    let seen = see(frame, kind)?;
     for (place, Ruled { rule, policy }) in ruled.iter().enumerate() {
         let comes_in = rule.interfaces.is_empty() || rule.interfaces.iter().any(|of| of == NAME);
         let holds = || rule.condition.holds(&|atom| seen.satisfies(atom));
@@ -268,5 +277,5 @@ pub(crate) fn judge(ruled: &[Ruled], frame: &[u8], sid: Option<&Sid>) -> Verdict
             }
         }
     }
-    verdict
+    Some(verdict)
 }
