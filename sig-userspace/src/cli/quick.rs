@@ -99,19 +99,21 @@ fn gateway_of(file: &Path, socket: &Path, stream: &UnixStream) -> Result<Process
     )))
 }
 
-/// Whether a process was started with this file.
+/// Whether a process was started with this file; of one that is gone, under its name.
 fn runs(process: u32, file: &Path) -> bool {
     let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
-    let Ok(own) = place(file) else {
-        return false;
-    };
+    let own = place(file).ok();
+    let name = path::absolute(file).ok();
     let folder = PathBuf::from(format!("/proc/{process}"));
     let arguments = fs::read(folder.join("cmdline")).unwrap_or_default();
     let mut arguments = arguments.split(|byte| *byte == 0);
     arguments.any(|argument| {
         let argument = argument.strip_prefix(b"--config=").unwrap_or(argument);
-        let named = folder.join("cwd").join(OsStr::from_bytes(argument));
-        place(&named).is_ok_and(|named| named == own)
+        let named = Path::new(OsStr::from_bytes(argument));
+        match own {
+            Some(own) => place(&folder.join("cwd").join(named)).is_ok_and(|named| named == own),
+            None => name.as_deref() == Some(named),
+        }
     })
 }
 
@@ -131,13 +133,15 @@ fn up(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         fs::create_dir_all(folder).map_err(failed("make the folder of the log"))?;
     }
     let shown = log.display().to_string();
+    // Until it is known that this gateway runs and not one that another call has started meanwhile.
+    let unnamed = log.with_extension(format!("log.{}", std::process::id()));
     // The folder may be another user's: nothing that is there is written to, and symbolic links are not followed.
-    let _ = fs::remove_file(&log);
+    let _ = fs::remove_file(&unnamed);
     let output = OpenOptions::new()
         .read(true)
         .write(true)
         .create_new(true)
-        .open(&log)
+        .open(&unnamed)
         .map_err(failed(&format!("write {shown}")))?;
     let errors = output.try_clone().map_err(failed("share the log"))?;
     let kept = output.try_clone().map_err(failed("share the log"))?;
@@ -160,12 +164,18 @@ fn up(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     loop {
         let text = fs::read_to_string(&written).unwrap_or_default();
         if let Some(status) = child.try_wait().map_err(failed("wait for the gateway"))? {
+            let _ = fs::remove_file(&unnamed);
             return Err(Failure::Failed(format!(
                 "the gateway has ended ({status}):\n{}",
                 text.trim_end()
             )));
         }
-        if text.lines().any(|line| line == "gateway is ready") {
+        let is_ready = text.lines().any(|line| line == "gateway is ready");
+        let is_late = Instant::now() > deadline;
+        if is_ready || is_late {
+            fs::rename(&unnamed, &log).map_err(failed(&format!("write {shown}")))?;
+        }
+        if is_ready {
             let (id, name) = (child.id(), file.display());
             writeln!(
                 out,
@@ -173,7 +183,7 @@ fn up(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
             )?;
             return Ok(());
         }
-        if Instant::now() > deadline {
+        if is_late {
             return Err(Failure::Failed(format!(
                 "the gateway runs but is not ready after {} s, and goes on trying; \"sig quick down {}\" ends it; its log, {shown}:\n{}",
                 START.as_secs(),
@@ -238,5 +248,19 @@ mod tests {
         assert!(runs(own, &program));
         assert!(!runs(own, Path::new("/proc/self/status")));
         assert!(!runs(own, Path::new("/nowhere/site.toml")));
+        let gone = Path::new("/nowhere/gone.toml");
+        let mut sleep = Command::new("/bin/sh")
+            .args(["-c", "read line", "/nowhere/gone.toml"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        // Its arguments are there a moment after it was spawned.
+        let mut looks = 0..1000;
+        assert!(looks.any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            runs(sleep.id(), gone)
+        }));
+        drop(sleep.stdin.take());
+        sleep.wait().expect("the shell");
     }
 }
