@@ -25,6 +25,7 @@ use sig_core::{
     engine::{Engine as Workers, EngineConfig},
     fast_path::Shared,
     framing::Limits,
+    port::Port,
     port::umem::{Area, Pool},
 };
 pub use sig_core::{
@@ -33,7 +34,7 @@ pub use sig_core::{
         icmp::Sources as IcmpSources,
         lan::{LanFacts, LanNeighbour, LanRoute, LanTable},
     },
-    engine::WorkerPorts,
+    engine::{LanChange, WorkerPorts},
     framing::LimitsError,
 };
 
@@ -79,11 +80,31 @@ pub(crate) trait InKernel: Send {
     /// every tenth of a second. As [`Self::look`].
     fn look_at_load(&mut self, now: u64, sent: u64) -> bool;
 
+    /// Lets the programs send through a device, which has the number of a LAN interface in the tables; `None`: nothing is sent to that number
+    /// any more. The tables have to be made anew.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not take the device.
+    #[cfg(feature = "xdp")]
+    fn set_lan(&mut self, number: u16, device: Option<Device>)
+    -> Result<(), crate::gateway::Error>;
+
     /// What the programs do and why they do not do more.
     fn status(&mut self) -> sig_core::status::FastPath;
 
     /// Lets packets take the fast path, or not for now.
     fn enable(&mut self, on: bool);
+}
+
+/// A device that the programs of the fast path may send through.
+#[cfg(feature = "xdp")]
+pub(crate) struct Device {
+    pub(crate) ifindex: u32,
+    pub(crate) interface: String,
+    pub(crate) is_veth: bool,
+    /// Its XDP program is in native mode.
+    pub(crate) native: bool,
 }
 
 /// What an engine is made of.
@@ -298,6 +319,22 @@ impl Engine {
     pub fn update(&mut self, environment: &Environment) {
         self.environment = environment.clone();
         self.renew(self.now());
+    }
+
+    /// Makes these the ports on the LAN interface that has this number in [`Environment::lan`], an element for each worker; none: packets to
+    /// there go to the tunnel device. See [`sig_core::engine::Engine::set_lan`]. `partial_checksums`: as
+    /// [`Builder::partial_checksums`], for all LAN interfaces.
+    ///
+    /// # Errors
+    ///
+    /// If a worker has ended.
+    pub fn set_lan(
+        &self,
+        number: usize,
+        ports: Vec<Vec<Box<dyn Port>>>,
+        partial_checksums: bool,
+    ) -> io::Result<LanChange> {
+        self.workers.set_lan(number, ports, partial_checksums)
     }
 
     /// Lets new flows use paths that came later than the flows before. To be called about every second

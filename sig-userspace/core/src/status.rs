@@ -159,6 +159,18 @@ pub struct Lan {
     pub neighbours: u64,
     /// What else is left to the kernel than packets to neighbours that are not known yet, and why.
     pub helped: Vec<String>,
+    /// Interfaces of the configuration that are not in service.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A LAN interface that is not in service: the kernel forwards its packets, if it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub interface: String,
+    /// Why it is not.
+    pub reason: String,
 }
 
 /// How packets get to a port.

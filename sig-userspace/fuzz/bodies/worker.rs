@@ -206,7 +206,7 @@ fn process(worker: &mut Worker, now: u64, tables: &Tables, input: &mut Input) {
     let mut output = Output::with_capacity(16, 1);
     worker.process(now, tables, input, &mut output);
     let (area, free) = worker.memory();
-    for frame in output.lan.into_iter().flatten() {
+    for frame in output.lan.into_iter().flatten().flatten() {
         let (ethernet, packet) = frame.bytes(area).split_at(14);
         let inner = InnerPacket::parse(packet).expect("a sound packet");
         assert_eq!(ethernet[..6], HOST_MAC);

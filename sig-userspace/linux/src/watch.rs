@@ -12,7 +12,7 @@ use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use tokio::sync::{broadcast, watch};
 
 use super::netlink::Netlink;
-use super::{Error, link};
+use super::{Error, link, link::Link};
 use sig_core::task::Task;
 
 /// Announcements a slow listener may be behind before it has to look at everything anew.
@@ -86,6 +86,18 @@ pub struct InterfaceState {
     pub mtu: u32,
     /// Addresses with prefix lengths
     pub addresses: Vec<IpNet>,
+}
+
+impl From<&Link> for InterfaceState {
+    fn from(link: &Link) -> Self {
+        Self {
+            name: Some(link.name.clone()),
+            up: link.up && link.carrier,
+            mac: link.mac,
+            mtu: link.mtu,
+            addresses: link.addresses.clone(),
+        }
+    }
 }
 
 impl Watch {
@@ -190,16 +202,8 @@ impl Changes {
 }
 
 async fn interface_state(netlink: &Netlink, ifindex: u32) -> Result<InterfaceState, Error> {
-    let Some(link) = link::by_index(netlink, ifindex).await? else {
-        return Ok(InterfaceState::default());
-    };
-    Ok(InterfaceState {
-        name: Some(link.name),
-        up: link.up && link.carrier,
-        mac: link.mac,
-        mtu: link.mtu,
-        addresses: link.addresses,
-    })
+    let link = link::by_index(netlink, ifindex).await?;
+    Ok(link.as_ref().map_or_else(Default::default, Into::into))
 }
 
 fn change(message: &RouteNetlinkMessage) -> Option<Change> {

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use sig_core::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, FastPath,
-    Lan, Path, Port, PortMode, Probing, Queue, Refused, Remote, RemoteAs, Rule, SessionPolicy,
-    Site, SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, srv6,
+    Lan, LeftOut, Path, Port, PortMode, Probing, Queue, Refused, Remote, RemoteAs, Rule,
+    SessionPolicy, Site, SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, srv6,
 };
 use sig_core::{
     dataplane::counters::WorkerCounts,
@@ -37,6 +37,7 @@ pub fn idle() -> Status {
         lan: Lan {
             neighbours: 0,
             helped: vec!["everything: no interface in `[dataplane] lan`".to_owned()],
+            left_out: vec![],
         },
         remotes: vec![],
         control: None,
@@ -133,6 +134,10 @@ pub fn busy() -> Status {
         lan: Lan {
             neighbours: 3,
             helped: vec![],
+            left_out: vec![LeftOut {
+                interface: "eth2".to_owned(),
+                reason: "there is no such interface".to_owned(),
+            }],
         },
         remotes: vec![Remote {
             isd_as: "1-ff00:0:111".to_owned(),

@@ -13,7 +13,7 @@ use super::notation::{Format, Notation};
 use super::socket::{Choice, Kind, ask, expect};
 use super::table::Table;
 use sig_core::notation::rfc3339;
-use sig_core::status::{FastPath, Lan, Port, Remote, Status, Underlay, Worker};
+use sig_core::status::{FastPath, Lan, Remote, Status, Underlay, Worker};
 
 /// A gateway that does not answer within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             "serves no prefixes: set prefixes in [gateway], or all received packets are dropped"
         )?;
     }
-    write_ports(&status.ports, out)?;
+    write_ports(status, out)?;
     write_workers(&status.workers, out)?;
     write_underlay(&status.underlay, out)?;
     write_lan(&status.lan, out)?;
@@ -88,7 +88,8 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     write_drops(status, out)
 }
 
-fn write_ports(ports: &[Port], out: &mut dyn Write) -> io::Result<()> {
+fn write_ports(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    let ports = &status.ports;
     writeln!(out, "\nPorts")?;
     if ports.is_empty() {
         return writeln!(
@@ -128,6 +129,13 @@ fn write_ports(ports: &[Port], out: &mut dyn Write) -> io::Result<()> {
             out,
             "  {} is down: ip link set {} up",
             port.interface, port.interface
+        )?;
+    }
+    for left_out in &status.lan.left_out {
+        writeln!(
+            out,
+            "  {} is not in service: {}",
+            left_out.interface, left_out.reason
         )?;
     }
     Ok(())

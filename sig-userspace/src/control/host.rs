@@ -16,6 +16,7 @@ mod guard;
 mod interfaces;
 mod lan;
 mod lan_map;
+mod lans;
 mod notices;
 mod ports;
 mod sockets;
@@ -26,7 +27,6 @@ mod tunnel;
 use std::{
     collections::{HashMap, HashSet},
     net::{IpAddr, UdpSocket},
-    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -50,9 +50,10 @@ pub use apply::HostHandle;
 use choice::Choice;
 use guard::Guard;
 use interfaces::Interfaces;
+use lans::Lans;
 use ports::PortFacts;
-use sig_common::maps::Stat;
-use sig_core::{port::Monitor, port::Role, status::Status, task::Task};
+use sig_common::maps::{Sockets as Slots, Stat, TUNNEL_PORT};
+use sig_core::{port::Role, status::Status, task::Task};
 use sig_linux::{
     bpf::{Attachment, FastPathMaps, FastPathOptions, Logging, Program, Programs, TcAttachment},
     facts,
@@ -95,14 +96,13 @@ struct Shared {
     /// `None`: no port has any.
     programs: Mutex<Option<Programs>>,
     choice: Choice,
-    ports: Vec<PortFacts>,
-    sockets: Vec<Box<dyn Monitor>>,
+    /// Those that stay; the others are of `lans`.
+    ports: Vec<Arc<PortFacts>>,
+    lans: Lans,
     /// Largest MTU that the packet buffers are for.
     max_mtu: u32,
     /// Why there is no fast path, though it is wanted.
     no_fast_path: Option<String>,
-    /// Per worker, its place in `sockets`.
-    of_worker: Vec<Range<usize>>,
     networks: watch::Receiver<Arc<Networks>>,
     /// Border routers on this host that paths have been left out for, which has been logged.
     own_routers: Mutex<HashSet<IpAddr>>,
@@ -116,7 +116,7 @@ struct Shared {
     applied: tokio::sync::Mutex<Applied>,
     control: Mutex<Option<status::ControlSource>>,
     /// The gateway as its SR node sees it.
-    beside: Beside,
+    beside: Mutex<Beside>,
     chains: Mutex<chains::Chains>,
     /// Held while rules are put into force.
     setting_rules: tokio::sync::Mutex<()>,
@@ -168,7 +168,13 @@ impl Host {
         let mut sockets = Sockets::open(&config, choice.has_sockets)?;
         let mut tunnel = Tunnel::create(&config, choice.has_tun).await?;
         let mut ports = tokio::task::block_in_place(|| {
-            ports::open(&config, &interfaces, &mut tunnel, &mut sockets)
+            ports::open(
+                &config,
+                &interfaces,
+                choice.has_bpf,
+                &mut tunnel,
+                &mut sockets,
+            )
         })?;
         let Loaded {
             mut programs,
@@ -179,7 +185,14 @@ impl Host {
         let (networks, following) =
             networks::follow(&netlink, &watch, tunnel.ifindex(), config.tunnel.table).await?;
         let known = networks.borrow().clone();
-        let place = environment::Place::new(&config, &interfaces);
+        let lans = Lans::new(
+            config.clone(),
+            netlink.clone(),
+            ports.opener.take(),
+            ports.has_fast_path,
+            interfaces.around.clone(),
+        );
+        let place = environment::Place::new(&config, lans.around());
         let environment = Environment {
             neighbours: HashMap::new(),
             home: place.home(&known),
@@ -187,7 +200,6 @@ impl Host {
             icmp: place.icmp_sources(&known),
             lan: Arc::default(),
         };
-        let partial_checksums = interfaces.any_virtual_lan();
         let mut attached = Attached::default();
         if let Some(programs) = &mut programs {
             fill_maps(programs, &interfaces, &config, &ports)?;
@@ -197,11 +209,12 @@ impl Host {
             Some((maps, programs)) => {
                 let backlog = u64::from(config.dataplane.ring_size) * 3 / 4;
                 let mut follower = fast_path::Follower::new(maps, backlog);
-                follower.set_outputs(&ports.facts)?;
-                // The tunnel's device has its index in another namespace.
-                let own = ports.facts.iter().filter(|port| port.role != Role::Tunnel);
-                for port in own.filter(|port| port.native) {
-                    programs.set_fast(port.ifindex, partial_checksums)?;
+                let underlay = ports.facts.iter();
+                for port in underlay.filter(|port| port.role == Role::Underlay) {
+                    follower.set_underlay(port)?;
+                    if port.native {
+                        programs.set_fast(port.ifindex, false)?;
+                    }
                 }
                 Some(Box::new(follower) as Box<dyn InKernel>)
             }
@@ -216,7 +229,6 @@ impl Host {
             .environment(environment.clone())
             .in_kernel(in_kernel)
             .sources(at_workers.clone())
-            .partial_checksums(partial_checksums)
             .ports(
                 ports.area.clone(),
                 ports.pool.clone(),
@@ -251,21 +263,24 @@ impl Host {
             })
         });
         let (fail, failed) = watch::channel(None);
-        let (lan, lan_hops) = lan::start(&config, &ports.facts, &netlink, &watch);
+        let (lan, lan_hops) = lan::start(&config, programs.is_some(), &netlink, &watch);
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             programs: Mutex::new(programs),
             choice,
-            ports: ports.facts,
-            sockets: ports.monitors,
+            ports: ports.facts.into_iter().map(Arc::new).collect(),
+            lans,
             max_mtu: ports.max_mtu,
             no_fast_path,
-            of_worker: ports.of_worker,
             networks: networks.clone(),
             own_routers: Mutex::default(),
             hops: next_hops.subscribe(),
             next_hops,
-            sources: sources::Sources::new(config.dataplane.underlay_sources.clone(), at_workers),
+            sources: sources::Sources::new(
+                config.dataplane.underlay_sources.clone(),
+                at_workers,
+                tunnel.ifindex(),
+            ),
             lan,
             lan_hops,
             routes,
@@ -275,10 +290,13 @@ impl Host {
                 known,
             )),
             control: Mutex::new(None),
-            beside: chains::beside(&config, tunnel.ifindex()),
+            beside: Mutex::new(chains::beside(&config, tunnel.ifindex())),
             chains: Mutex::new(chains::Chains::new(counts, fail.clone())),
             setting_rules: tokio::sync::Mutex::new(()),
         });
+        // From here on, changes are followed.
+        let changes = watch.subscribe();
+        shared.start_lans().await?;
         let handle = HostHandle::new(&shared);
         handle.set_rules(rules).await?;
         let now = std::time::SystemTime::now();
@@ -289,11 +307,13 @@ impl Host {
         let mut tasks = vec![Task::spawn("the network monitor", follow)];
         let follow = environment::follow(shared.clone(), place, environment, networks);
         tasks.push(Task::spawn("the neighbour monitor", follow));
-        for link in interfaces.all() {
+        if let Some(link) = interfaces.underlay {
             let state = watch.interface(&netlink, link.ifindex).await?;
-            let follow = interfaces::follow(link.clone(), state, shared.clone(), fail.clone());
-            tasks.push(Task::spawn("the interface monitor", follow));
+            let follow = interfaces::follow_underlay(link, state, shared.clone(), fail.clone());
+            tasks.push(Task::spawn("the underlay monitor", follow));
         }
+        let follow = shared.clone().follow_lans(changes);
+        tasks.push(Task::spawn("the LAN interface monitor", follow));
         let state = watch.interface(&netlink, tunnel.ifindex()).await?;
         let follow = interfaces::follow_tunnel(state, shared.clone(), fail.clone());
         tasks.push(Task::spawn("the tunnel monitor", follow));
@@ -405,6 +425,7 @@ impl Host {
         self.shared.applied.lock().await.end();
         self.shared.routes.close().await?;
         drop(self.attached);
+        self.shared.lans.end().await;
         lock(&self.shared.chains).end();
         for task in self.tasks.drain(..) {
             task.stop().await;
@@ -446,7 +467,7 @@ struct Loaded {
 fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loaded, Error> {
     let is_wanted = config.dataplane.fast_path != FastPathUse::Off;
     if !is_wanted || !ports.has_fast_path {
-        let needs_programs = ports.facts.iter().any(PortFacts::has_xdp);
+        let needs_programs = ports.opener.is_some();
         let load = needs_programs.then(|| Programs::load(logging));
         return Ok(Loaded {
             programs: load.transpose()?,
@@ -457,12 +478,7 @@ fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loade
         });
     }
     let options = FastPathOptions {
-        sockets: ports
-            .sockets
-            .iter()
-            .map(|(slot, _)| slot + 1)
-            .max()
-            .unwrap_or(0),
+        sockets: ports.slots,
         clamp_mss: config.dataplane.clamp_mss,
         verify_checksums: config.dataplane.verify_checksums,
     };
@@ -497,9 +513,6 @@ fn fill_maps(
         let local = super::planner::local(config);
         programs.set_underlay_port(underlay.ifindex, &local, interfaces::mac(underlay)?)?;
     }
-    for link in &interfaces.lan {
-        programs.set_lan_port(link.ifindex, interfaces::mac(link)?, true, link.mtu)?;
-    }
     for (slot, socket) in &ports.sockets {
         programs.set_socket(*slot, std::os::fd::AsFd::as_fd(socket))?;
     }
@@ -508,26 +521,52 @@ fn fill_maps(
 
 /// Lets packets to the workers, once it is known how the programs are attached.
 fn steer(programs: &mut Programs, ports: &ports::Ports) -> Result<(), Error> {
-    let has_race = facts::has_generic_receive_race();
-    for (port, queue, sockets) in &ports.steering {
-        let facts = ports.facts.iter().find(|facts| facts.ifindex == *port);
-        let one_only = has_race && facts.is_some_and(|facts| !facts.is_inner() && !facts.native);
-        let steered = if one_only {
-            sockets.only(*queue)
-        } else {
-            *sockets
+    for steering in &ports.steering {
+        let of_port = |facts: &&PortFacts| match steering.0 {
+            TUNNEL_PORT => facts.is_inner(),
+            ifindex => !facts.is_inner() && facts.ifindex == ifindex,
         };
-        if steered != *sockets {
-            tracing::warn!(
-                queue,
-                interface = facts.map(|facts| &facts.interface),
-                "a single worker serves the queue: with more, this kernel may reuse a packet buffer in \
-                 generic mode (CVE-2025-37920); upgrade to Linux 6.12.28, 6.14.6, 6.15 or newer to share queues"
-            );
+        if let Some(facts) = ports.facts.iter().find(of_port) {
+            steer_queue(programs, steering, facts)?;
         }
-        programs.set_steering(*port, *queue, steered)?;
     }
     Ok(())
+}
+
+/// Lets packets of a queue to the workers.
+fn steer_queue(
+    programs: &mut Programs,
+    (port, queue, sockets): &(u32, u32, Slots),
+    facts: &PortFacts,
+) -> Result<(), Error> {
+    let has_race = facts::has_generic_receive_race();
+    let one_only = has_race && !facts.is_inner() && !facts.native;
+    let steered = if one_only {
+        sockets.only(*queue)
+    } else {
+        *sockets
+    };
+    if steered != *sockets {
+        tracing::warn!(
+            queue,
+            interface = facts.interface,
+            "a single worker serves the queue: with more, this kernel may reuse a packet buffer in \
+             generic mode (CVE-2025-37920); upgrade to Linux 6.12.28, 6.14.6, 6.15 or newer to share queues"
+        );
+    }
+    programs.set_steering(*port, *queue, steered)?;
+    Ok(())
+}
+
+/// Notes how a program was attached.
+fn note_mode(attachment: &Attachment, facts: &mut PortFacts) {
+    if let Some(reason) = attachment.no_native() {
+        tracing::warn!(
+            interface = facts.interface,
+            "the driver does not support native XDP ({reason}); using the slower generic mode"
+        );
+    }
+    facts.native = attachment.mode() == sig_linux::bpf::XdpMode::Native;
 }
 
 fn attach(
@@ -539,12 +578,10 @@ fn attach(
 ) -> Result<Attached, Error> {
     let mut xdp = Vec::new();
     for facts in facts.iter_mut().filter(|facts| facts.has_xdp()) {
-        let link = interfaces.all().find(|link| link.ifindex == facts.ifindex);
-        let mode = interfaces::xdp_mode(config.dataplane.mode, link);
+        let mode = interfaces::xdp_mode(config.dataplane.mode, interfaces.underlay.as_ref());
         let attachment = match (facts.role, tunnel.pair()) {
             (Role::Underlay, _) => programs.attach_xdp(Program::Underlay, facts.ifindex, mode)?,
-            (Role::Lan, _) => programs.attach_xdp(Program::Lan, facts.ifindex, mode)?,
-            (Role::Tunnel, None) => continue,
+            (Role::Lan, _) | (Role::Tunnel, None) => continue,
             // A veth always has native mode.
             (Role::Tunnel, Some(pair)) => {
                 let (netns, ifindex) = (pair.netns(), pair.peer().ifindex);
@@ -555,13 +592,7 @@ fn attach(
                 })??
             }
         };
-        if let Some(reason) = attachment.no_native() {
-            tracing::warn!(
-                interface = facts.interface,
-                "the driver does not support native XDP ({reason}); using the slower generic mode"
-            );
-        }
-        facts.native = attachment.mode() == sig_linux::bpf::XdpMode::Native;
+        note_mode(&attachment, facts);
         xdp.push(attachment);
     }
     let inject = match (config.dataplane.lan_transmit, tunnel.pair()) {

@@ -121,6 +121,18 @@ impl Running {
                 ));
             }
         }
+        match self
+            .runtime
+            .block_on(self.host.set_lan(&config.dataplane.lan))
+        {
+            Ok((changes, errors)) => {
+                for line in changes {
+                    let _ = writeln!(told, "{line}");
+                }
+                incomplete.extend(errors);
+            }
+            Err(error) => incomplete.push(error.to_string()),
+        }
         match self.runtime.block_on(self.host.set_rules(rules)) {
             Ok(changes) => {
                 for line in changes {
@@ -214,6 +226,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Takes over what a reload puts into force.
 fn take_over(in_force: &mut Config, now: &Config) {
     in_force.log.level = now.log.level;
+    in_force.dataplane.lan.clone_from(&now.dataplane.lan);
     in_force
         .gateway
         .rules_file

@@ -239,6 +239,8 @@ impl Process {
             chunks: None,
             jumbo: false,
             huge_pages: HugePages::Never,
+            later: Vec::new(),
+            spare_sockets: 0,
             busy_poll: None,
         }
         .open()

@@ -12,6 +12,7 @@ mod accelerate;
 mod chains;
 mod jumbo;
 mod lan;
+mod lans;
 mod network;
 mod order;
 mod ping;

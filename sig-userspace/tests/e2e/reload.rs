@@ -38,7 +38,7 @@ fn with_path(config: &str, path: &str) -> String {
 }
 
 /// `sig reload` of gateway A with this configuration: its exit code and output.
-fn reload(network: &Network, config: &str) -> (Option<i32>, String) {
+pub(crate) fn reload(network: &Network, config: &str) -> (Option<i32>, String) {
     let file = network.a.config_file();
     std::fs::write(&file, config).expect("the configuration");
     let output = Command::new(sig())
@@ -53,7 +53,7 @@ fn reload(network: &Network, config: &str) -> (Option<i32>, String) {
     )
 }
 
-fn status(network: &Network) -> Option<Status> {
+pub(crate) fn status(network: &Network) -> Option<Status> {
     let output = Command::new(sig())
         .args(["status", "--format", "json", "--config"])
         .arg(network.a.config_file())

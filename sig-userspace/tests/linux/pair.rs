@@ -315,6 +315,8 @@ impl Running {
             chunks: None,
             jumbo: false,
             huge_pages: HugePages::Auto,
+            later: Vec::new(),
+            spare_sockets: 0,
             busy_poll: None,
         };
         let opened = plan.open().unwrap();

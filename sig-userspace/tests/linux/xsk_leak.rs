@@ -60,6 +60,8 @@ fn alone() {
             chunks: None,
             jumbo: false,
             huge_pages: HugePages::Auto,
+            later: Vec::new(),
+            spare_sockets: 0,
             busy_poll: None,
         };
         gateway.run(|| plan.open())

@@ -53,6 +53,8 @@ fn plan<'a>(workers: u32, ports: Vec<PortSpec<'a>>) -> Plan<'a> {
         chunks: Some(16 * 1024),
         jumbo: false,
         huge_pages: HugePages::Auto,
+        later: Vec::new(),
+        spare_sockets: 0,
         busy_poll: None,
     }
 }

@@ -157,3 +157,48 @@ fn packets_leave_through_the_interface_of_their_next_hop_and_a_dead_one_stops_no
     assert!(counters.drops[DropReason::LinkDown as usize].get() > 0);
     assert_eq!(second_queue.receive(), None);
 }
+
+#[test]
+fn an_interface_that_goes_and_comes_back_does_not_touch_the_others() {
+    let (a, scion_a, _, [lan_a, _]) = gateway(0, 1);
+    let (b, scion_b, tunnel_b, [lan_b, _]) = gateway(1, 0);
+    let scion = [&scion_a, &scion_b];
+    let marks = |frame: &[u8]| (frame[4], frame[5], frame[14 + 19]);
+    send([10, 1, 1, 7], &lan_a, scion);
+    assert_eq!(marks(&receive(&lan_b)), (0, 1, 7));
+
+    // Interface 0 of B, whose link was down, gives way to one that works; its packets went nowhere.
+    let sessions = |engine: &Engine| engine.counters()[0].sent.frames.get();
+    let (port, wire) = memory::pair(64);
+    let before = b.set_lan(0, vec![vec![boxed(port)]], false).unwrap();
+    assert_eq!(before.wait().unwrap().len(), 1);
+    send([10, 1, 0, 8], &lan_a, scion);
+    assert_eq!(marks(&receive(&wire)), (0, 0, 8));
+
+    // Without it, the kernel is asked for the way; the other interface stays.
+    let before = b.set_lan(0, Vec::new(), false).unwrap().wait().unwrap();
+    assert_eq!(before.len(), 1);
+    send([10, 1, 0, 9], &lan_a, scion);
+    assert_eq!(receive(&tunnel_b)[14 + 19], 9);
+    send([10, 1, 1, 10], &lan_a, scion);
+    assert_eq!(marks(&receive(&lan_b)), (0, 1, 10));
+
+    // It returns, and another one comes; packets from there go out as well.
+    let (port, wire) = memory::pair(64);
+    let change = b.set_lan(0, vec![vec![boxed(port)]], false).unwrap();
+    assert_eq!(change.wait().unwrap().len(), 0);
+    send([10, 1, 0, 11], &lan_a, scion);
+    assert_eq!(marks(&receive(&wire)), (0, 0, 11));
+    let (port, fourth) = memory::pair(64);
+    let change = a.set_lan(3, vec![vec![boxed(port)]], false).unwrap();
+    assert_eq!(change.wait().unwrap().len(), 0);
+    let sent = sessions(&a);
+    send([10, 1, 1, 12], &fourth, scion);
+    assert_eq!(marks(&receive(&lan_b)), (0, 1, 12));
+    assert_eq!(sessions(&a), sent + 1);
+    assert!(a.is_healthy() && b.is_healthy());
+    assert_eq!(
+        b.counters()[0].drops[DropReason::FrameGap as usize].get(),
+        0
+    );
+}

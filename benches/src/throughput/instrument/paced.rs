@@ -90,6 +90,8 @@ impl Paced {
             chunks: None,
             jumbo: false,
             huge_pages: HugePages::Never,
+            later: Vec::new(),
+            spare_sockets: 0,
             busy_poll: None,
         };
         let opened = netns

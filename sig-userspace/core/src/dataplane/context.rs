@@ -32,11 +32,19 @@ pub(super) struct Context<'a> {
     pub(super) to_underlay: &'a mut Vec<Frame>,
     /// Finished Ethernet frames for the tunnel port.
     pub(super) to_tunnel: &'a mut Vec<Frame>,
-    /// Finished Ethernet frames for each LAN port.
-    pub(super) to_lan: &'a mut [Vec<Frame>],
+    /// Finished Ethernet frames for each LAN interface.
+    pub(super) to_lan: &'a mut [Option<Vec<Frame>>],
 }
 
 impl Context<'_> {
+    /// Whether packets can be sent through this LAN interface.
+    #[inline]
+    pub(super) fn is_open(&self, lan: u16) -> bool {
+        self.to_lan
+            .get(usize::from(lan))
+            .is_some_and(Option::is_some)
+    }
+
     /// Keeps a TCP connection from agreeing on segments that do not fit, if that is wanted.
     #[inline]
     pub(super) fn clamp_mss(&self, bytes: &mut [u8], packet: &InnerPacket, capacity: usize) {

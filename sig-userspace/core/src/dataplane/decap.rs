@@ -396,10 +396,10 @@ impl Delivery<'_, '_> {
                     traffic.packets.add(1);
                     traffic.packet_bytes.add(bytes);
                 }
-                match port {
-                    Some(port) => {
+                match port.and_then(|port| context.to_lan[port].as_mut()) {
+                    Some(to_lan) => {
                         context.counters.packets_straight.add(1);
-                        context.to_lan[port].push(packet);
+                        to_lan.push(packet);
                     }
                     None => {
                         context.counters.packets_via_helper.add(1);
@@ -454,7 +454,7 @@ fn finish(
         police::Delivery::Lan(place) | police::Delivery::LanThisOne(place) => tables.lan.hop(place),
         police::Delivery::Kernel | police::Delivery::KernelButNotBack => None,
     }
-    .filter(|hop| hop.takes(&summary) && usize::from(hop.port) < context.to_lan.len());
+    .filter(|hop| hop.takes(&summary) && context.is_open(hop.port));
     let Some(hop) = hop else {
         if u32::from(summary.total_len) > tables.tunnel_mtu {
             let message = Message::TooBig(tables.tunnel_mtu);

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use ipnet::IpNet;
 use sig_common::wire::{
     scion::ENDHOST_PORT,
@@ -25,7 +25,7 @@ pub struct Sources {
     /// `None`: anybody.
     allowed: ArcSwapOption<Lpm<()>>,
     /// Indexes of interfaces that no border router is behind.
-    closed: Vec<u32>,
+    closed: ArcSwap<Vec<u32>>,
     refused: Mutex<BTreeSet<IpAddr>>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Sources {
     fn default() -> Self {
         Sources {
             allowed: ArcSwapOption::from_pointee(Lpm::default()),
-            closed: Vec::new(),
+            closed: ArcSwap::default(),
             refused: Mutex::default(),
         }
     }
@@ -44,10 +44,14 @@ impl Sources {
     /// The default, with interfaces that no frame may come in by, by their indexes.
     #[must_use]
     pub fn closed_to(interfaces: Vec<u32>) -> Self {
-        Sources {
-            closed: interfaces,
-            ..Sources::default()
-        }
+        let sources = Sources::default();
+        sources.close_to(interfaces);
+        sources
+    }
+
+    /// Makes these the interfaces that no frame may come in by.
+    pub fn close_to(&self, interfaces: Vec<u32>) {
+        self.closed.store(interfaces.into());
     }
 
     /// Sets who may; `None`: anybody.
@@ -67,7 +71,7 @@ impl Sources {
     /// host. `bytes`: what was parsed, with the index of the interface in place of the source MAC address.
     #[inline]
     pub(super) fn may_bring(&self, frame: &Parsed, bytes: &[u8], local: &Local) -> bool {
-        if arrived_by(bytes).is_some_and(|interface| self.closed.contains(&interface)) {
+        if arrived_by(bytes).is_some_and(|interface| self.closed.load().contains(&interface)) {
             return false;
         }
         let allowed = self.allowed.load();

@@ -170,7 +170,11 @@ impl Gateway {
             };
             frames.into_iter().map(copy).collect()
         };
-        let lan = output.lan.into_iter().map(&mut take).collect();
+        let lan = output
+            .lan
+            .into_iter()
+            .map(|lan| take(lan.unwrap_or_default()))
+            .collect();
         (take(output.underlay), take(output.tunnel), lan)
     }
 

@@ -62,19 +62,19 @@ pub struct Output {
     pub underlay: Vec<Frame>,
     /// Inner packets, to the tunnel device.
     pub tunnel: Vec<Frame>,
-    /// Inner packets, straight to their next hop on each LAN port. Packets for ports that are not here
+    /// Inner packets, straight to their next hop on each LAN interface. Packets for interfaces that are not here, or `None`,
     /// go to the tunnel device.
-    pub lan: Vec<Vec<Frame>>,
+    pub lan: Vec<Option<Vec<Frame>>>,
 }
 
 impl Output {
-    /// Room for so many frames of the underlay, of the tunnel device, and of each of `lan` ports.
+    /// Room for so many frames of the underlay, of the tunnel device, and of each of `lan` interfaces.
     pub fn with_capacity(frames: usize, lan: usize) -> Self {
         let side = || Vec::with_capacity(frames);
         Output {
             underlay: side(),
             tunnel: side(),
-            lan: (0..lan).map(|_| side()).collect(),
+            lan: (0..lan).map(|_| Some(side())).collect(),
         }
     }
 }
@@ -122,6 +122,11 @@ impl Worker {
     /// Tells XDP programs what is decided, through this memory. There are so many `workers`.
     pub fn teach(&mut self, shared: Arc<Shared>, workers: usize) {
         self.teacher = Some(Teacher::new(shared, self.number, workers));
+    }
+
+    /// Sets whether hosts may leave transport checksums to their network card.
+    pub fn set_partial_checksums(&mut self, partial: bool) {
+        self.origin = Origin::Lan { partial };
     }
 
     /// Refuses frames that are brought by others than these, where no XDP program does so.

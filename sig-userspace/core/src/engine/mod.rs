@@ -8,6 +8,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, Sender, TryRecvError},
     },
     thread::JoinHandle,
     time::Instant,
@@ -28,6 +29,9 @@ use idle::Idle;
 /// Free chunks that a worker keeps for itself before it gives some back to the shared pool.
 const FREE_LIMIT: usize = 512;
 
+/// Room for frames that wait for a transmit ring, so that it need not grow.
+const CAPACITY: usize = 4096;
+
 /// A worker stops receiving while this many finished frames wait for the transmit ring: what it
 /// does not take stays in the receive ring, and the loss, if there is one, happens there.
 const BACKLOG: usize = 4 * BATCH;
@@ -38,7 +42,7 @@ pub struct WorkerPorts {
     /// Towards the SCION network. At least one.
     pub underlay: Vec<Box<dyn Port>>,
     /// Towards the hosts: the ports on each LAN interface, in the order in which the tables number the
-    /// interfaces. May be empty.
+    /// interfaces. May be empty; [`Engine::set_lan`] changes them.
     pub lan: Vec<Vec<Box<dyn Port>>>,
     /// The peer of the tunnel device. At least one.
     pub tunnel: Vec<Box<dyn Port>>,
@@ -74,9 +78,25 @@ pub fn allowed_cpus() -> Vec<usize> {
 
 /// The running workers. Dropping it stops them.
 pub struct Engine {
-    threads: Vec<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
+    threads: Vec<Thread>,
     counters: Vec<Arc<WorkerCounters>>,
+}
+
+struct Thread {
+    handle: JoinHandle<()>,
+    /// The thread ends when this is gone.
+    commands: Option<Sender<SetLan>>,
+    /// There is a command, or there will be none any more.
+    attention: Arc<AtomicBool>,
+}
+
+/// Other ports on a LAN interface for a worker.
+struct SetLan {
+    number: usize,
+    ports: Vec<Box<dyn Port>>,
+    partial_checksums: bool,
+    /// Takes those that were there before.
+    answer: Sender<Vec<Box<dyn Port>>>,
 }
 
 impl Engine {
@@ -95,7 +115,6 @@ impl Engine {
     ) -> io::Result<Engine> {
         let mut engine = Engine {
             threads: Vec::with_capacity(ports.len()),
-            stop: Arc::default(),
             counters: Vec::with_capacity(ports.len()),
         };
         let workers = ports.len();
@@ -133,24 +152,30 @@ impl Engine {
                 worker,
                 ports,
                 input: Input::with_capacity(BATCH * 8),
-                output: Output::with_capacity(4096, lan),
+                output: Output::with_capacity(CAPACITY, lan),
                 tables: arc_swap::Cache::new(tables.clone()),
                 idle: Idle::new(config.busy_poll),
                 order,
                 start: Instant::now(),
             };
-            let (stop, cpu) = (engine.stop.clone(), config.cpus.get(number).copied());
-            engine.threads.push(
-                std::thread::Builder::new()
-                    .name(format!("sig-worker-{number}"))
-                    .spawn(move || {
-                        idle::take_precedence();
-                        if let Some(cpu) = cpu {
-                            idle::pin_to(cpu);
-                        }
-                        thread.run(&stop);
-                    })?,
-            );
+            let cpu = config.cpus.get(number).copied();
+            let (commands, told) = mpsc::channel();
+            let attention = Arc::new(AtomicBool::new(false));
+            let called = attention.clone();
+            let handle = std::thread::Builder::new()
+                .name(format!("sig-worker-{number}"))
+                .spawn(move || {
+                    idle::take_precedence();
+                    if let Some(cpu) = cpu {
+                        idle::pin_to(cpu);
+                    }
+                    thread.run(&called, &told);
+                })?;
+            engine.threads.push(Thread {
+                handle,
+                commands: Some(commands),
+                attention,
+            });
         }
         Ok(engine)
     }
@@ -160,18 +185,78 @@ impl Engine {
         &self.counters
     }
 
+    /// Makes these the ports on the LAN interface with this number, an element for each worker. Nothing stops for it: each worker changes its
+    /// ports between two batches, within a tenth of a second, and goes on with its streams. Without ports, packets to the interface go to
+    /// the tunnel device, and what waited for transmission there is dropped. `partial_checksums`: hosts on LAN interfaces may leave
+    /// transport checksums to their network card.
+    ///
+    /// # Errors
+    ///
+    /// If a worker has ended: the engine is not healthy any more.
+    pub fn set_lan(
+        &self,
+        number: usize,
+        ports: Vec<Vec<Box<dyn Port>>>,
+        partial_checksums: bool,
+    ) -> io::Result<LanChange> {
+        let (answer, answers) = mpsc::channel();
+        let ports = ports.into_iter().chain(std::iter::repeat_with(Vec::new));
+        for (thread, ports) in self.threads.iter().zip(ports) {
+            let command = SetLan {
+                number,
+                ports,
+                partial_checksums,
+                answer: answer.clone(),
+            };
+            let commands = thread.commands.as_ref().ok_or_else(ended)?;
+            commands.send(command).map_err(|_| ended())?;
+            thread.attention.store(true, Ordering::Release);
+        }
+        let workers = self.threads.len();
+        Ok(LanChange { answers, workers })
+    }
+
     /// Whether all workers are running.
     pub fn is_healthy(&self) -> bool {
-        self.threads.iter().all(|thread| !thread.is_finished())
+        self.threads.iter().all(|of| !of.handle.is_finished())
     }
+}
+
+/// Workers are about to change their ports on a LAN interface.
+#[must_use]
+pub struct LanChange {
+    answers: Receiver<Vec<Box<dyn Port>>>,
+    workers: usize,
+}
+
+impl LanChange {
+    /// Waits until they have, and returns the ports that were there before, emptied of the chunks that they held themselves.
+    ///
+    /// # Errors
+    ///
+    /// If a worker has ended: the engine is not healthy any more.
+    pub fn wait(self) -> io::Result<Vec<Box<dyn Port>>> {
+        let mut before = Vec::new();
+        for _ in 0..self.workers {
+            before.extend(self.answers.recv().map_err(|_| ended())?);
+        }
+        Ok(before)
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("a worker thread has ended")
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        for thread in &mut self.threads {
+            thread.commands = None;
+            thread.attention.store(true, Ordering::Release);
+        }
         for thread in self.threads.drain(..) {
             // A worker that panicked has been reported by the panic itself.
-            let _ = thread.join();
+            let _ = thread.handle.join();
         }
     }
 }
@@ -188,11 +273,14 @@ struct WorkerThread {
 }
 
 impl WorkerThread {
-    fn run(&mut self, stop: &AtomicBool) {
+    fn run(&mut self, attention: &AtomicBool, commands: &Receiver<SetLan>) {
         let counters = self.worker.counters();
         // The receive sides get their first chunks.
         self.service(&counters);
-        while !stop.load(Ordering::Relaxed) {
+        loop {
+            if attention.load(Ordering::Relaxed) && !self.obey(attention, commands, &counters) {
+                return;
+            }
             if self.round(&counters) {
                 self.idle.reset();
                 continue;
@@ -211,6 +299,60 @@ impl WorkerThread {
 
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Carries out commands; whether there may be more.
+    #[cold]
+    fn obey(
+        &mut self,
+        attention: &AtomicBool,
+        commands: &Receiver<SetLan>,
+        counters: &WorkerCounters,
+    ) -> bool {
+        // Before the commands are looked at: who sends one afterwards sets it again.
+        attention.swap(false, Ordering::AcqRel);
+        loop {
+            match commands.try_recv() {
+                Ok(command) => self.set_lan(command, counters),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn set_lan(&mut self, command: SetLan, counters: &WorkerCounters) {
+        let SetLan {
+            number,
+            ports,
+            partial_checksums,
+            answer,
+        } = command;
+        let count = self.ports.lan.len().max(number + 1);
+        self.ports.lan.resize_with(count, Vec::new);
+        self.output.lan.resize_with(count, || None);
+        let waiting = &mut self.output.lan[number];
+        let (_, free) = self.worker.memory();
+        for frame in waiting.iter_mut().flat_map(|waiting| waiting.drain(..)) {
+            counters.drop(DropReason::LinkDown);
+            free.put(frame);
+        }
+        match ports.is_empty() {
+            true => *waiting = None,
+            false => *waiting = Some(Vec::with_capacity(CAPACITY)),
+        }
+        let mut before = std::mem::replace(&mut self.ports.lan[number], ports);
+        let (area, free) = self.worker.memory();
+        for port in &mut before {
+            port.give_up(area, free);
+        }
+        if let Some(order) = &mut self.order {
+            order.change_ports(before.iter().filter_map(|port| port.socket()));
+        }
+        self.worker.set_partial_checksums(partial_checksums);
+        // Whoever asked may have gone.
+        let _ = answer.send(before);
+        // New receive sides get their first chunks.
+        self.service(counters);
     }
 
     /// One batch through the worker; whether there was anything to do.
@@ -240,7 +382,7 @@ impl WorkerThread {
                 );
             }
         }
-        if has_tunnel_room && self.output.lan.iter().all(has_room) {
+        if has_tunnel_room && self.output.lan.iter().flatten().all(has_room) {
             for port in &mut self.ports.underlay {
                 receive(
                     port,
@@ -282,10 +424,11 @@ impl WorkerThread {
         };
         let (ports, output) = (&self.ports, &self.output);
         let ports = ports.lan.iter().chain([&ports.underlay]);
-        let waiting = output.lan.iter().chain([&output.underlay]);
+        let lan = output.lan.iter().map(Option::as_ref);
+        let waiting = lan.chain([Some(&output.underlay)]);
         let first = ports.zip(waiting).filter_map(|(ports, waiting)| {
             let port: &dyn Port = &**ports.first()?;
-            Some((port, waiting.len()))
+            Some((port, waiting?.len()))
         });
         order.advance(now, first);
     }
@@ -339,8 +482,10 @@ fn sides<'a>(
     ports: &'a mut WorkerPorts,
     output: &'a mut Output,
 ) -> impl Iterator<Item = (&'a mut Vec<Box<dyn Port>>, &'a mut Vec<Frame>)> {
+    let lan = ports.lan.iter_mut().zip(&mut output.lan);
+    let lan = lan.filter_map(|(ports, waiting)| Some((ports, waiting.as_mut()?)));
     std::iter::once((&mut ports.underlay, &mut output.underlay))
-        .chain(ports.lan.iter_mut().zip(&mut output.lan))
+        .chain(lan)
         .chain(std::iter::once((&mut ports.tunnel, &mut output.tunnel)))
 }
 

@@ -63,6 +63,21 @@ impl Order {
         }
     }
 
+    /// From now on the worker sends through other ports than before, and has these sockets no more. What it sent through ports that are gone is
+    /// not waited for.
+    pub fn change_ports(&mut self, gone: impl Iterator<Item = u32>) {
+        for gone in gone {
+            self.sockets.retain(|socket| socket.number != gone);
+        }
+        if self.epoch.take().is_some() {
+            // What it was about is for the next one, which begins at once.
+            for socket in &mut self.sockets {
+                socket.asked = 0;
+            }
+        }
+        self.written_off.clear();
+    }
+
     /// The ticket that a socket gave last: to be asked before packets are received from it.
     pub fn given(&self, socket: Option<u32>) -> u64 {
         let words = socket.map(|socket| self.shared.socket(socket));

@@ -102,6 +102,12 @@ impl Port for MemoryPort {
         Ok(())
     }
 
+    fn give_up(&mut self, _: &Area, free: &mut FreeList) {
+        for frame in self.received.drain(..).chain(self.sent.drain(..)) {
+            free.put(frame);
+        }
+    }
+
     fn fd(&self) -> Option<RawFd> {
         None
     }

@@ -70,6 +70,9 @@ pub trait Port: Send {
     /// frames stay queued.
     fn service(&mut self, area: &Area, free: &mut FreeList) -> io::Result<()>;
 
+    /// Gives back the chunks that the port holds itself, and nothing that it has handed to the kernel. It is not used any more.
+    fn give_up(&mut self, _area: &Area, _free: &mut FreeList) {}
+
     /// Readable when frames can be received; `None` if there is nothing to wait on.
     fn fd(&self) -> Option<RawFd>;
 

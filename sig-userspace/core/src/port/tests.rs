@@ -49,6 +49,40 @@ fn a_frame_of_another_area_is_refused() {
     let _ = frame.bytes(&area);
 }
 
+#[test]
+fn what_is_lent_to_somebody_who_is_gone_is_found_again() {
+    let (area, pool) = Area::on_heap_with_jumbo(6, 2);
+    let borrower = |number| Borrower::new(std::num::NonZeroU16::new(number).expect("not 0"));
+    let (gone, other) = (borrower(1), borrower(2));
+    let mut free = FreeList::new(pool.clone(), 128);
+    let mut addresses = Vec::new();
+    for to in [gone, gone, other, gone] {
+        let frame = free.take().expect("one is free");
+        area.lend(&frame, to);
+        addresses.push(frame.into_address());
+    }
+    let mut jumbo = free.take_jumbo().expect("one is free");
+    jumbo.place(HEADROOM, 9000);
+    area.lend(&jumbo, gone);
+    let parts: Vec<u64> = area.give_away(jumbo).map(|(address, _)| address).collect();
+    // SAFETY: given away above, and back once.
+    let back = unsafe { (area.frame_at(addresses[0], 60), area.returned(parts[0])) };
+    assert!(matches!(back.1, Returned::Part));
+    let back = back.0.expect("a chunk");
+    area.settle(&back);
+    free.put(back);
+
+    // SAFETY: nobody has them any more.
+    let lost = unsafe { area.reclaim(gone) };
+    assert_eq!(lost.iter().filter(|frame| frame.is_jumbo()).count(), 1);
+    assert_eq!(lost.len(), 3);
+    pool.put(lost);
+    // SAFETY: as above.
+    assert_eq!(unsafe { area.reclaim(gone) }.len(), 0);
+    drop(free);
+    assert_eq!((pool.len(), pool.jumbo_len()), (5, 2));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Workers take frames, write to them, send them and get them back part by part.

@@ -7,8 +7,9 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    num::NonZeroU16,
     ptr::NonNull,
-    sync::atomic::{AtomicU8, AtomicU32, Ordering},
+    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering},
 };
 
 use super::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,7 +52,23 @@ pub struct Area {
     chunks: u32,
     /// Per jumbo frame, the parts of it that are given away and have not come back.
     jumbo: Box<[AtomicU8]>,
+    /// Per chunk, then per jumbo frame: to whom it is lent, 0 for nobody.
+    lent: Box<[AtomicU16]>,
     memory: Memory,
+}
+
+/// Who may lose what was given to him: a queue of an interface that may go while the gateway runs.
+///
+/// What it does not give back is found by [`Area::reclaim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Borrower(NonZeroU16);
+
+impl Borrower {
+    /// The borrower with this number.
+    #[must_use]
+    pub const fn new(number: NonZeroU16) -> Self {
+        Borrower(number)
+    }
 }
 
 // SAFETY: the memory is reached only through `Frame`s, of which there is one per chunk or jumbo frame, so no two
@@ -121,6 +138,7 @@ impl Area {
             base,
             chunks,
             jumbo: (0..jumbo).map(|_| AtomicU8::new(0)).collect(),
+            lent: (0..chunks + jumbo).map(|_| AtomicU16::new(0)).collect(),
             memory,
         });
         let frames = (0..chunks).rev();
@@ -243,6 +261,51 @@ impl Area {
             Ok(_) => Returned::Part,
             Err(_) => Returned::Strange,
         }
+    }
+
+    /// Notes that a frame, which is about to be given away, is lent to somebody.
+    #[inline]
+    pub fn lend(&self, frame: &Frame, to: Borrower) {
+        self.lent[self.place(frame)].store(to.0.get(), Ordering::Relaxed);
+    }
+
+    /// Notes that a frame which was lent is back.
+    #[inline]
+    pub fn settle(&self, frame: &Frame) {
+        self.lent[self.place(frame)].store(0, Ordering::Relaxed);
+    }
+
+    /// The place of a frame in the list of what is lent.
+    #[inline]
+    fn place(&self, frame: &Frame) -> usize {
+        assert!(self.owns(frame), "the frame belongs to another area");
+        match frame.is_jumbo() {
+            false => frame.chunk as usize,
+            true => self.chunks as usize + self.jumbo_number(frame.chunk),
+        }
+    }
+
+    /// The frames that are lent to somebody who is no more. They are lent to nobody afterwards.
+    ///
+    /// # Safety
+    ///
+    /// Nobody gives anything to him any more, and nothing comes back from him: neither the kernel nor a device touches what he has. All that
+    /// threads did with him happened before.
+    pub unsafe fn reclaim(&self, from: Borrower) -> Vec<Frame> {
+        let is_his = |place: &usize| {
+            let lent = &self.lent[*place];
+            lent.compare_exchange(from.0.get(), 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        let frame = |place: usize| {
+            let Some(number) = place.checked_sub(self.chunks as usize) else {
+                return Frame::new(self.id, place as u32, CHUNK_SIZE);
+            };
+            self.jumbo[number].store(0, Ordering::Release);
+            let first = self.chunks + (number * JUMBO_CHUNKS) as u32;
+            Frame::new(self.id, first, JUMBO_SIZE)
+        };
+        (0..self.lent.len()).filter(is_his).map(frame).collect()
     }
 
     /// Whether a frame is one of this area's chunks.
@@ -479,6 +542,18 @@ impl Pool {
     /// Whether the pool has no chunk left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Puts frames into the pool.
+    ///
+    /// # Panics
+    ///
+    /// If one is of another area.
+    pub fn put(self: &Arc<Self>, frames: impl IntoIterator<Item = Frame>) {
+        let mut list = FreeList::new(self.clone(), 0);
+        for frame in frames {
+            list.put(frame);
+        }
     }
 
     /// Number of jumbo frames in the pool.

@@ -98,6 +98,16 @@ pub enum Error {
         /// Sockets on them.
         sockets: u64,
     },
+    /// Interfaces that came while the gateway ran have all places for further sockets.
+    #[error(
+        "no place for the {sockets} AF_XDP sockets of interface `{interface}`: places are set aside at start; restart the gateway"
+    )]
+    NoPlace {
+        /// Interface name.
+        interface: String,
+        /// Sockets on it.
+        sockets: u64,
+    },
     /// The process has too many files open.
     #[error(
         "cannot {action}: too many open files; each socket needs a file descriptor: raise the limit (`ulimit -n`, `LimitNOFILE=` in a \

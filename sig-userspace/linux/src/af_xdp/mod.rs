@@ -30,7 +30,9 @@ mod umem;
 mod xdp_port;
 
 pub use error::Error;
-pub use plan::{Opened, PacketBuffers, Plan, PortSpec, Steering, WorkerPort};
+pub use plan::{
+    Lease, Opened, OpenedPort, Opener, PacketBuffers, Plan, PortSpec, Steering, WorkerPort,
+};
 pub use xdp_port::XdpPort;
 
 pub(crate) use sys::{interface_index, set_option};

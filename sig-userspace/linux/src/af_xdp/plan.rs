@@ -1,4 +1,8 @@
-use std::sync::Arc;
+use std::{
+    num::NonZeroU16,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
 
@@ -13,7 +17,7 @@ use crate::netns::PrivateNetns;
 use sig_core::{
     port::BATCH,
     port::Role,
-    port::umem::{Area, FreeList, JUMBO_CHUNKS, Pool},
+    port::umem::{Area, Borrower, FreeList, JUMBO_CHUNKS, Pool},
 };
 
 /// Chunks per worker for what it holds itself, when the plan names no number.
@@ -84,6 +88,10 @@ pub struct Plan<'a> {
     pub workers: u32,
     /// The interfaces, each once.
     pub ports: Vec<PortSpec<'a>>,
+    /// Interfaces that are opened later: packet buffers and places for their sockets are provided.
+    pub later: Vec<PortSpec<'a>>,
+    /// Sockets beyond, for interfaces that nobody knows of yet.
+    pub spare_sockets: u32,
     /// Sizes of all rings.
     pub rings: RingSizes,
     /// Number of chunks of the UMEM; `None` is enough for full rings.
@@ -140,6 +148,10 @@ pub struct Opened {
     pub workers: Vec<Vec<WorkerPort>>,
     /// What the XDP programs need to know, one entry per queue.
     pub steering: Vec<Steering>,
+    /// Slots in the XSKMAP are below this, also those of interfaces that are opened later.
+    pub slots: u32,
+    /// `None`: the memory is for ports of other kinds alone.
+    pub opener: Option<Opener>,
 }
 
 impl Plan<'_> {
@@ -153,115 +165,29 @@ impl Plan<'_> {
     pub fn open(&self) -> Result<Opened, Error> {
         self.check()?;
         let umem = Umem::new((self.chunks()?, self.jumbo()), self.rings, self.huge_pages)?;
+        let slots = self.sockets().saturating_add(self.spare_sockets.into());
+        let opener = Opener::new(self, umem, limit(slots).min(MAX_SOCKETS));
         let mut opened = Opened {
-            area: umem.area().clone(),
-            pool: umem.pool().clone(),
-            huge_pages: umem.huge_pages(),
+            area: opener.umem.area().clone(),
+            pool: opener.umem.pool().clone(),
+            huge_pages: opener.umem.huge_pages(),
             workers: (0..self.workers).map(|_| Vec::new()).collect(),
             steering: Vec::new(),
+            slots: opener.slots(),
+            opener: None,
         };
-        let mut slot = 0;
         for (index, spec) in self.ports.iter().enumerate() {
-            let open = || self.open_port(&umem, index, slot);
+            let open = || opener.open_for_good(spec);
             let sockets = match spec.namespace {
                 None => open(),
                 Some(namespace) => namespace.run(open).unwrap_or_else(|source| {
                     Err(Error::system("work in the network namespace", source))
                 }),
             }?;
-            for (worker, port) in sockets {
-                slot += 1;
-                match opened.steering.last_mut() {
-                    Some(last) if (last.spec, last.queue) == (index, port.queue) => last.count += 1,
-                    _ => opened.steering.push(Steering {
-                        spec: index,
-                        ifindex: port.ifindex,
-                        queue: port.queue,
-                        first: port.slot,
-                        count: 1,
-                    }),
-                }
-                opened.workers[worker as usize].push(port);
-            }
+            opened.take(index, sockets);
         }
+        opened.opener = Some(opener);
         Ok(opened)
-    }
-
-    /// Opens the sockets of one interface, queue by queue, with the workers they are for.
-    fn open_port(
-        &self,
-        umem: &Umem,
-        index: usize,
-        first_slot: u32,
-    ) -> Result<Vec<(u32, WorkerPort)>, Error> {
-        let spec = &self.ports[index];
-        let interface = spec.interface.as_str();
-        let ifindex = sys::interface_index(interface).map_err(|_| Error::NoInterface {
-            interface: interface.to_owned(),
-        })?;
-        let mut ports = Vec::new();
-        let mut free = FreeList::new(umem.pool().clone(), BATCH);
-        let mut zero_copy = spec.zero_copy;
-        for queue in 0..spec.queues {
-            let target = Target {
-                interface,
-                ifindex,
-                queue,
-                in_parts: self.jumbo,
-            };
-            let (first, own, rings) =
-                Socket::first(umem, &target, zero_copy, spec.namespace.is_none())?;
-            if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
-                // The other queues are no better, and trying is slow: it locks the memory again.
-                zero_copy = ZeroCopy::Never;
-            }
-            let shared = Arc::new(QueueRings::new(rings));
-            // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive into
-            // may not ask for it.
-            shared.refill(umem.area(), &mut free);
-            let workers = self.workers_on(spec, queue);
-            let mut sockets = Vec::with_capacity(workers.len());
-            for _ in 1..workers.len() {
-                sockets.push(Socket::further(&first, &target, &self.rings)?);
-            }
-            sockets.insert(0, (first, own));
-            for (worker, (socket, own)) in workers.into_iter().zip(sockets) {
-                let port = XdpPort::new(
-                    socket,
-                    own,
-                    shared.clone(),
-                    umem.area().clone(),
-                    &self.rings,
-                    self.busy_poll,
-                )?;
-                let slot = first_slot + ports.len() as u32;
-                let role = spec.role;
-                ports.push((
-                    worker,
-                    WorkerPort {
-                        role,
-                        spec: index,
-                        ifindex,
-                        queue,
-                        slot,
-                        port,
-                    },
-                ));
-            }
-        }
-        Ok(ports)
-    }
-
-    /// The workers with a socket on a queue, in rising order; at least one.
-    fn workers_on(&self, spec: &PortSpec<'_>, queue: u32) -> Vec<u32> {
-        let all = 0..self.workers;
-        if spec.spread {
-            all.collect()
-        } else if spec.queues >= self.workers {
-            vec![queue % self.workers]
-        } else {
-            all.filter(|worker| worker % spec.queues == queue).collect()
-        }
     }
 
     /// Makes the memory alone, for ports of other kinds.
@@ -277,6 +203,8 @@ impl Plan<'_> {
             huge_pages: false,
             workers: (0..self.workers).map(|_| Vec::new()).collect(),
             steering: Vec::new(),
+            slots: 0,
+            opener: None,
         })
     }
 
@@ -293,25 +221,19 @@ impl Plan<'_> {
 
     fn check(&self) -> Result<(), Error> {
         self.rings.check()?;
-        if self.workers == 0 || self.ports.is_empty() {
+        if self.workers == 0 {
             return Err(Error::Plan(
-                "a gateway needs at least one worker and one interface".to_owned(),
+                "a gateway needs at least one worker".to_owned(),
             ));
         }
         let place = |spec: &PortSpec<'_>| {
             let namespace = spec.namespace.map(std::ptr::from_ref);
             (spec.interface.clone(), namespace)
         };
-        for (index, spec) in self.ports.iter().enumerate() {
-            if self.ports[..index]
-                .iter()
-                .any(|other| place(other) == place(spec))
-            {
-                return Err(Error::Plan(format!(
-                    "interface `{}` is listed twice: a queue has one set of sockets, so each role needs \
-                     an interface of its own, on a second card",
-                    spec.interface
-                )));
+        let all: Vec<_> = self.ports.iter().chain(&self.later).collect();
+        for (index, spec) in all.iter().enumerate() {
+            if all[..index].iter().any(|other| place(other) == place(spec)) {
+                return Err(listed_twice(&spec.interface));
             }
             if spec.queues == 0 {
                 return Err(Error::Plan(format!(
@@ -320,26 +242,19 @@ impl Plan<'_> {
                 )));
             }
         }
-        let (queues, sockets) = (self.queues(), self.sockets());
-        if queues > u64::from(MAX_QUEUES) || sockets > u64::from(MAX_SOCKETS) {
-            return Err(Error::TooManySockets { queues, sockets });
-        }
-        Ok(())
+        check_number(self.queues(), self.sockets())
     }
 
     /// Receive queues of all interfaces.
     fn queues(&self) -> u64 {
-        self.ports.iter().map(|spec| u64::from(spec.queues)).sum()
+        let ports = self.ports.iter().chain(&self.later);
+        ports.map(|spec| u64::from(spec.queues)).sum()
     }
 
     /// Sockets on all of them.
     fn sockets(&self) -> u64 {
-        let workers = u64::from(self.workers);
-        let on_port = |spec: &PortSpec<'_>| match u64::from(spec.queues) {
-            queues if spec.spread => queues * workers,
-            queues => queues.max(workers),
-        };
-        self.ports.iter().map(on_port).sum()
+        let ports = self.ports.iter().chain(&self.later);
+        ports.map(|spec| spec.sockets(self.workers)).sum()
     }
 
     fn buffers(&self) -> PacketBuffers {
@@ -358,11 +273,355 @@ impl Plan<'_> {
     fn chunks(&self) -> Result<u32, Error> {
         let buffers = self.buffers();
         let chunks = self.chunks.unwrap_or(limit(buffers.default));
-        if u64::from(chunks) < buffers.least {
-            let needed = limit(buffers.least);
-            return Err(Error::TooFewChunks { chunks, needed });
-        }
+        check_chunks(chunks, &buffers)?;
         Ok(chunks)
+    }
+}
+
+impl Opened {
+    /// Takes the ports of one interface, in the order of their slots.
+    fn take(&mut self, index: usize, sockets: Vec<(u32, WorkerPort)>) {
+        for (worker, port) in sockets {
+            let port = WorkerPort {
+                spec: index,
+                ..port
+            };
+            steer(&mut self.steering, &port);
+            self.workers[worker as usize].push(port);
+        }
+    }
+}
+
+/// Adds a socket, which comes behind those before, to what the programs need to know.
+fn steer(steering: &mut Vec<Steering>, port: &WorkerPort) {
+    match steering.last_mut() {
+        Some(last) if (last.spec, last.queue) == (port.spec, port.queue) => last.count += 1,
+        _ => steering.push(Steering {
+            spec: port.spec,
+            ifindex: port.ifindex,
+            queue: port.queue,
+            first: port.slot,
+            count: 1,
+        }),
+    }
+}
+
+fn listed_twice(interface: &str) -> Error {
+    Error::Plan(format!(
+        "interface `{interface}` is listed twice: a queue has one set of sockets, so each role needs an interface of its own, on a \
+         second card"
+    ))
+}
+
+fn check_number(queues: u64, sockets: u64) -> Result<(), Error> {
+    if queues > u64::from(MAX_QUEUES) || sockets > u64::from(MAX_SOCKETS) {
+        return Err(Error::TooManySockets { queues, sockets });
+    }
+    Ok(())
+}
+
+fn check_chunks(chunks: u32, buffers: &PacketBuffers) -> Result<(), Error> {
+    if u64::from(chunks) < buffers.least {
+        let needed = limit(buffers.least);
+        return Err(Error::TooFewChunks { chunks, needed });
+    }
+    Ok(())
+}
+
+/// Opens and closes ports while others over the same memory are in use.
+pub struct Opener {
+    umem: Umem,
+    workers: u32,
+    rings: RingSizes,
+    jumbo: bool,
+    busy_poll: Option<BusyPoll>,
+    used: Mutex<Used>,
+}
+
+/// What ports are open.
+struct Used {
+    /// Names in the network namespace of the gateway, and what is taken.
+    interfaces: Vec<Lease>,
+    /// Ports that were closed, from which not everything is back.
+    closed: Vec<Lease>,
+    /// By slot, whether a port has it.
+    slots: Vec<bool>,
+}
+
+/// What an open port takes. To be given back with [`Opener::close`] once its sockets are closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    interface: String,
+    ifindex: u32,
+    queues: u32,
+    slots: Range<u32>,
+    /// Of each queue, the borrower of its packet buffers; none for ports that stay.
+    borrowers: Vec<Borrower>,
+}
+
+/// What [`Opener::open`] makes.
+pub struct OpenedPort {
+    /// The ports of each worker, in the order of the queues. Their `spec` is 0.
+    pub workers: Vec<Vec<WorkerPort>>,
+    /// What the XDP programs need to know, one entry per queue.
+    pub steering: Vec<Steering>,
+    /// What it takes.
+    pub lease: Lease,
+}
+
+impl Opener {
+    fn new(plan: &Plan<'_>, umem: Umem, slots: u32) -> Self {
+        Opener {
+            umem,
+            workers: plan.workers,
+            rings: plan.rings,
+            jumbo: plan.jumbo,
+            busy_poll: plan.busy_poll,
+            used: Mutex::new(Used {
+                interfaces: Vec::new(),
+                closed: Vec::new(),
+                slots: vec![false; slots as usize],
+            }),
+        }
+    }
+
+    fn slots(&self) -> u32 {
+        self.used().slots.len() as u32
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the sockets of an interface that stays as long as the gateway runs.
+    fn open_for_good(&self, spec: &PortSpec<'_>) -> Result<Vec<(u32, WorkerPort)>, Error> {
+        let lease = self.lease(spec, false)?;
+        self.open_port(spec, &lease)
+    }
+
+    /// Opens the sockets of an interface of the calling thread's network namespace, which may go while the gateway runs.
+    ///
+    /// Blocks up to about five seconds per queue that another process is just leaving.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is impossible, with what to change; nothing stays open then.
+    pub fn open(&self, spec: &PortSpec<'_>) -> Result<OpenedPort, Error> {
+        self.reclaim_closed();
+        let lease = self.lease(spec, true)?;
+        let sockets = match self.open_port(spec, &lease) {
+            Ok(sockets) => sockets,
+            Err(error) => {
+                self.close(&lease);
+                return Err(error);
+            }
+        };
+        let mut opened = OpenedPort {
+            workers: (0..self.workers).map(|_| Vec::new()).collect(),
+            steering: Vec::new(),
+            lease,
+        };
+        for (worker, port) in sockets {
+            steer(&mut opened.steering, &port);
+            opened.workers[worker as usize].push(port);
+        }
+        Ok(opened)
+    }
+
+    /// Takes back what a port had whose sockets are all closed, once the kernel has let go of its queues. What cannot be taken back now is
+    /// when the next port is opened or closed.
+    ///
+    /// Blocks up to about five seconds per queue.
+    pub fn close(&self, lease: &Lease) {
+        {
+            let mut used = self.used();
+            used.interfaces.retain(|open| open != lease);
+            used.closed.push(lease.clone());
+        }
+        self.reclaim_closed();
+    }
+
+    fn reclaim_closed(&self) {
+        let closed = std::mem::take(&mut self.used().closed);
+        for lease in closed {
+            match self.reclaim(&lease) {
+                Ok(()) => self.used().free(&lease.slots),
+                Err(error) => {
+                    tracing::warn!(
+                        interface = lease.interface,
+                        "the packet buffers of an interface that was given up are not back yet: {error}"
+                    );
+                    self.used().closed.push(lease);
+                }
+            }
+        }
+    }
+
+    fn reclaim(&self, lease: &Lease) -> Result<(), Error> {
+        for (queue, borrower) in (0..).zip(&lease.borrowers) {
+            let target = Target {
+                interface: &lease.interface,
+                ifindex: lease.ifindex,
+                queue,
+                in_parts: self.jumbo,
+            };
+            Socket::wait_for_queue(&self.umem, &target)?;
+            // SAFETY: the sockets of the queue are closed, the caller says, and the kernel, with it the driver, has let go of the queue:
+            // it is there for others, or gone. Workers have handed over their ports before.
+            let frames = unsafe { self.umem.area().reclaim(*borrower) };
+            self.umem.pool().put(frames);
+        }
+        Ok(())
+    }
+
+    /// Reserves what the sockets of an interface need.
+    fn lease(&self, spec: &PortSpec<'_>, may_go: bool) -> Result<Lease, Error> {
+        let interface = spec.interface.as_str();
+        let ifindex = sys::interface_index(interface).map_err(|_| Error::NoInterface {
+            interface: interface.to_owned(),
+        })?;
+        let mut used = self.used();
+        let is_open = |open: &Lease| open.ifindex == ifindex && open.interface == interface;
+        if spec.namespace.is_none() && used.interfaces.iter().any(is_open) {
+            return Err(listed_twice(interface));
+        }
+        let open = || used.interfaces.iter().chain(&used.closed);
+        let queues = u64::from(spec.queues) + open().map(|l| u64::from(l.queues)).sum::<u64>();
+        let needed = spec.sockets(self.workers);
+        let sockets = needed + open().map(|l| l.slots.len() as u64).sum::<u64>();
+        check_number(queues, sockets)?;
+        if may_go {
+            let workers = self.workers.into();
+            let buffers = PacketBuffers::of(workers, &self.rings, queues, sockets);
+            check_chunks(self.umem.area().chunks(), &buffers)?;
+        }
+        let Some(slots) = used.reserve(limit(needed)) else {
+            return Err(Error::NoPlace {
+                interface: interface.to_owned(),
+                sockets: needed,
+            });
+        };
+        let borrowers = match may_go {
+            // The slots of a queue's sockets are its own as long as it has packet buffers.
+            true => (slots.start..)
+                .take(spec.queues as usize)
+                .filter_map(|slot| NonZeroU16::new(u16::try_from(slot + 1).ok()?))
+                .map(Borrower::new)
+                .collect(),
+            false => Vec::new(),
+        };
+        let lease = Lease {
+            interface: interface.to_owned(),
+            ifindex,
+            queues: spec.queues,
+            slots,
+            borrowers,
+        };
+        used.interfaces.push(lease.clone());
+        Ok(lease)
+    }
+
+    /// Opens the sockets of one interface, queue by queue, with the workers they are for.
+    fn open_port(
+        &self,
+        spec: &PortSpec<'_>,
+        lease: &Lease,
+    ) -> Result<Vec<(u32, WorkerPort)>, Error> {
+        let umem = &self.umem;
+        let interface = spec.interface.as_str();
+        let ifindex = lease.ifindex;
+        let mut ports = Vec::new();
+        let mut free = FreeList::new(umem.pool().clone(), BATCH);
+        let mut zero_copy = spec.zero_copy;
+        for queue in 0..spec.queues {
+            let target = Target {
+                interface,
+                ifindex,
+                queue,
+                in_parts: self.jumbo,
+            };
+            let borrower = lease.borrowers.get(queue as usize).copied();
+            // The library keeps a queue until the memory goes.
+            let by_library =
+                borrower.is_none() && (spec.namespace.is_none() || umem.is_library_bound());
+            let (first, own, rings) = Socket::first(umem, &target, zero_copy, by_library)?;
+            if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
+                // The other queues are no better, and trying is slow: it locks the memory again.
+                zero_copy = ZeroCopy::Never;
+            }
+            let shared = Arc::new(QueueRings::new(rings, borrower));
+            // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive into
+            // may not ask for it.
+            shared.refill(umem.area(), &mut free);
+            let workers = spec.workers_on(self.workers, queue);
+            let mut sockets = Vec::with_capacity(workers.len());
+            for _ in 1..workers.len() {
+                sockets.push(Socket::further(&first, &target, &self.rings)?);
+            }
+            sockets.insert(0, (first, own));
+            for (worker, (socket, own)) in workers.into_iter().zip(sockets) {
+                let port = XdpPort::new(
+                    socket,
+                    own,
+                    shared.clone(),
+                    umem.area().clone(),
+                    &self.rings,
+                    self.busy_poll,
+                )?;
+                let slot = lease.slots.start + ports.len() as u32;
+                let role = spec.role;
+                ports.push((
+                    worker,
+                    WorkerPort {
+                        role,
+                        spec: 0,
+                        ifindex,
+                        queue,
+                        slot,
+                        port,
+                    },
+                ));
+            }
+        }
+        Ok(ports)
+    }
+}
+
+impl Used {
+    /// Takes so many slots side by side, if they are free.
+    fn reserve(&mut self, count: u32) -> Option<Range<u32>> {
+        let count = count as usize;
+        let mut runs = self.slots.windows(count);
+        let first = runs.position(|slots| !slots.contains(&true))?;
+        self.slots[first..first + count].fill(true);
+        Some(first as u32..(first + count) as u32)
+    }
+
+    fn free(&mut self, slots: &Range<u32>) {
+        self.slots[slots.start as usize..slots.end as usize].fill(false);
+    }
+}
+
+impl PortSpec<'_> {
+    /// The workers with a socket on a queue, in rising order; at least one.
+    fn workers_on(&self, workers: u32, queue: u32) -> Vec<u32> {
+        let all = 0..workers;
+        if self.spread {
+            all.collect()
+        } else if self.queues >= workers {
+            vec![queue % workers]
+        } else {
+            all.filter(|worker| worker % self.queues == queue).collect()
+        }
+    }
+
+    /// Sockets on all its queues.
+    fn sockets(&self, workers: u32) -> u64 {
+        let (workers, queues) = (u64::from(workers), u64::from(self.queues));
+        match self.spread {
+            true => queues * workers,
+            false => queues.max(workers),
+        }
     }
 }
 
@@ -385,6 +644,8 @@ mod tests {
                 spread,
                 zero_copy: ZeroCopy::Auto,
             }],
+            later: Vec::new(),
+            spare_sockets: 0,
             rings: RingSizes::default(),
             chunks: None,
             jumbo: false,
@@ -396,7 +657,7 @@ mod tests {
     fn workers(plan: &Plan<'_>) -> Vec<Vec<u32>> {
         let spec = &plan.ports[0];
         (0..spec.queues)
-            .map(|queue| plan.workers_on(spec, queue))
+            .map(|queue| spec.workers_on(plan.workers, queue))
             .collect()
     }
 

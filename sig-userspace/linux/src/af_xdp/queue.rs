@@ -6,7 +6,7 @@ use std::sync::{
 use super::ring::{Consumer, Producer};
 use sig_core::port::{
     Progress,
-    umem::{Area, FreeList, Returned},
+    umem::{Area, Borrower, Frame, FreeList, Returned},
 };
 
 /// Fewer missing chunks are not worth a write to the shared ring.
@@ -21,6 +21,8 @@ pub(super) struct QueueRings {
     completion: Mutex<Consumer<u64>>,
     sent: AtomicU64,
     completed: AtomicU64,
+    /// Who gets what the queue is given, if it may go before the gateway ends.
+    borrower: Option<Borrower>,
 }
 
 fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
@@ -32,12 +34,32 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 impl QueueRings {
-    pub(super) fn new((fill, completion): (Producer<u64>, Consumer<u64>)) -> Self {
+    pub(super) fn new(
+        (fill, completion): (Producer<u64>, Consumer<u64>),
+        borrower: Option<Borrower>,
+    ) -> Self {
         QueueRings {
             fill: Mutex::new(fill),
             completion: Mutex::new(completion),
             sent: AtomicU64::new(0),
             completed: AtomicU64::new(0),
+            borrower,
+        }
+    }
+
+    /// Notes that a frame is about to be given to the kernel.
+    #[inline]
+    pub(super) fn lend(&self, area: &Area, frame: &Frame) {
+        if let Some(borrower) = self.borrower {
+            area.lend(frame, borrower);
+        }
+    }
+
+    /// Notes that a frame has come back from the kernel.
+    #[inline]
+    pub(super) fn settle(&self, area: &Area, frame: &Frame) {
+        if self.borrower.is_some() {
+            area.settle(frame);
         }
     }
 
@@ -67,7 +89,10 @@ impl QueueRings {
         while let Some(address) = completion.read() {
             // SAFETY: the kernel names each part that was transmitted (and given away) once.
             match unsafe { area.returned(address) } {
-                Returned::Frame(frame) => free.put(frame),
+                Returned::Frame(frame) => {
+                    self.settle(area, &frame);
+                    free.put(frame);
+                }
                 Returned::Part => continue,
                 Returned::Strange => strange += 1,
             }
@@ -90,6 +115,7 @@ impl QueueRings {
             for _ in 0..room {
                 let Some(frame) = free.take() else { break };
                 assert!(area.owns(&frame), "the frame belongs to another area");
+                self.lend(area, &frame);
                 fill.write(frame.into_address());
             }
             fill.publish();

@@ -78,7 +78,7 @@ impl Socket {
         umem: &Umem,
         target: &Target<'_>,
         mode: ZeroCopy,
-        at_home: bool,
+        by_library: bool,
     ) -> Result<(Self, OwnRings, FillAndCompletion), Error> {
         if mode != ZeroCopy::Never {
             match Self::registering(umem, target, libc::XDP_ZEROCOPY) {
@@ -99,12 +99,27 @@ impl Socket {
             }
         }
         let maps_bound = KernelVersion::current().is_ok_and(|kernel| kernel >= MAPS_BOUND);
-        if maps_bound && (at_home || umem.is_library_bound()) {
+        if maps_bound && by_library {
             let socket = Self::by_library(umem, target)?;
             let (own, queue) = socket.map(umem.rings()).map_err(Error::mapping)?;
             return Ok((socket, own, queue));
         }
         Self::registering(umem, target, libc::XDP_COPY).map_err(|failure| failure.explain(target))
+    }
+
+    /// Waits until nobody has a queue, whether it is still there or not; the kernel, and the driver, have nothing left then of sockets that
+    /// are closed.
+    pub(super) fn wait_for_queue(umem: &Umem, target: &Target<'_>) -> Result<(), Error> {
+        match Self::registering(umem, target, libc::XDP_COPY) {
+            Ok(_) => Ok(()),
+            // The kernel looks whether a queue is in use before it looks whether there is such a queue.
+            Err(Failure::Bind(error))
+                if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) =>
+            {
+                Ok(())
+            }
+            Err(failure) => Err(failure.explain(target)),
+        }
     }
 
     /// A socket of the library, in copy mode, on the UMEM shared by all of them.

@@ -269,6 +269,7 @@ impl Port for XdpPort {
                 self.counters.bad_descriptors.add(1);
                 continue;
             };
+            self.queue.settle(&self.area, &frame);
             let continues = descriptor.options & libc::XDP_PKT_CONTD != 0;
             if continues || !matches!(self.in_multi_buffer, MultiBuffer::No) {
                 into.extend(self.take_part(frame, continues));
@@ -312,6 +313,7 @@ impl Port for XdpPort {
                 continue;
             }
             sent += 1;
+            self.queue.lend(&self.area, &frame);
             let mut parts = self.area.give_away(frame).peekable();
             while let Some((addr, len)) = parts.next() {
                 self.tx.write(Descriptor {
@@ -349,6 +351,16 @@ impl Port for XdpPort {
             sys::wake_receive(self.socket.as_fd());
         }
         self.wake_transmit()
+    }
+
+    fn give_up(&mut self, _area: &Area, free: &mut FreeList) {
+        let in_multi_buffer = std::mem::replace(&mut self.in_multi_buffer, MultiBuffer::No);
+        if let MultiBuffer::Into(frame) = in_multi_buffer {
+            free.put(frame);
+        }
+        for frame in self.dropped.drain(..).chain(self.jumbo.drain(..)) {
+            free.put(frame);
+        }
     }
 
     fn fd(&self) -> Option<RawFd> {
@@ -389,7 +401,10 @@ mod tests {
         let port = XdpPort {
             rx: rx.consumer(),
             tx: tx.producer(),
-            queue: Arc::new(QueueRings::new((fill.producer(), completion.consumer()))),
+            queue: Arc::new(QueueRings::new(
+                (fill.producer(), completion.consumer()),
+                None,
+            )),
             socket: Socket::Raw(OwnedFd::from(nothing)),
             area,
             dropped: Vec::new(),
@@ -515,7 +530,10 @@ mod tests {
         let [tx, fill, completion] = [0; 3].map(Fake::new);
         let (mut port, _) = fake(area.clone());
         port.tx = tx.producer();
-        port.queue = Arc::new(QueueRings::new((fill.producer(), completion.consumer())));
+        port.queue = Arc::new(QueueRings::new(
+            (fill.producer(), completion.consumer()),
+            None,
+        ));
         let (mut sent, mut kernel) = (tx.consumer::<Descriptor>(), completion.producer::<u64>());
         let mut free = FreeList::new(pool.clone(), 128);
         let mut frames = Vec::new();

@@ -233,6 +233,25 @@ impl Programs {
         put(&mut self.maps.ports, ifindex, port, doing)
     }
 
+    /// Forgets the LAN port `ifindex` with its `queues` receive queues: nothing is taken from there any more.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn remove_lan_port(&mut self, ifindex: u32, queues: u32) -> Result<(), Error> {
+        for queue in 0..queues {
+            let key = QueueKey {
+                port: ifindex,
+                queue,
+            };
+            remove(&mut self.maps.steering, &key, || {
+                "remove the sockets of a receive queue".into()
+            })?;
+        }
+        remove(&mut self.maps.ports, &ifindex, || {
+            "remove a LAN port".into()
+        })
+    }
+
     /// Lets simple packets that come in through these devices take the fast path: an underlay device, or LAN ports, whose hosts may leave
     /// transport checksums to their network card if so said.
     ///
@@ -382,6 +401,18 @@ fn put<K: Pod, V: Pod>(
 ) -> Result<(), Error> {
     map.insert(key, value, 0)
         .map_err(|e| errors::of_map(doing(), e))
+}
+
+/// Removes an entry, if it is there.
+fn remove<K: Pod, V: Pod>(
+    map: &mut HashMap<MapData, K, V>,
+    key: &K,
+    doing: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    match map.remove(key) {
+        Err(e) if errors::errno(&e) == Some(libc::ENOENT) => Ok(()),
+        done => done.map_err(|e| errors::of_map(doing(), e)),
+    }
 }
 
 fn set_route<K: Pod>(

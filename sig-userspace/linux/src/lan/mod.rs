@@ -93,9 +93,16 @@ pub struct Snapshot {
 /// Keeps the copy up to date. Ends when dropped.
 #[derive(Debug)]
 pub struct LanHops {
-    served: watch::Sender<Vec<IpNet>>,
+    wish: watch::Sender<Wish>,
     snapshots: watch::Receiver<Snapshot>,
     task: Task,
+}
+
+/// What is to be followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wish {
+    ports: Vec<LanPort>,
+    served: Vec<IpNet>,
 }
 
 impl LanHops {
@@ -109,11 +116,11 @@ impl LanHops {
         tunnel: &str,
     ) -> Self {
         let (publish, snapshots) = watch::channel(Snapshot::default());
-        let (wish, wanted) = watch::channel(served.clone());
+        let (wish, wanted) = watch::channel(Wish { ports, served });
         let follower = Follower {
             netlink: netlink.clone(),
-            ports,
-            served,
+            ports: Vec::new(),
+            served: Vec::new(),
             tunnel: tunnel.to_owned(),
             routes: LanFacts::default(),
             gateways: HashSet::new(),
@@ -126,7 +133,7 @@ impl LanHops {
         };
         let run = follower.run(wanted, watch.subscribe());
         Self {
-            served: wish,
+            wish,
             snapshots,
             task: Task::spawn("the LAN neighbour monitor", run),
         }
@@ -139,9 +146,19 @@ impl LanHops {
 
     /// Makes these the prefixes within which hosts are.
     pub fn set_served(&self, served: Vec<IpNet>) {
-        self.served.send_if_modified(|current| {
-            let changed = *current != served;
-            *current = served;
+        self.wish.send_if_modified(|current| {
+            let changed = current.served != served;
+            current.served = served;
+            changed
+        });
+    }
+
+    /// Makes these the interfaces that workers can transmit on. A number must not be that of another interface before all have forgotten
+    /// the tables with the one before.
+    pub fn set_ports(&self, ports: Vec<LanPort>) {
+        self.wish.send_if_modified(|current| {
+            let changed = current.ports != ports;
+            current.ports = ports;
             changed
         });
     }
@@ -183,7 +200,8 @@ struct Follower {
 }
 
 impl Follower {
-    async fn run(mut self, mut wanted: watch::Receiver<Vec<IpNet>>, mut changes: Changes) {
+    async fn run(mut self, mut wanted: watch::Receiver<Wish>, mut changes: Changes) {
+        self.follow(&wanted.borrow_and_update());
         let mut look = Look::Everything;
         let mut look_at = Instant::now();
         let mut tick = tokio::time::interval(TICK);
@@ -201,7 +219,7 @@ impl Follower {
                     if wished.is_err() {
                         return;
                     }
-                    self.served.clone_from(&wanted.borrow_and_update());
+                    self.follow(&wanted.borrow_and_update());
                     look = Look::Everything;
                 }
                 () = tokio::time::sleep_until(look_at), if look != Look::Nothing => {
@@ -225,6 +243,11 @@ impl Follower {
                 }
             }
         }
+    }
+
+    fn follow(&mut self, wish: &Wish) {
+        self.ports.clone_from(&wish.ports);
+        self.served.clone_from(&wish.served);
     }
 
     fn wants(&self, change: &Change) -> Look {
@@ -290,7 +313,9 @@ impl Follower {
         for ((family, forwarding), reason) in
             families.into_iter().zip(self.forwarding).zip(&mut reasons)
         {
-            if forwarding != Some(true) {
+            if self.ports.is_empty() {
+                // There is nothing to send through.
+            } else if forwarding != Some(true) {
                 *reason = Some(Reason::NoForwarding);
             } else if !rules::are_ordinary(&self.netlink, family).await? {
                 *reason = Some(Reason::Rules);

@@ -383,6 +383,15 @@ fn data_plane(page: &mut Exposition, status: &Status) {
         ];
         page.raise(INTERFACE_UP, &labels, u8::from(port.up));
     }
+    for left_out in &status.lan.left_out {
+        let labels = [
+            isd_as,
+            ("interface", &*left_out.interface),
+            ("mode", "none"),
+            ("role", Role::Lan.as_str()),
+        ];
+        page.raise(INTERFACE_UP, &labels, 0u8);
+    }
 }
 
 fn chains(page: &mut Exposition, isd_as: (&'static str, &str), node: &srv6::Status) {

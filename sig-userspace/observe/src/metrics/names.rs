@@ -165,7 +165,7 @@ metrics! {
     Counter NODE_PACKETS "gateway_srv6_not_forwarded_total"
         "Packets that the SR node did not forward, or not by itself.";
     Gauge INTERFACE_UP "gateway_interface_up"
-        "Whether the link of an interface is up.";
+        "Whether the link of an interface is up. Mode \"none\": a LAN interface of the configuration that is not in service.";
 
     // Process.
     Gauge BUILD_INFO "scion_build_info"

@@ -50,6 +50,7 @@ Ports
   interface  role      link  driver  XDP     buffers  queues   MTU  received  sent
   eth0       underlay  down  veth    native  copy          1  1500        10     5
   eth0 is down: ip link set eth0 up
+  eth2 is not in service: there is no such interface
 
 Workers
   worker  CPU  received  sent  directly to the LAN  via helper  sleeps

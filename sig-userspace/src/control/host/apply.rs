@@ -201,6 +201,21 @@ impl HostHandle {
         }
     }
 
+    /// Makes these the LAN interfaces: those that are there are taken into service, the others once they are. Returns what has changed, one
+    /// line each, and what keeps interfaces that are there out of service, which is tried again.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell which interfaces there are, or a part of the gateway has ended.
+    pub(crate) async fn set_lan(
+        &self,
+        names: &[String],
+    ) -> Result<(Vec<String>, Vec<String>), Error> {
+        let outcome = self.shared.set_lans(names).await?;
+        lock(&self.shared.beside).lan = names.to_vec();
+        Ok((outcome.changes, outcome.errors))
+    }
+
     /// Waits until the kernel has been given the routes of the plan in force.
     pub async fn settle(&self) {
         // Fails only if the gateway has ended.

@@ -1,6 +1,7 @@
 //! Rules and settings of the host that packets of this gateway do not meet.
 
 use sig_linux::{
+    link::Link,
     netfilter::{self, Bypassed},
     netlink::Netlink,
 };
@@ -36,6 +37,16 @@ pub(crate) fn concerns(found: &Bypassed, taken: &Taken<'_>, transmit: LanTransmi
     }
 }
 
+/// Says in the log what packets of a LAN interface bypass.
+pub(super) async fn tell_of(netlink: &Netlink, link: &Link, has_tun: bool, transmit: LanTransmit) {
+    let taken = Taken {
+        underlay: None,
+        lan: vec![&link.name],
+        has_tun,
+    };
+    look(netlink, &taken, &[(link.ifindex, &link.name)], transmit).await;
+}
+
 /// Says in the log what packets bypass.
 pub(super) async fn tell(
     netlink: &Netlink,
@@ -52,8 +63,12 @@ pub(super) async fn tell(
     let names: Vec<_> = links
         .map(|link| (link.ifindex, link.name.as_str()))
         .collect();
-    for found in netfilter::bypassed(netlink, &names).await {
-        if concerns(&found, &taken, transmit) {
+    look(netlink, &taken, &names, transmit).await;
+}
+
+async fn look(netlink: &Netlink, taken: &Taken<'_>, names: &[(u32, &str)], transmit: LanTransmit) {
+    for found in netfilter::bypassed(netlink, names).await {
+        if concerns(&found, taken, transmit) {
             tracing::warn!("{found}; {}", netfilter::REMEDY);
         }
     }

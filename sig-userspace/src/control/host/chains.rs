@@ -214,7 +214,7 @@ impl Shared {
         let srv6 = rules.srv6.clone().unwrap_or_default();
         let beside = Beside {
             mirrors: rules.mirrors(),
-            ..self.beside.clone()
+            ..lock(&self.beside).clone()
         };
         if rules.srv6.is_none() && beside.mirrors.is_empty() {
             if let Some(programs) = lock(&self.programs).as_mut() {

@@ -13,7 +13,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Shared, interfaces::Interfaces, lock, notices::Notices};
+use super::{Shared, lock, notices::Notices};
 use crate::control::{Environment, Neighbour, config::Config};
 use sig_core::dataplane::icmp::Sources;
 use sig_linux::{
@@ -27,20 +27,20 @@ const REBALANCE: Duration = Duration::from_secs(1);
 /// What the configuration says of the place of the gateway in its network.
 pub(super) struct Place {
     prefixes: Vec<IpNet>,
-    /// Indexes of the LAN interfaces.
-    lan: Vec<u32>,
+    /// Indexes of the LAN interfaces that are there.
+    lan: watch::Receiver<Vec<u32>>,
     /// Addresses for ICMP errors where no LAN interface has one.
     sources: Vec<IpAddr>,
 }
 
 impl Place {
-    pub(super) fn new(config: &Config, interfaces: &Interfaces) -> Self {
+    pub(super) fn new(config: &Config, lan: watch::Receiver<Vec<u32>>) -> Self {
         let v4 = config.tunnel.src_ipv4.map(IpAddr::V4);
         let v6 = config.tunnel.src_ipv6.map(IpAddr::V6);
         let sources = v4.into_iter().chain(v6);
         Place {
             prefixes: config.gateway.prefixes.clone(),
-            lan: interfaces.around.clone(),
+            lan,
             sources: sources.chain([config.gateway.data_addr.ip()]).collect(),
         }
     }
@@ -54,11 +54,9 @@ impl Place {
     /// ICMP errors come from the LAN side where hosts know the gateway, or else from whatever address the
     /// configuration names.
     pub(super) fn icmp_sources(&self, networks: &Networks) -> Sources {
+        let lan = self.lan.borrow();
         let addresses = || {
-            let lan = self
-                .lan
-                .iter()
-                .filter_map(|index| networks.addresses.get(index));
+            let lan = lan.iter().filter_map(|index| networks.addresses.get(index));
             let lan = lan.flatten().map(IpNet::addr);
             lan.chain(self.sources.iter().copied())
         };
@@ -79,7 +77,7 @@ impl Place {
 /// changes.
 pub(super) async fn follow(
     shared: Arc<Shared>,
-    place: Place,
+    mut place: Place,
     mut environment: Environment,
     mut networks: watch::Receiver<Arc<Networks>>,
 ) {
@@ -129,6 +127,10 @@ pub(super) async fn follow(
             followed = lan.changed() => followed,
             result = networks.changed() => {
                 // It is looked at above.
+                networks.mark_changed();
+                result.is_ok()
+            }
+            result = place.lan.changed() => {
                 networks.mark_changed();
                 result.is_ok()
             }

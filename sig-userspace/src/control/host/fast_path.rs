@@ -12,7 +12,7 @@ use sig_common::{
 };
 
 use super::{Error, Role, ports::PortFacts};
-use crate::engine::InKernel;
+use crate::engine::{Device, InKernel};
 use sig_core::{
     counter::Counter,
     dataplane::{
@@ -46,7 +46,8 @@ const LEAVING_NS: u64 = 2_000_000_000;
 /// Makes the XDP programs follow the tables.
 pub(super) struct Follower {
     maps: FastPathMaps,
-    outputs: Vec<Output>,
+    /// By their place; `None`: no device is there now.
+    outputs: Vec<Option<Output>>,
     generation: u16,
     /// Id of the next stream, without the top bit. They return after half a million streams, of which each path takes a few.
     next_stream: u32,
@@ -68,14 +69,49 @@ pub(super) struct Follower {
 
 /// A device that the programs may send through.
 struct Output {
-    ifindex: u32,
-    interface: String,
+    device: Device,
     role: Role,
-    is_veth: bool,
-    native: bool,
     works: bool,
     /// It sends packets in several buffers.
     buffers: bool,
+}
+
+impl Output {
+    /// Looks whether the device takes packets from programs of others: a virtual one does only while the other end is ready
+    /// for that. Whether there was a change.
+    fn check(&mut self) -> bool {
+        let (transmits, buffers) = match netdev::xdp_features(self.device.ifindex) {
+            Ok(Some(features)) => (features.transmit(), features.transmit_fragments()),
+            // Kernels before 6.3 do not tell; of a veth it depends on the other end.
+            Ok(None) => (!self.device.is_veth, false),
+            Err(_) => return false,
+        };
+        let works = self.device.native && transmits;
+        let changed = (works, buffers) != (self.works, self.buffers);
+        (self.works, self.buffers) = (works, buffers);
+        changed
+    }
+
+    /// Why nothing is sent through it, if that is so.
+    fn problem(&self) -> Option<String> {
+        if self.works {
+            return None;
+        }
+        let interface = &self.device.interface;
+        let what = match self.role {
+            Role::Lan => "packets to hosts behind it",
+            Role::Underlay | Role::Tunnel => "packets to remotes",
+        };
+        Some(match self.device.native {
+            false => format!(
+                "{interface}: {what} take the slower way, its XDP program is in generic mode"
+            ),
+            true => format!(
+                "{interface}: {what} take the slower way, it does not transmit for XDP programs (of a veth pair, the other \
+                 end must have GRO on: `ethtool -K DEVICE gro on`)"
+            ),
+        })
+    }
 }
 
 struct Known {
@@ -180,48 +216,51 @@ impl Follower {
         }
     }
 
-    /// Sets the devices, once the programs are attached, and logs through which nothing is sent.
-    pub(super) fn set_outputs(&mut self, ports: &[PortFacts]) -> Result<(), Error> {
-        for facts in ports.iter().filter(|facts| facts.role != Role::Tunnel) {
-            let place = self.outputs.len() as u32;
-            self.maps.set_output(place, facts.ifindex)?;
-            self.outputs.push(Output {
-                ifindex: facts.ifindex,
-                interface: facts.interface.clone(),
-                role: facts.role,
-                is_veth: facts.driver.as_deref() == Some("veth"),
-                native: facts.native,
-                works: false,
-                buffers: false,
-            });
-        }
-        self.check_outputs();
-        let problems = self.problems();
-        if problems.len() < self.outputs.len() {
+    /// Sets the underlay device, once its program is attached, and logs if nothing is sent through it.
+    pub(super) fn set_underlay(&mut self, facts: &PortFacts) -> Result<(), Error> {
+        let device = facts.device();
+        let works = self.set_output(UNDERLAY, Role::Underlay, Some(device))?;
+        if works {
             tracing::info!("simple packets take the fast path in the kernel");
-        }
-        for problem in problems {
-            tracing::warn!("{problem}");
         }
         Ok(())
     }
 
-    /// Looks whether the devices take packets from programs of others: a virtual one does only while the other end is ready
-    /// for that. Whether there was a change.
-    fn check_outputs(&mut self) -> bool {
-        let mut changed = false;
-        for output in &mut self.outputs {
-            let (transmits, buffers) = match netdev::xdp_features(output.ifindex) {
-                Ok(Some(features)) => (features.transmit(), features.transmit_fragments()),
-                // Kernels before 6.3 do not tell; of a veth it depends on the other end.
-                Ok(None) => (!output.is_veth, false),
-                Err(_) => continue,
-            };
-            let works = output.native && transmits;
-            changed |= (works, buffers) != (output.works, output.buffers);
-            (output.works, output.buffers) = (works, buffers);
+    /// Sets the device at a place, and logs if nothing is sent through it; whether something is.
+    fn set_output(
+        &mut self,
+        place: u16,
+        role: Role,
+        device: Option<Device>,
+    ) -> Result<bool, Error> {
+        let index = usize::from(place);
+        if self.outputs.len() <= index {
+            self.outputs.resize_with(index + 1, || None);
         }
-        changed
+        self.outputs[index] = None;
+        let Some(device) = device else {
+            return Ok(false);
+        };
+        self.maps.set_output(place.into(), device.ifindex)?;
+        let mut output = Output {
+            device,
+            role,
+            works: false,
+            buffers: false,
+        };
+        output.check();
+        if let Some(problem) = output.problem() {
+            tracing::warn!("{problem}");
+        }
+        let works = output.works;
+        self.outputs[index] = Some(output);
+        Ok(works)
+    }
+
+    /// Looks whether the devices take packets from programs of others. Whether there was a change.
+    fn check_outputs(&mut self) -> bool {
+        let outputs = self.outputs.iter_mut().flatten();
+        outputs.fold(false, |changed, output| output.check() | changed)
     }
 
     /// As [`Self::check_outputs`], and says so.
@@ -232,9 +271,10 @@ impl Follower {
         for problem in now.iter().filter(|problem| !before.contains(problem)) {
             tracing::warn!("{problem}");
         }
-        for output in self.outputs.iter().filter(|output| changed && output.works) {
+        let outputs = self.outputs.iter().flatten();
+        for output in outputs.filter(|output| changed && output.works) {
             tracing::info!(
-                interface = output.interface,
+                interface = output.device.interface,
                 "XDP programs can send through it again"
             );
         }
@@ -243,31 +283,13 @@ impl Follower {
 
     /// What does not take the fast path, and why.
     fn problems(&self) -> Vec<String> {
-        let broken = self.outputs.iter().filter(|output| !output.works);
-        let problem = |output: &Output| {
-            let Output {
-                interface, role, ..
-            } = output;
-            let what = match role {
-                Role::Lan => "packets to hosts behind it",
-                Role::Underlay | Role::Tunnel => "packets to remotes",
-            };
-            match output.native {
-                false => format!(
-                    "{interface}: {what} take the slower way, its XDP program is in generic mode"
-                ),
-                true => format!(
-                    "{interface}: {what} take the slower way, it does not transmit for XDP programs (of a veth pair, the other \
-                     end must have GRO on: `ethtool -K DEVICE gro on`)"
-                ),
-            }
-        };
-        broken.map(problem).collect()
+        let outputs = self.outputs.iter().flatten();
+        outputs.filter_map(Output::problem).collect()
     }
 
     /// Whether programs can send through it, and if so, whether also packets in several buffers, as [`FastPath::buffers`].
     fn works(&self, output: u16) -> Option<u16> {
-        let output = self.outputs.get(usize::from(output))?;
+        let output = self.outputs.get(usize::from(output))?.as_ref()?;
         output.works.then_some(output.buffers.into())
     }
 
@@ -541,13 +563,18 @@ impl InKernel for Follower {
         });
         let delivered = delivered.fold(self.delivered_past, plus);
         status::FastPath {
-            on: self.enabled && self.outputs.iter().any(|output| output.works),
+            on: self.enabled && self.outputs.iter().flatten().any(|output| output.works),
             problems: self.problems(),
             packets_sent: sent.packets,
             packet_bytes_sent: sent.bytes,
             packets_delivered: delivered.packets,
             packet_bytes_delivered: delivered.bytes,
         }
+    }
+
+    fn set_lan(&mut self, number: u16, device: Option<Device>) -> Result<(), Error> {
+        self.set_output(UNDERLAY + 1 + number, Role::Lan, device)?;
+        Ok(())
     }
 
     fn enable(&mut self, on: bool) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tokio::sync::watch;
 
-use super::{Error, Shared, choice::Choice, lock};
+use super::{Error, Shared, choice::Choice, lock, ports::PortFacts};
 use crate::control::config::{Config, XdpMode};
 use sig_core::port::Role;
 use sig_linux::{
@@ -39,19 +39,12 @@ impl Interfaces {
         for name in &config.dataplane.lan {
             match link::find(netlink, name).await? {
                 Some(link) => lan.push(link),
-                None => tracing::warn!(
-                    "there is no LAN interface {name} here (`ip -br link` lists those there are): once it is there, its packets \
-                     go through the kernel, until the gateway is restarted"
-                ),
+                // It may come.
+                None => {}
             }
         }
-        let tunnel_mtu = u32::from(config.tunnel.mtu);
-        for link in lan.iter().filter(|link| link.mtu > tunnel_mtu) {
-            tracing::warn!(
-                "interface {}: {}",
-                link.name,
-                larger_than_tunnel(link, tunnel_mtu)
-            );
+        for link in &lan {
+            compare_with_tunnel(link, config);
         }
         let around = lan.iter().map(|link| link.ifindex).collect();
         let data_ip = config.gateway.data_addr.ip();
@@ -79,25 +72,7 @@ impl Interfaces {
         let links = link::all(netlink).await?;
         let ethtool = Ethtool::open().map_err(sig_linux::Error::doing("open an ethtool socket"))?;
         for link in self.all() {
-            let name = &link.name;
-            mac(link)?;
-            let is_native = config.dataplane.mode == XdpMode::Native;
-            let refused = |why: Unsuited| Error::Interface(format!("interface {name} {why}"));
-            suited::check_aggregate(link, &links, is_native).map_err(refused)?;
-            let tags = VlanTags::of(&ethtool, link, &links);
-            match suited::check_vlans(link, &links, tags) {
-                Err(why) if tags == VlanTags::Unknown => {
-                    tracing::warn!("interface {name} {why}");
-                }
-                checked => checked.map_err(refused)?,
-            }
-            link::check_mtu(link).map_err(Error::Interface)?;
-            if !link.up {
-                return Err(Error::Interface(format!(
-                    "interface {name} is down: `ip link set dev {name} up`",
-                    name = link.name
-                )));
-            }
+            check(&ethtool, config, link, &links)?;
         }
         Ok(())
     }
@@ -106,17 +81,54 @@ impl Interfaces {
     pub(super) fn all(&self) -> impl Iterator<Item = &Link> {
         self.underlay.iter().chain(&self.lan)
     }
+}
 
-    /// Whether hosts behind a LAN interface may leave checksums to a card that is not there.
-    pub(super) fn any_virtual_lan(&self) -> bool {
-        const PARAVIRTUAL: [&str; 4] = ["virtio", "xen_netfront", "vmxnet3", "hv_netvsc"];
-        let is_paravirtual =
-            |driver: &String| PARAVIRTUAL.iter().any(|name| driver.starts_with(name));
-        self.lan.iter().any(|link| {
-            link.kind.is_some()
-                || link.driver.as_deref() == Some("veth")
-                || link.driver.as_ref().is_some_and(is_paravirtual)
-        })
+/// Checks that ports can be opened on an interface; `links` are all of this host.
+pub(super) fn check(
+    ethtool: &Ethtool,
+    config: &Config,
+    link: &Link,
+    links: &[Link],
+) -> Result<(), Error> {
+    let name = &link.name;
+    mac(link)?;
+    let is_native = config.dataplane.mode == XdpMode::Native;
+    let refused = |why: Unsuited| Error::Interface(format!("interface {name} {why}"));
+    suited::check_aggregate(link, links, is_native).map_err(refused)?;
+    let tags = VlanTags::of(ethtool, link, links);
+    match suited::check_vlans(link, links, tags) {
+        Err(why) if tags == VlanTags::Unknown => {
+            tracing::warn!("interface {name} {why}");
+        }
+        checked => checked.map_err(refused)?,
+    }
+    link::check_mtu(link).map_err(Error::Interface)?;
+    if !link.up {
+        return Err(Error::Interface(format!(
+            "interface {name} is down: `ip link set dev {name} up`"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether hosts behind a LAN interface may leave checksums to a card that is not there.
+pub(super) fn is_virtual(link: &Link) -> bool {
+    const PARAVIRTUAL: [&str; 4] = ["virtio", "xen_netfront", "vmxnet3", "hv_netvsc"];
+    let is_paravirtual = |driver: &String| PARAVIRTUAL.iter().any(|name| driver.starts_with(name));
+    link.kind.is_some()
+        || link.driver.as_deref() == Some("veth")
+        || link.driver.as_ref().is_some_and(is_paravirtual)
+}
+
+/// Says in the log if the LAN takes packets that the tunnel device does not.
+pub(super) fn compare_with_tunnel(link: &Link, config: &Config) {
+    let tunnel_mtu = u32::from(config.tunnel.mtu);
+    if link.mtu > tunnel_mtu {
+        tracing::warn!(
+            "interface {}: {}",
+            link.name,
+            larger_than_tunnel(link, tunnel_mtu)
+        );
     }
 }
 
@@ -176,27 +188,48 @@ pub(super) fn xdp_mode(mode: XdpMode, link: Option<&Link>) -> Option<bpf::XdpMod
     }
 }
 
-/// Follows one interface: another name, MAC address or MTU is taken over. The end of the device ends the
-/// gateway, since programs and sockets are on it, even if another one gets its name.
-pub(super) async fn follow(
-    at_start: Link,
-    mut state: watch::Receiver<InterfaceState>,
-    shared: Arc<Shared>,
-    fail: watch::Sender<Option<String>>,
-) {
-    let ifindex = at_start.ifindex;
-    let mut ports = shared.ports.iter();
-    let port = ports.find(|port| port.ifindex == ifindex && port.role != Role::Tunnel);
-    let is_lan = port.is_some_and(|port| port.is_lan());
-    let mut last = state.borrow_and_update().clone();
-    loop {
-        let now = state.borrow_and_update().clone();
-        let Some(name) = now.name.as_deref() else {
-            let name = last.name.as_ref().unwrap_or(&at_start.name);
-            fail.send_replace(Some(format!("interface {name} was removed or replaced")));
-            return;
-        };
-        if now.name != last.name && name == at_start.name {
+/// What is known of an interface that is followed.
+pub(super) struct Followed {
+    /// Name at the start.
+    name: String,
+    last: InterfaceState,
+    max_mtu: u32,
+}
+
+impl Followed {
+    pub(super) fn new(link: &Link, max_mtu: u32) -> Self {
+        Followed {
+            name: link.name.clone(),
+            last: InterfaceState {
+                // What is too large is told.
+                mtu: link.mtu.min(max_mtu),
+                ..InterfaceState::from(link)
+            },
+            max_mtu,
+        }
+    }
+}
+
+impl Shared {
+    /// Takes over another name, MAC address or MTU of an interface that is there.
+    ///
+    /// # Errors
+    ///
+    /// If the programs do not take them.
+    pub(super) fn follow_port(
+        &self,
+        followed: &mut Followed,
+        now: InterfaceState,
+        port: &PortFacts,
+    ) -> Result<(), Error> {
+        let Followed {
+            name: configured,
+            last,
+            max_mtu,
+        } = followed;
+        let (is_lan, max_mtu) = (port.is_lan(), *max_mtu);
+        let name = now.name.as_deref().unwrap_or(configured);
+        if now.name != last.name && name == configured {
             tracing::info!(
                 interface = name,
                 "the interface has its configured name again"
@@ -205,7 +238,7 @@ pub(super) async fn follow(
             tracing::warn!(
                 interface = name,
                 "interface {} has been renamed: update [dataplane], or the next start will fail",
-                last.name.as_ref().unwrap_or(&at_start.name)
+                last.name.as_ref().unwrap_or(configured)
             );
         }
         if now.up != last.up {
@@ -215,11 +248,8 @@ pub(super) async fn follow(
                 tracing::warn!(interface = name, "link is down");
             }
         }
-        if let Some(port) = port {
-            port.set_up(now.up);
-            port.mtu.store(now.mtu, Ordering::Relaxed);
-        }
-        let max_mtu = shared.max_mtu;
+        port.set_up(now.up);
+        port.mtu.store(now.mtu, Ordering::Relaxed);
         if now.mtu != last.mtu && now.mtu > max_mtu {
             let effect = if is_lan {
                 "hosts that send larger packets receive ICMP packet-too-big messages"
@@ -229,7 +259,7 @@ pub(super) async fn follow(
             tracing::warn!(
                 interface = name,
                 mtu = now.mtu,
-                "the new MTU is too large: the packet buffers are for at most {max_mtu} bytes; {effect}; {}",
+                "the MTU is too large: the packet buffers are for at most {max_mtu} bytes; {effect}; {}",
                 if now.mtu <= link::max_mtu() {
                     "restart the gateway".to_owned()
                 } else {
@@ -240,20 +270,43 @@ pub(super) async fn follow(
         let changed = now.mac != last.mac || now.mtu != last.mtu;
         if let (true, Some(mac)) = (changed, now.mac) {
             tracing::info!(interface = name, "MAC address or MTU changed");
-            let mut programs = lock(&shared.programs);
-            let told = match programs.as_mut() {
+            let mut programs = lock(&self.programs);
+            match programs.as_mut() {
                 Some(programs) if is_lan => {
-                    programs.set_lan_port(ifindex, mac, true, now.mtu.min(max_mtu))
+                    programs.set_lan_port(port.ifindex, mac, true, now.mtu.min(max_mtu))?;
                 }
-                Some(programs) => programs.set_underlay_mac(ifindex, mac),
-                None => Ok(()),
-            };
-            if let Err(error) = told {
-                fail.send_replace(Some(error.to_string()));
-                return;
+                Some(programs) => programs.set_underlay_mac(port.ifindex, mac)?,
+                None => {}
             }
         }
-        last = now;
+        *last = now;
+        Ok(())
+    }
+}
+
+/// Follows the underlay interface. Its end ends the gateway, since programs and sockets are on it, even if another one gets its name.
+pub(super) async fn follow_underlay(
+    at_start: Link,
+    mut state: watch::Receiver<InterfaceState>,
+    shared: Arc<Shared>,
+    fail: watch::Sender<Option<String>>,
+) {
+    let mut ports = shared.ports.iter();
+    let Some(port) = ports.find(|port| port.role == Role::Underlay).cloned() else {
+        return;
+    };
+    let mut followed = Followed::new(&at_start, shared.max_mtu);
+    loop {
+        let now = state.borrow_and_update().clone();
+        if now.name.is_none() {
+            let name = followed.last.name.as_ref().unwrap_or(&at_start.name);
+            fail.send_replace(Some(format!("interface {name} was removed or replaced")));
+            return;
+        }
+        if let Err(error) = shared.follow_port(&mut followed, now, &port) {
+            fail.send_replace(Some(error.to_string()));
+            return;
+        }
         if state.changed().await.is_err() {
             return;
         }

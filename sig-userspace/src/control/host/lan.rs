@@ -1,14 +1,13 @@
-//! Which LAN interfaces workers transmit on themselves.
+//! Whether workers transmit on LAN interfaces themselves.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::ports::PortFacts;
 use crate::control::config::{Config, LanTransmit};
 use sig_core::dataplane::lan::LanTable;
 use sig_linux::{
-    lan::{LanHops, LanPort, Snapshot},
+    lan::{LanHops, Snapshot},
     netlink::Netlink,
     watch::Watch,
 };
@@ -17,67 +16,36 @@ use sig_linux::{
 #[derive(Clone)]
 pub(super) struct Transmit {
     /// What is left to the kernel from start to end, and why.
-    helped: Vec<String>,
+    helped: Option<String>,
     /// `None`: everything is.
     snapshots: Option<watch::Receiver<Snapshot>>,
 }
 
-/// Begins to follow the way to the hosts, if workers may send to them on any interface. After the
-/// programs have been attached.
+/// Begins to follow the way to the hosts, if workers may send to them; on which interfaces is told later.
 pub(super) fn start(
     config: &Config,
-    facts: &[PortFacts],
+    has_programs: bool,
     netlink: &Netlink,
     watch: &Watch,
 ) -> (Transmit, Option<LanHops>) {
-    let (ports, helped) = ports(config, facts);
-    for text in &helped {
+    let helped = match config.dataplane.lan_transmit {
+        LanTransmit::Auto => None,
+        LanTransmit::Helper => Some("everything: `[dataplane] lan_transmit = \"helper\"`"),
+        LanTransmit::Kernel => {
+            Some("everything, through its stack: `[dataplane] lan_transmit = \"kernel\"`")
+        }
+    };
+    if let Some(text) = helped {
         tracing::info!("packets to the LAN are forwarded by the kernel: {text}");
     }
-    let hops = (!ports.is_empty())
-        .then(|| LanHops::new(netlink, watch, ports, Vec::new(), &config.tunnel.name));
+    let name = &config.tunnel.name;
+    let follows = helped.is_none() && has_programs;
+    let hops = follows.then(|| LanHops::new(netlink, watch, Vec::new(), Vec::new(), name));
     let transmit = Transmit {
-        helped,
+        helped: helped.map(str::to_owned),
         snapshots: hops.as_ref().map(LanHops::subscribe),
     };
     (transmit, hops)
-}
-
-/// The interfaces to transmit on, and what is left to the kernel and why.
-fn ports(config: &Config, facts: &[PortFacts]) -> (Vec<LanPort>, Vec<String>) {
-    match config.dataplane.lan_transmit {
-        LanTransmit::Auto => {}
-        LanTransmit::Helper => {
-            let text = "everything: `[dataplane] lan_transmit = \"helper\"`".into();
-            return (Vec::new(), vec![text]);
-        }
-        LanTransmit::Kernel => {
-            let text =
-                "everything, through its stack: `[dataplane] lan_transmit = \"kernel\"`".into();
-            return (Vec::new(), vec![text]);
-        }
-    }
-    if config.dataplane.lan.is_empty() {
-        let text = "everything: no interface in `[dataplane] lan`".into();
-        return (Vec::new(), vec![text]);
-    }
-    if !facts.iter().any(PortFacts::is_lan) {
-        let text = "everything, through its stack: BPF is refused".into();
-        return (Vec::new(), vec![text]);
-    }
-    let lan = || facts.iter().filter(|port| port.is_lan());
-    let ports = lan().zip(0..).filter(|(port, _)| port.native);
-    let ports = ports.map(|(port, number)| LanPort {
-        number,
-        ifindex: port.ifindex,
-        name: port.interface.clone(),
-    });
-    let generic = lan().filter(|port| !port.native);
-    let helped = generic.map(|port| {
-        let name = &port.interface;
-        format!("{name}: its XDP program is in generic mode")
-    });
-    (ports.collect(), helped.collect())
 }
 
 impl Transmit {

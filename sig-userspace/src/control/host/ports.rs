@@ -1,7 +1,6 @@
 //! The ports of the gateway.
 
 use std::{
-    ops::Range,
     os::fd::{AsFd, OwnedFd},
     sync::{
         Arc,
@@ -12,7 +11,8 @@ use std::{
 use sig_common::maps::{Sockets as Slots, TUNNEL_PORT};
 
 use super::{Error, interfaces::Interfaces, sockets::Sockets, tunnel::Tunnel};
-use crate::control::config::{Config, FastPathUse, Preference};
+use crate::control::config::{Config, Dataplane, FastPathUse, Preference};
+use crate::engine::Device;
 use sig_core::{
     engine::WorkerPorts,
     port::{
@@ -21,7 +21,10 @@ use sig_core::{
     },
 };
 use sig_linux::{
-    af_xdp::{BusyPoll, HugePages, Plan, PortSpec, RingSizes, ZeroCopy},
+    af_xdp::{
+        BusyPoll, HugePages, OpenedPort, Opener, Plan, PortSpec, RingSizes, Steering, WorkerPort,
+        ZeroCopy,
+    },
     link::{Link, MAX_JUMBO_MTU, MAX_XDP_MTU},
     socket_port::{self, SocketPort},
     tun,
@@ -56,16 +59,16 @@ pub(super) struct PortFacts {
     pub(super) up: AtomicBool,
     /// Set when the program is attached.
     pub(super) native: bool,
+    /// Simple packets that come in may take the fast path.
+    pub(super) fast: bool,
     pub(super) sockets: Vec<SocketFacts>,
 }
 
 /// What is known of a socket, for the status.
-#[derive(Clone, Copy)]
 pub(super) struct SocketFacts {
-    /// Its place in the list of monitors.
-    pub(super) place: usize,
     pub(super) worker: u16,
     pub(super) queue: u32,
+    pub(super) monitor: Box<dyn Monitor>,
 }
 
 impl PortFacts {
@@ -80,6 +83,16 @@ impl PortFacts {
 
     pub(super) fn is_inner(&self) -> bool {
         self.role == Role::Tunnel
+    }
+
+    /// The device, for the fast path.
+    pub(super) fn device(&self) -> Device {
+        Device {
+            ifindex: self.ifindex,
+            interface: self.interface.clone(),
+            is_veth: self.driver.as_deref() == Some("veth"),
+            native: self.native,
+        }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -101,44 +114,65 @@ pub(super) struct Ports {
     pub(super) facts: Vec<PortFacts>,
     /// Whether programs can take packets from one side to the other.
     pub(super) has_fast_path: bool,
-    /// One per socket.
-    pub(super) monitors: Vec<Box<dyn Monitor>>,
-    /// Per worker, the places of its sockets among the monitors.
-    pub(super) of_worker: Vec<Range<usize>>,
     /// Index in the table of sockets, and the socket.
     pub(super) sockets: Vec<(u32, OwnedFd)>,
+    /// All indexes are below this.
+    pub(super) slots: u32,
     /// Port number for the programs, queue, sockets.
     pub(super) steering: Vec<(u32, u32, Slots)>,
+    /// For LAN interfaces, if XDP programs can run there.
+    pub(super) opener: Option<Opener>,
 }
 
-/// Opens all ports.
+/// Sockets of interfaces that nobody knows of yet, per worker.
+const SPARE_SOCKETS: u32 = 16;
+
+/// The sockets wanted on an interface of this host.
+pub(super) fn spec(
+    dataplane: &Dataplane,
+    role: Role,
+    name: &str,
+    queues: u32,
+) -> PortSpec<'static> {
+    let workers = u32::from(dataplane.workers);
+    PortSpec {
+        role,
+        interface: name.to_owned(),
+        namespace: None,
+        queues,
+        // All frames between two gateways share one 5-tuple, so a card puts them on one queue: each
+        // worker listens on every queue. LAN traffic spreads by itself, given queues enough.
+        spread: workers > 1 && (role == Role::Underlay || queues < workers),
+        zero_copy: match dataplane.zero_copy {
+            Preference::Auto => ZeroCopy::Auto,
+            Preference::Never => ZeroCopy::Never,
+            Preference::Require => ZeroCopy::Require,
+        },
+    }
+}
+
+/// Opens all ports but those on LAN interfaces.
 pub(super) fn open(
     config: &Config,
     interfaces: &Interfaces,
+    has_bpf: bool,
     tunnel: &mut Tunnel,
     sockets: &mut Sockets,
 ) -> Result<Ports, Error> {
     let dataplane = &config.dataplane;
     let workers = u32::from(dataplane.workers);
-    let zero_copy = match dataplane.zero_copy {
-        Preference::Auto => ZeroCopy::Auto,
-        Preference::Never => ZeroCopy::Never,
-        Preference::Require => ZeroCopy::Require,
-    };
-    let spec = |role, link: &Link| PortSpec {
-        role,
-        interface: link.name.clone(),
-        namespace: None,
-        queues: link.rx_queues,
-        // All frames between two gateways share one 5-tuple, so a card puts them on one queue: each
-        // worker listens on every queue. LAN traffic spreads by itself, given queues enough.
-        spread: workers > 1 && (role == Role::Underlay || link.rx_queues < workers),
-        zero_copy,
+    let spec = |role, name: &str, link: Option<&Link>| {
+        spec(dataplane, role, name, link.map_or(1, |link| link.rx_queues))
     };
     let underlay = interfaces.underlay.iter();
-    let mut specs: Vec<_> = underlay.map(|link| spec(Role::Underlay, link)).collect();
-    let first_lan = specs.len();
-    specs.extend(interfaces.lan.iter().map(|link| spec(Role::Lan, link)));
+    let mut specs: Vec<_> = underlay
+        .map(|link| spec(Role::Underlay, &link.name, Some(link)))
+        .collect();
+    let lan = dataplane.lan.iter().filter(|_| has_bpf).map(|name| {
+        let mut known = interfaces.lan.iter();
+        spec(Role::Lan, name, known.find(|link| link.name == *name))
+    });
+    let later: Vec<_> = lan.collect();
     if let Some(pair) = tunnel.pair() {
         specs.push(PortSpec {
             role: Role::Tunnel,
@@ -157,6 +191,8 @@ pub(super) fn open(
     let plan = Plan {
         workers,
         ports: specs.clone(),
+        later,
+        spare_sockets: workers * SPARE_SOCKETS,
         rings: RingSizes::all(dataplane.ring_size),
         chunks: dataplane.chunks,
         jumbo,
@@ -167,13 +203,13 @@ pub(super) fn open(
         busy_poll: dataplane.busy_poll.then_some(BUSY_POLL),
     }
     .with_more_chunks(more_chunks)?;
-    let opened = if specs.is_empty() {
-        plan.without_sockets()?
-    } else {
-        plan.open()?
+    // Where there are no XDP programs, all ports are of other kinds.
+    let opened = match has_bpf {
+        false => plan.without_sockets()?,
+        true => plan.open()?,
     };
     // The memory of sockets and TUN devices has none.
-    if dataplane.huge_pages == Preference::Require && !specs.is_empty() && !opened.huge_pages {
+    if dataplane.huge_pages == Preference::Require && has_bpf && !opened.huge_pages {
         return Err(Error::Interface(
             "`[dataplane] huge_pages = \"require\"`, but not enough huge pages are free: reserve some \
              with `sysctl vm.nr_hugepages=N`"
@@ -181,26 +217,16 @@ pub(super) fn open(
         ));
     }
 
-    let facts = specs.iter().enumerate().map(|(place, spec)| {
-        let link = match spec.role {
-            Role::Underlay => interfaces.underlay.as_ref(),
-            Role::Lan => interfaces.lan.get(place - first_lan),
-            Role::Tunnel => None,
-        };
-        let mut facts = match link {
-            Some(link) => PortFacts::new(Kind::Xdp, spec.role, &link.name, link.mtu),
-            None => PortFacts::new(
-                Kind::Xdp,
-                spec.role,
-                tunnel.name(),
-                config.tunnel.mtu.into(),
-            ),
-        };
-        let peer = || tunnel.pair().map_or(0, |pair| pair.peer().ifindex);
-        facts.ifindex = link.map_or_else(peer, |link| link.ifindex);
-        facts.driver = link.map_or(Some("veth".into()), |link| link.driver.clone());
-        facts.queues = spec.queues;
-        facts
+    let facts = specs.iter().map(|spec| match &interfaces.underlay {
+        Some(link) if spec.role == Role::Underlay => PortFacts::of(spec, link),
+        _ => {
+            let mtu = config.tunnel.mtu.into();
+            let mut facts = PortFacts::new(Kind::Xdp, spec.role, tunnel.name(), mtu);
+            facts.ifindex = tunnel.pair().map_or(0, |pair| pair.peer().ifindex);
+            facts.driver = Some("veth".into());
+            facts.queues = spec.queues;
+            facts
+        }
     });
     let mut ports = Ports {
         max_mtu: match opened.area.jumbo_frames() {
@@ -212,64 +238,46 @@ pub(super) fn open(
         workers: Vec::new(),
         facts: facts.collect(),
         has_fast_path: interfaces.underlay.is_some(),
-        monitors: Vec::new(),
-        of_worker: Vec::new(),
         sockets: Vec::new(),
+        slots: opened.slots,
         steering: Vec::new(),
+        opener: opened.opener,
     };
     for steering in opened.steering {
         let port = match specs[steering.spec].role {
             Role::Tunnel => TUNNEL_PORT,
             Role::Underlay | Role::Lan => steering.ifindex,
         };
-        let sockets = Slots {
-            first: steering.first,
-            count: steering.count,
-        };
-        ports.steering.push((port, steering.queue, sockets));
+        ports.steering.push(steered(port, &steering));
     }
     let queues: Vec<u32> = specs.iter().map(|spec| spec.queues.max(1)).collect();
     drop(specs);
+    let has_tickets = has_tickets(config, ports.has_fast_path);
     let mut others = others(config, tunnel, sockets, &mut ports)?;
     for (number, worker) in opened.workers.into_iter().enumerate() {
         let mut own = WorkerPorts::default();
-        own.lan.resize_with(interfaces.lan.len(), Vec::new);
-        let first = ports.monitors.len();
-        for mut opened in worker {
-            if dataplane.fast_path != FastPathUse::Off && ports.has_fast_path {
-                opened.port.expect_tickets(opened.slot);
-            }
-            ports.facts[opened.spec].zero_copy |= opened.port.is_zero_copy();
-            let monitor = opened.port.monitor().map_err(COPY)?;
-            ports.watch(opened.spec, number, opened.queue, monitor);
-            let socket = opened.port.as_fd().try_clone_to_owned().map_err(COPY)?;
-            ports.sockets.push((opened.slot, socket));
+        for opened in worker {
+            let facts = &mut ports.facts[opened.spec];
             let side = match opened.role {
-                Role::Underlay => &mut own.underlay,
-                // The specs of the LAN interfaces are in their order.
-                Role::Lan => &mut own.lan[opened.spec - first_lan],
+                Role::Underlay | Role::Lan => &mut own.underlay,
                 Role::Tunnel => &mut own.tunnel,
             };
-            // The first port of a side, or of a LAN interface, is the one frames leave through: the
-            // workers' are on different queues, as far as there are some.
-            if opened.queue == number as u32 % queues[opened.spec] {
-                side.insert(0, Box::new(opened.port));
-            } else {
-                side.push(Box::new(opened.port));
-            }
+            let queues = queues[opened.spec];
+            ports
+                .sockets
+                .push(add(side, facts, (number, queues), opened, has_tickets)?);
         }
         for other in others
             .get_mut(number)
             .into_iter()
             .flat_map(|of| of.drain(..))
         {
-            ports.watch(other.facts, number, other.queue, other.monitor);
+            ports.facts[other.facts].watch(number, other.queue, other.monitor);
             match ports.facts[other.facts].role {
                 Role::Tunnel => own.tunnel.push(other.port),
                 Role::Underlay | Role::Lan => own.underlay.push(other.port),
             }
         }
-        ports.of_worker.push(first..ports.monitors.len());
         ports.workers.push(own);
     }
     Ok(ports)
@@ -338,19 +346,104 @@ fn others(
 /// Stands for an interface where frames leave by UDP sockets.
 const SOCKETS: &str = "udp";
 
-impl Ports {
-    /// Notes a socket of worker `number`.
-    fn watch(&mut self, facts: usize, number: usize, queue: u32, monitor: Box<dyn Monitor>) {
-        self.facts[facts].sockets.push(SocketFacts {
-            place: self.monitors.len(),
-            worker: number as u16,
-            queue,
-        });
-        self.monitors.push(monitor);
+/// Whether XDP programs give packets for workers tickets.
+fn has_tickets(config: &Config, has_fast_path: bool) -> bool {
+    config.dataplane.fast_path != FastPathUse::Off && has_fast_path
+}
+
+fn steered(port: u32, steering: &Steering) -> (u32, u32, Slots) {
+    let sockets = Slots {
+        first: steering.first,
+        count: steering.count,
+    };
+    (port, steering.queue, sockets)
+}
+
+/// Adds a port of AF_XDP to those of a worker on a side, or on a LAN interface, with so many queues; its slot, and its socket.
+fn add(
+    side: &mut Vec<Box<dyn Port>>,
+    facts: &mut PortFacts,
+    (worker, queues): (usize, u32),
+    mut opened: WorkerPort,
+    has_tickets: bool,
+) -> Result<(u32, OwnedFd), Error> {
+    if has_tickets {
+        opened.port.expect_tickets(opened.slot);
+    }
+    facts.zero_copy |= opened.port.is_zero_copy();
+    let monitor = opened.port.monitor().map_err(COPY)?;
+    facts.watch(worker, opened.queue, monitor);
+    let socket = opened.port.as_fd().try_clone_to_owned().map_err(COPY)?;
+    // The first port of a side, or of a LAN interface, is the one frames leave through: the workers' are on different queues, as far as
+    // there are some.
+    let place = match opened.queue == worker as u32 % queues {
+        true => 0,
+        false => side.len(),
+    };
+    side.insert(place, Box::new(opened.port));
+    Ok((opened.slot, socket))
+}
+
+/// The ports on one LAN interface, and what the BPF programs must know of them.
+pub(super) struct LanPorts {
+    /// Per worker.
+    pub(super) workers: Vec<Vec<Box<dyn Port>>>,
+    pub(super) facts: PortFacts,
+    /// As in [`Ports`].
+    pub(super) sockets: Vec<(u32, OwnedFd)>,
+    pub(super) steering: Vec<(u32, u32, Slots)>,
+}
+
+impl LanPorts {
+    /// Puts together what was opened for an interface.
+    pub(super) fn new(
+        config: &Config,
+        link: &Link,
+        opened: OpenedPort,
+        has_fast_path: bool,
+    ) -> Result<Self, Error> {
+        let spec = spec(&config.dataplane, Role::Lan, &link.name, link.rx_queues);
+        let mut facts = PortFacts::of(&spec, link);
+        let mut sockets = Vec::new();
+        let mut workers = Vec::new();
+        let has_tickets = has_tickets(config, has_fast_path);
+        for (number, ports) in opened.workers.into_iter().enumerate() {
+            let mut own = Vec::new();
+            for opened in ports {
+                let place = (number, link.rx_queues.max(1));
+                sockets.push(add(&mut own, &mut facts, place, opened, has_tickets)?);
+            }
+            workers.push(own);
+        }
+        let steering = opened.steering.iter();
+        Ok(LanPorts {
+            workers,
+            facts,
+            sockets,
+            steering: steering.map(|of| steered(link.ifindex, of)).collect(),
+        })
     }
 }
 
 impl PortFacts {
+    /// Those of an interface of this host.
+    fn of(spec: &PortSpec<'_>, link: &Link) -> Self {
+        let mut facts = PortFacts::new(Kind::Xdp, spec.role, &link.name, link.mtu);
+        facts.ifindex = link.ifindex;
+        facts.driver.clone_from(&link.driver);
+        facts.queues = spec.queues;
+        facts
+    }
+
+    /// Notes a socket of worker `number`.
+    fn watch(&mut self, number: usize, queue: u32, monitor: Box<dyn Monitor>) {
+        self.sockets.push(SocketFacts {
+            worker: number as u16,
+            queue,
+            monitor,
+        });
+    }
+
     fn new(kind: Kind, role: Role, interface: &str, mtu: u32) -> Self {
         PortFacts {
             role,
@@ -363,6 +456,7 @@ impl PortFacts {
             zero_copy: false,
             up: AtomicBool::new(true),
             native: false,
+            fast: false,
             sockets: Vec::new(),
         }
     }

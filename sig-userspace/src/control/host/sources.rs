@@ -29,6 +29,8 @@ pub(super) struct Sources {
     wish: UnderlaySources,
     /// What workers ask, where no XDP program looks at who brings frames.
     at_workers: Option<Arc<AtWorkers>>,
+    /// Index of the tunnel device.
+    tunnel: u32,
     known: Mutex<Known>,
 }
 
@@ -40,11 +42,23 @@ struct Known {
 }
 
 impl Sources {
-    pub(super) fn new(wish: UnderlaySources, at_workers: Option<Arc<AtWorkers>>) -> Self {
+    pub(super) fn new(
+        wish: UnderlaySources,
+        at_workers: Option<Arc<AtWorkers>>,
+        tunnel: u32,
+    ) -> Self {
         Sources {
             wish,
             at_workers,
+            tunnel,
             known: Mutex::default(),
+        }
+    }
+
+    /// Makes these the interfaces that no border router is behind, where no XDP program looks.
+    pub(super) fn close_to(&self, interfaces: impl IntoIterator<Item = u32>) {
+        if let Some(workers) = &self.at_workers {
+            workers.close_to(interfaces.into_iter().chain([self.tunnel]).collect());
         }
     }
 

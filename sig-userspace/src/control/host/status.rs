@@ -10,7 +10,9 @@ use ipnet::IpNet;
 use sig_common::reason::DropReason;
 
 use super::{
-    Shared, lock,
+    Shared,
+    lans::{Past, View},
+    lock,
     ports::{Kind, PortFacts},
 };
 use crate::control::{
@@ -21,7 +23,7 @@ use crate::engine::Engine;
 use sig_core::{
     counter::Counter,
     dataplane::counters::{WorkerCounters, WorkerCounts},
-    port::{Monitor, Statistics},
+    port::{Monitor, Role, Statistics},
     status::{
         Control, Counters, Drop, DropPlace, FastPath, Lan, Path, Port, PortMode, Probing, Queue,
         Remote, Status, Underlay, Verdict, Worker,
@@ -91,7 +93,13 @@ pub(super) fn of(shared: &Shared) -> Status {
         }
         Err(error) => tracing::warn!("cannot read the counters of the BPF programs: {error}"),
     }
-    drops.extend(ring_drops(&shared.sockets));
+    let lans = shared.lans.view();
+    let ports = ports(shared, &lans);
+    let mut ring_drops = lans.past.drops.clone();
+    for socket in ports.iter().flat_map(|port| &port.sockets) {
+        ring_drops.add(&*socket.monitor);
+    }
+    drops.extend(ring_drops.list());
     drops.retain(|drop| drop.count > 0);
     let counters = counters(&engine, &fast_path);
     Status {
@@ -102,24 +110,20 @@ pub(super) fn of(shared: &Shared) -> Status {
         data_addr: config.gateway.data_addr,
         prefixes: served.unwrap_or_else(|| config.gateway.prefixes.clone()),
         uptime_ms: engine.started().elapsed().as_millis() as u64,
-        workers: workers(&engine, shared),
-        ports: shared
-            .ports
-            .iter()
-            .map(|facts| port(facts, &shared.sockets))
-            .collect(),
+        workers: workers(&engine, &ports, &lans.past),
+        ports: ports.iter().map(|facts| port(facts)).collect(),
         underlay: Underlay {
             unchecked: shared.sources.unchecked(),
             refused: shared.sources.refused(&shared.programs),
         },
-        lan: lan(shared),
+        lan: lan(shared, lans),
         fast_path,
         rules,
         chains,
         remotes: remotes(&engine, &hops, &probing),
         control,
         counters,
-        queues: queues(&shared.ports, &shared.sockets),
+        queues: queues(&ports),
         verdicts,
         drops,
     }
@@ -141,25 +145,46 @@ fn sum(engine: &Engine, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
         .sum()
 }
 
+/// The ports, by role: underlay, LAN, tunnel.
+fn ports(shared: &Shared, lans: &View) -> Vec<Arc<PortFacts>> {
+    let fixed = |role| shared.ports.iter().filter(move |port| port.role == role);
+    let underlay = fixed(Role::Underlay);
+    let all = underlay.chain(&lans.ports).chain(fixed(Role::Tunnel));
+    all.cloned().collect()
+}
+
 /// What the kernel dropped between the XDP programs and the workers, or at sockets.
-fn ring_drops(sockets: &[Box<dyn Monitor>]) -> [Drop; 4] {
-    let (mut full, mut empty, mut long, mut down) = (0, 0, 0, 0);
-    for counters in sockets.iter().map(|socket| socket.counters()) {
-        full += counters.tx_queue_full.get();
-        long += counters.tx_too_big.get();
-        down += counters.tx_refused.get();
+#[derive(Clone, Default)]
+pub(super) struct RingDrops {
+    full: u64,
+    empty: u64,
+    long: u64,
+    down: u64,
+}
+
+impl RingDrops {
+    /// Adds what a socket counted.
+    pub(super) fn add(&mut self, socket: &dyn Monitor) {
+        let counters = socket.counters();
+        self.full += counters.tx_queue_full.get();
+        self.long += counters.tx_too_big.get();
+        self.down += counters.tx_refused.get();
+        // Nothing where the kernel does not tell.
+        if let Ok(statistics) = socket.statistics() {
+            self.full += statistics.rx_ring_full;
+            self.empty += statistics.fill_ring_empty;
+            self.long += refused(&statistics);
+        }
     }
-    for statistics in sockets.iter().filter_map(|socket| socket.statistics().ok()) {
-        full += statistics.rx_ring_full;
-        empty += statistics.fill_ring_empty;
-        long += refused(&statistics);
+
+    fn list(&self) -> [Drop; 4] {
+        [
+            drop(DropReason::PacketTooBig, DropPlace::Kernel, self.long),
+            drop(DropReason::QueueFull, DropPlace::Kernel, self.full),
+            drop(DropReason::NoFreeChunk, DropPlace::Kernel, self.empty),
+            drop(DropReason::LinkDown, DropPlace::Kernel, self.down),
+        ]
     }
-    [
-        drop(DropReason::PacketTooBig, DropPlace::Kernel, long),
-        drop(DropReason::QueueFull, DropPlace::Kernel, full),
-        drop(DropReason::NoFreeChunk, DropPlace::Kernel, empty),
-        drop(DropReason::LinkDown, DropPlace::Kernel, down),
-    ]
 }
 
 /// What the kernel dropped for another reason than a full or an empty ring. It counts a packet that finds
@@ -170,43 +195,42 @@ fn refused(statistics: &Statistics) -> u64 {
         .saturating_sub(statistics.fill_ring_empty)
 }
 
-fn workers(engine: &Engine, shared: &Shared) -> Vec<Worker> {
+fn workers(engine: &Engine, ports: &[Arc<PortFacts>], past: &Past) -> Vec<Worker> {
     let cpus = engine.cpus();
-    let sockets = shared
-        .of_worker
-        .iter()
-        .map(|range| &shared.sockets[range.clone()]);
-    engine
-        .counters()
-        .iter()
-        .zip(sockets)
-        .enumerate()
-        .map(|(number, (counters, sockets))| Worker {
-            number: number as u16,
-            cpu: cpus.get(number).map(|cpu| *cpu as u16),
-            rx_packets: sockets
-                .iter()
-                .map(|socket| socket.counters().rx_packets.get())
-                .sum(),
-            tx_packets: sockets
-                .iter()
-                .map(|socket| socket.counters().tx_packets.get())
-                .sum(),
+    let worker = |(number, counters): (u16, &Arc<WorkerCounters>)| {
+        let sockets = ports.iter().flat_map(|port| &port.sockets);
+        let own = sockets.filter(|socket| socket.worker == number);
+        let counted = own.map(|socket| {
+            let counters = socket.monitor.counters();
+            [counters.rx_packets.get(), counters.tx_packets.get()]
+        });
+        let before = past.workers.get(&number).copied().unwrap_or_default();
+        let [rx_packets, tx_packets] =
+            counted.fold(before, |sum, more| [sum[0] + more[0], sum[1] + more[1]]);
+        Worker {
+            number,
+            cpu: cpus.get(usize::from(number)).map(|cpu| *cpu as u16),
+            rx_packets,
+            tx_packets,
             counts: counters.read(),
-        })
-        .collect()
+        }
+    };
+    (0..).zip(engine.counters()).map(worker).collect()
 }
 
-fn lan(shared: &Shared) -> Lan {
+fn lan(shared: &Shared, lans: View) -> Lan {
     let snapshot = shared.lan.snapshot();
+    let mut helped = lans.helped;
+    helped.extend(shared.lan.helped(&snapshot));
     Lan {
         neighbours: snapshot.table.neighbours() as u64,
-        helped: shared.lan.helped(&snapshot),
+        helped,
+        left_out: lans.left_out,
     }
 }
 
-fn port(facts: &PortFacts, sockets: &[Box<dyn Monitor>]) -> Port {
-    let own = || facts.sockets.iter().map(|socket| &sockets[socket.place]);
+fn port(facts: &PortFacts) -> Port {
+    let own = || facts.sockets.iter().map(|socket| &socket.monitor);
     Port {
         role: facts.role,
         interface: facts.interface.clone(),
@@ -226,13 +250,13 @@ fn port(facts: &PortFacts, sockets: &[Box<dyn Monitor>]) -> Port {
     }
 }
 
-fn queues(ports: &[PortFacts], monitors: &[Box<dyn Monitor>]) -> Vec<Queue> {
+fn queues(ports: &[Arc<PortFacts>]) -> Vec<Queue> {
     let sockets = ports
         .iter()
         .flat_map(|port| port.sockets.iter().map(move |socket| (port, socket)));
     sockets
         .map(|(port, socket)| {
-            let monitor = &monitors[socket.place];
+            let monitor = &socket.monitor;
             // Zeros where the kernel does not tell.
             let statistics = monitor.statistics().unwrap_or_default();
             Queue {

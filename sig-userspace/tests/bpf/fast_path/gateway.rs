@@ -180,7 +180,10 @@ impl Engine {
         Out {
             underlay: self.take(underlay),
             tunnel: self.take(tunnel),
-            lan: lan.into_iter().map(|frames| self.take(frames)).collect(),
+            lan: lan
+                .into_iter()
+                .map(|frames| self.take(frames.unwrap_or_default()))
+                .collect(),
         }
     }
 

@@ -438,11 +438,15 @@ fn by_name<'a>(
             .iter()
             .map(|interface| interface.link.name.as_str())
             .collect();
+        let may_come = match level {
+            Level::Warning => "it is taken into service once it is there; if it is not to come, ",
+            _ => "",
+        };
         let finding = Finding::bad(
             &format!("interface {name}"),
             "does not exist",
             format!(
-                "correct the name in [dataplane]; existing interfaces: {}",
+                "{may_come}correct the name in [dataplane]; existing interfaces: {}",
                 names.join(", ")
             ),
         );
