@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use ipnet::IpNet;
@@ -75,6 +75,16 @@ impl Link {
     /// Whether the interface carries this address.
     pub fn has_address(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|net| net.addr() == ip)
+    }
+}
+
+/// Whether sockets can have the address. One of IPv6 that the kernel still looks for duplicates of is not here yet.
+#[must_use]
+pub fn can_bind(ip: IpAddr) -> bool {
+    match UdpSocket::bind((ip, 0)) {
+        // Whatever else is wrong is told by who needs the address.
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+        Ok(_) => true,
     }
 }
 

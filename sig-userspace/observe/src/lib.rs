@@ -22,4 +22,5 @@ pub mod metrics;
 pub mod operator;
 pub mod pages;
 pub mod process;
+pub mod service;
 pub mod socket;

@@ -1,10 +1,15 @@
 //! The console log, with a level that can be changed while the gateway runs.
 //!
+//! In the journal of systemd, each line has its priority (sd-daemon(3)), and no time of its own.
+//!
 //! A log that cannot be written is no reason to stop carrying packets: lines wait in a bounded queue for a thread that
 //! writes them, and are lost when nobody takes them. How many were lost is said as soon as one can be written again.
 
 use std::{
+    fmt,
+    fs::File,
     io::{self, IsTerminal, Write},
+    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -14,9 +19,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracing::Dispatch;
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::{
-    EnvFilter, fmt::MakeWriter, reload::Handle, util::SubscriberInitExt as _,
+    EnvFilter,
+    fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer},
+    registry::LookupSpan,
+    reload::Handle,
+    util::SubscriberInitExt as _,
 };
 
 use sig_core::document::common::{Log, LogFormat, LogLevel};
@@ -67,14 +76,76 @@ impl LogControl {
     }
 }
 
+/// How lines look.
+#[derive(Clone, Copy)]
+struct Style {
+    format: LogFormat,
+    /// The journal of systemd takes them.
+    is_journal: bool,
+    colours: bool,
+}
+
+/// Whether the standard error output leads to the journal of systemd, which then has named that stream.
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let errors = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    errors
+        .and_then(|errors| errors.metadata())
+        .is_ok_and(|errors| stream == format!("{}:{}", errors.dev(), errors.ino()))
+}
+
+/// What the journal takes for the priority of a line, as in syslog.
+const fn priority(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
+
+/// Events as `F` writes them, each line with its priority.
+struct Prioritised<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for Prioritised<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        self.0
+            .format_event(context, Writer::new(&mut text), event)?;
+        let priority = priority(*event.metadata().level());
+        // A level is padded.
+        for line in text.trim_start().lines() {
+            writeln!(writer, "{priority}{line}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Starts the log of the process, on the standard error output. To be called once. Dropping the [`Flush`] writes what
 /// still waits.
 pub fn start(log: &Log) -> (LogControl, Flush) {
-    let (lines, flush) = queue(io::stderr(), log.format, QUEUE);
-    // As <https://no-color.org> asks for it.
-    let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let colours = colours && io::stderr().is_terminal();
-    let (dispatch, control) = build(log, move || lines.clone(), colours);
+    let is_journal = is_journal();
+    let style = Style {
+        format: log.format,
+        is_journal,
+        // As <https://no-color.org> asks for it.
+        colours: io::stderr().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    let (lines, flush) = queue(io::stderr(), style, QUEUE);
+    let (dispatch, control) = build(log.level, style, move || lines.clone());
     dispatch.init();
     (control, flush)
 }
@@ -97,7 +168,12 @@ pub fn reloaded(by: &str, result: &Result<String, String>) {
 
 /// Writes a last line to the standard error output, if somebody takes it.
 pub fn last_words(text: &str) {
-    let text = format!("{text}\n");
+    let priority = match is_journal() {
+        true => priority(Level::ERROR),
+        false => "",
+    };
+    let lines = text.lines().map(|line| format!("{priority}{line}\n"));
+    let text: String = lines.collect();
     let (done, written) = mpsc::channel();
     let write = move || {
         let _ = io::stderr().write_all(text.as_bytes());
@@ -154,7 +230,7 @@ impl Drop for Flush {
 }
 
 /// A queue of `length` lines, and a thread that writes them to `output`.
-fn queue(output: impl Write + Send + 'static, format: LogFormat, length: usize) -> (Lines, Flush) {
+fn queue(output: impl Write + Send + 'static, style: Style, length: usize) -> (Lines, Flush) {
     let (queue, entries) = mpsc::sync_channel(length);
     let lost = Arc::new(AtomicU64::new(0));
     let lines = Lines {
@@ -163,16 +239,11 @@ fn queue(output: impl Write + Send + 'static, format: LogFormat, length: usize) 
     };
     let thread = thread::Builder::new().name("log".into());
     // Without the thread all lines are lost, but a gateway that gets no threads does not start anyway.
-    let _ = thread.spawn(move || write(&entries, output, format, &lost));
+    let _ = thread.spawn(move || write(&entries, output, style, &lost));
     (lines, Flush(queue))
 }
 
-fn write(
-    entries: &mpsc::Receiver<Entry>,
-    mut output: impl Write,
-    format: LogFormat,
-    lost: &AtomicU64,
-) {
+fn write(entries: &mpsc::Receiver<Entry>, mut output: impl Write, style: Style, lost: &AtomicU64) {
     for entry in entries {
         if let Entry::Line(line) = &entry
             && output.write_all(line).is_err()
@@ -181,7 +252,7 @@ fn write(
             continue;
         }
         let count = lost.swap(0, Relaxed);
-        if count > 0 && output.write_all(notice(format, count).as_bytes()).is_err() {
+        if count > 0 && output.write_all(notice(style, count).as_bytes()).is_err() {
             lost.fetch_add(count, Relaxed);
         }
         if let Entry::Flush(done) = entry {
@@ -190,38 +261,47 @@ fn write(
     }
 }
 
-fn notice(format: LogFormat, count: u64) -> String {
+fn notice(style: Style, count: u64) -> String {
     let lines = if count == 1 { "log line" } else { "log lines" };
     let message = format!("{count} {lines} lost because standard error was blocked");
-    match format {
-        LogFormat::Human => format!("WARN {message}\n"),
+    let priority = match style.is_journal {
+        true => priority(Level::WARN),
+        false => "",
+    };
+    match style.format {
+        LogFormat::Human => format!("{priority}WARN {message}\n"),
         LogFormat::Json => {
-            format!("{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{message}\"}}}}\n")
+            format!("{priority}{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{message}\"}}}}\n")
         }
     }
 }
 
 fn build(
-    log: &Log,
+    level: LogLevel,
+    style: Style,
     writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
-    colours: bool,
 ) -> (Dispatch, LogControl) {
     let lines = tracing_subscriber::fmt()
         .with_writer(writer)
-        .with_ansi(colours)
+        .with_ansi(style.colours)
         .log_internal_errors(false)
-        .with_env_filter(filter(log.level));
-    match log.format {
-        LogFormat::Human => {
-            let lines = lines.with_target(false).with_filter_reloading();
-            let control = control(lines.reload_handle(), log.level);
+        .with_env_filter(filter(level));
+    // Each has a type of its own.
+    macro_rules! finish {
+        ($lines:expr) => {{
+            let lines = $lines.with_filter_reloading();
+            let control = control(lines.reload_handle(), level);
             (lines.finish().into(), control)
+        }};
+    }
+    match (style.format, style.is_journal) {
+        (LogFormat::Human, false) => finish!(lines.with_target(false)),
+        (LogFormat::Human, true) => {
+            let lines = lines.with_target(false).without_time();
+            finish!(lines.map_event_format(Prioritised))
         }
-        LogFormat::Json => {
-            let lines = lines.json().with_filter_reloading();
-            let control = control(lines.reload_handle(), log.level);
-            (lines.finish().into(), control)
-        }
+        (LogFormat::Json, false) => finish!(lines.json()),
+        (LogFormat::Json, true) => finish!(lines.json().map_event_format(Prioritised)),
     }
 }
 
@@ -262,11 +342,18 @@ mod tests {
         }
     }
 
+    const fn plain(format: LogFormat) -> Style {
+        Style {
+            format,
+            is_journal: false,
+            colours: false,
+        }
+    }
+
     fn shown(format: LogFormat) -> String {
         let lines = Written::default();
         let writer = lines.clone();
-        let level = LogLevel::Info;
-        let (dispatch, control) = build(&Log { level, format }, move || writer.clone(), false);
+        let (dispatch, control) = build(LogLevel::Info, plain(format), move || writer.clone());
         tracing::dispatcher::with_default(&dispatch, || {
             // The same place in the program each time, because tracing remembers what it decided there.
             let speak = || tracing::debug!(level = control.level().as_str(), "spoken");
@@ -320,7 +407,7 @@ mod tests {
     fn lines_that_nobody_takes_are_lost_and_counted() {
         let bad = Bad::default();
         let shut = bad.gate.lock().unwrap();
-        let (mut lines, flush) = queue(bad.clone(), LogFormat::Human, 4);
+        let (mut lines, flush) = queue(bad.clone(), plain(LogFormat::Human), 4);
         for n in 0..100 {
             // Would never return if it waited.
             lines.write_all(format!("line {n}\n").as_bytes()).unwrap();
@@ -339,7 +426,7 @@ mod tests {
     fn an_output_that_fails_is_written_again_when_it_can_be() {
         let bad = Bad::default();
         bad.failures.store(3, Relaxed);
-        let (mut lines, flush) = queue(bad.clone(), LogFormat::Json, 64);
+        let (mut lines, flush) = queue(bad.clone(), plain(LogFormat::Json), 64);
         for n in 0..5 {
             lines.write_all(format!("{n}\n").as_bytes()).unwrap();
         }
@@ -357,7 +444,7 @@ mod tests {
     fn the_end_of_the_log_tells_what_was_lost_before() {
         let bad = Bad::default();
         bad.failures.store(1, Relaxed);
-        let (mut lines, flush) = queue(bad.clone(), LogFormat::Human, 4);
+        let (mut lines, flush) = queue(bad.clone(), plain(LogFormat::Human), 4);
         lines.write_all(b"the last\n").unwrap();
         drop(flush);
         let text = bad.written.text();
@@ -368,7 +455,7 @@ mod tests {
     fn a_log_that_nobody_takes_does_not_keep_the_process_from_ending() {
         let bad = Bad::default();
         let _shut = bad.gate.lock().unwrap();
-        let (mut lines, flush) = queue(bad.clone(), LogFormat::Human, 1);
+        let (mut lines, flush) = queue(bad.clone(), plain(LogFormat::Human), 1);
         for _ in 0..3 {
             lines.write_all(b"line\n").unwrap();
         }
@@ -380,11 +467,8 @@ mod tests {
         let shown = |level| {
             let lines = Written::default();
             let writer = lines.clone();
-            let log = Log {
-                level,
-                format: LogFormat::Human,
-            };
-            let (dispatch, _control) = build(&log, move || writer.clone(), false);
+            let style = plain(LogFormat::Human);
+            let (dispatch, _control) = build(level, style, move || writer.clone());
             tracing::dispatcher::with_default(&dispatch, || {
                 tracing::debug!(target: "aya::bpf", "relocating");
                 tracing::debug!(target: "rustls::client", "hello");
@@ -395,5 +479,42 @@ mod tests {
         };
         assert_eq!(shown(LogLevel::Debug), 2);
         assert_eq!(shown(LogLevel::Trace), 4);
+    }
+
+    #[test]
+    fn lines_in_the_journal_have_a_priority_and_no_time() {
+        let lines = Written::default();
+        let writer = lines.clone();
+        let style = Style {
+            is_journal: true,
+            ..plain(LogFormat::Human)
+        };
+        let (dispatch, _control) = build(LogLevel::Debug, style, move || writer.clone());
+        tracing::dispatcher::with_default(&dispatch, || {
+            tracing::error!("first\nsecond");
+            tracing::warn!(interface = "eth1", "gone");
+            tracing::info!("ready");
+            tracing::debug!("detail");
+        });
+        let text = lines.text();
+        let expected = "<3>ERROR first\n<3>second\n<4>WARN gone interface=\"eth1\"\n<6>INFO ready\n<7>DEBUG detail\n";
+        assert_eq!(text, expected);
+        assert!(notice(style, 2).starts_with("<4>WARN 2 log lines lost"));
+    }
+
+    #[test]
+    fn json_in_the_journal_has_a_priority() {
+        let lines = Written::default();
+        let writer = lines.clone();
+        let style = Style {
+            is_journal: true,
+            ..plain(LogFormat::Json)
+        };
+        let (dispatch, _control) = build(LogLevel::Info, style, move || writer.clone());
+        tracing::dispatcher::with_default(&dispatch, || tracing::warn!("gone"));
+        let text = lines.text();
+        let document = text.strip_prefix("<4>").unwrap();
+        let document: serde_json::Value = serde_json::from_str(document).unwrap();
+        assert_eq!(document["fields"]["message"], "gone");
     }
 }

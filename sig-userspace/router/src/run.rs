@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
     status::Status,
 };
 use sig_core::{document::common::Listen, problem::Problem};
+use sig_linux::link;
 use sig_observe::{
     http::{Server, Text},
     log::LogControl,
@@ -53,7 +54,8 @@ pub struct Endpoints {
 }
 
 impl Running {
-    /// Starts a router whose configuration is in `file`. Must be called within a tokio runtime.
+    /// Starts a router whose configuration is in `file`, once the host has its addresses; `waiting` is told which one is missing,
+    /// and again when that changes. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// In one sentence, why it cannot run.
@@ -61,8 +63,12 @@ impl Running {
         file: &Path,
         settings: Settings,
         log: LogControl,
+        waiting: impl Fn(&str),
     ) -> Result<Arc<Self>, String> {
         let model = Arc::new(settings.model.clone());
+        if settings.slow_path {
+            wait_for_addresses(&model, waiting).await;
+        }
         let host = HostView::default();
         let mut slow = if settings.slow_path {
             let (own, arrivals) = (host.clone(), host.clone());
@@ -175,6 +181,12 @@ impl Running {
         server.map_err(|error| error.to_string())
     }
 
+    /// Waits until everything that can keep others waiting has answered. May block; false if the thread of BFD has ended.
+    #[must_use]
+    pub fn answers(&self) -> bool {
+        self.parts().slow.as_ref().is_none_or(SlowPath::answers)
+    }
+
     /// Reads the configuration again and puts it into force; tells what changed. May block.
     ///
     /// # Errors
@@ -256,6 +268,32 @@ impl Running {
 
     fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until sockets can have all addresses of the router, as at boot.
+async fn wait_for_addresses(model: &AsModel, waiting: impl Fn(&str)) {
+    const LOOK: Duration = Duration::from_millis(500);
+    let inside = ("the internal address".to_owned(), model.internal);
+    let links = model.links();
+    let links =
+        links.map(|(number, _, local, _)| (format!("the address of interface {number}"), local));
+    let addresses: Vec<_> = [inside].into_iter().chain(links).collect();
+    let mut last = None;
+    loop {
+        let mut addresses = addresses.iter();
+        let Some(missing) = addresses.find(|(_, address)| !link::can_bind(address.ip())) else {
+            return;
+        };
+        if last != Some(missing) {
+            let (what, address) = missing;
+            let ip = address.ip();
+            waiting(&format!(
+                "{what} in the topology, {ip}, which no interface has (`ip address add` adds it)"
+            ));
+            last = Some(missing);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod accelerate;
 mod chain;
+mod completions;
 mod config;
 mod dissect;
 mod doctor;
@@ -19,6 +20,7 @@ mod supervise;
 mod table;
 mod top;
 mod version;
+mod watchdog;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -63,6 +65,8 @@ enum Command {
     Chain(chain::Args),
     Path(path::Args),
     Version(version::Args),
+    Completions(completions::Args),
+    Manual(completions::Manual),
 }
 
 /// Why a command did not succeed; shown on the standard error output.
@@ -134,6 +138,8 @@ pub fn main() -> ExitCode {
         Command::Srv6(args) => srv6::run(&args, &mut out),
         Command::Chain(args) => chain::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
+        Command::Completions(args) => completions::run(&args, &mut out),
+        Command::Manual(args) => args.write(),
     };
     // What was found before a failure comes before its message.
     let flushed = out.flush().map_err(Failure::from);

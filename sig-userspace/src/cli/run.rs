@@ -9,10 +9,11 @@ use super::{
     Failure,
     signals::{Request, Signals},
     supervise::supervise,
+    watchdog::watch,
 };
 use crate::gateway::{Builder, Gateway, Handle};
 use sig_linux::capabilities;
-use sig_observe::log;
+use sig_observe::{log, service::ServiceManager};
 
 /// Run the gateway in the foreground. SIGTERM and SIGINT stop it and restore the host's network;
 /// SIGHUP reloads the configuration and policy files.
@@ -35,27 +36,49 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))?;
-    supervise(runtime, gateway(builder.log(log))).map_err(Failure::Failed)
+    let manager = ServiceManager::of_this_process();
+    let builder = builder.log(log).service_manager(manager.clone());
+    supervise(runtime, gateway(builder, &manager)).map_err(Failure::Failed)
 }
 
-async fn gateway(builder: Builder) -> Result<(), String> {
+async fn gateway(builder: Builder, manager: &ServiceManager) -> Result<(), String> {
     // Signals are caught before there is anything to leave behind.
     let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let id = builder.config().gateway.id.clone();
     let handle = builder.handle();
     let gateway = {
         let mut starting = std::pin::pin!(builder.start());
+        // Whoever waits lives.
+        let mut watching = std::pin::pin!(watch(manager, async || true));
         loop {
             tokio::select! {
+                never = &mut watching => match never {},
                 started = &mut starting => break started.map_err(|error| error.to_string())?,
                 request = signals.next() => match request {
-                    Request::End => return Ok(()),
+                    Request::End => {
+                        manager.stopping();
+                        return Ok(());
+                    }
                     Request::Reload => reload(&handle),
                 },
             }
         }
     };
-    let outcome = until_the_end(&gateway, &handle, &mut signals, &id).await;
+    manager.status("set up; no remote can be reached yet");
+    let outcome = {
+        let mut last = Vec::new();
+        let works = async || {
+            let rounds = gateway.rounds().await;
+            let works = rounds.iter().zip(&last).all(|(now, last)| now != last);
+            last = rounds;
+            works
+        };
+        tokio::select! {
+            outcome = until_the_end(&gateway, &handle, &mut signals, manager, &id) => outcome,
+            never = watch(manager, works) => match never {},
+        }
+    };
+    manager.stopping();
     if outcome.is_ok() {
         tracing::info!(id, "stopping");
     }
@@ -67,6 +90,7 @@ async fn until_the_end(
     gateway: &Gateway,
     handle: &Handle,
     signals: &mut Signals,
+    manager: &ServiceManager,
     id: &str,
 ) -> Result<(), String> {
     let mut announced = false;
@@ -77,6 +101,7 @@ async fn until_the_end(
                 // As the router does, for scripts that wait for it; nobody has to read it.
                 let mut out = io::stdout();
                 let _ = writeln!(out, "gateway is ready").and_then(|()| out.flush());
+                manager.status("ready");
                 tracing::info!(id, "ready");
             }
             error = gateway.failed() => return Err(error.to_string()),

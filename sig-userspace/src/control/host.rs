@@ -7,6 +7,7 @@
 //! end lives in.
 
 mod apply;
+pub(crate) mod awaited;
 pub(crate) mod bypassed;
 mod chains;
 mod choice;

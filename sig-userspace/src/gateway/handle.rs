@@ -1,12 +1,12 @@
 //! Looking at a gateway and reloading it, before, while and after it runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::mpsc;
 
 use super::{Error, Status};
 use crate::control::{config::Config, operator::Running};
-use sig_observe::{operator::Operator as _, socket::ControlSocket};
+use sig_observe::{operator::Operator as _, service::ServiceManager, socket::ControlSocket};
 
 /// Looks at a gateway and reloads its files, from any task, also while it starts. Cheap to clone.
 #[derive(Clone)]
@@ -15,6 +15,8 @@ pub struct Handle(Arc<Shared>);
 struct Shared {
     phase: Mutex<Phase>,
     requests: mpsc::Sender<Request>,
+    /// None: nobody wants to be told.
+    manager: OnceLock<ServiceManager>,
 }
 
 enum Phase {
@@ -50,6 +52,7 @@ impl Handle {
         let shared = Shared {
             phase: Mutex::new(Phase::Starting("reading the configuration".to_owned())),
             requests,
+            manager: OnceLock::new(),
         };
         (Handle(Arc::new(shared)), asked)
     }
@@ -83,6 +86,7 @@ impl Handle {
 
     /// May wait for the kernel, and for a gateway that starts.
     fn reload_now(&self) -> Result<String, String> {
+        let _reloading = self.0.manager.get().map(ServiceManager::reloading);
         let running = match &*self.phase() {
             Phase::Starting(_) => None,
             Phase::Running(running) => Some(running.clone()),
@@ -111,8 +115,31 @@ impl Handle {
         })
     }
 
+    pub(super) fn set_manager(&self, manager: ServiceManager) {
+        // There is one at most.
+        let _ = self.0.manager.set(manager);
+    }
+
     pub(super) fn set_stage(&self, stage: String) {
-        *self.phase() = Phase::Starting(stage);
+        let mut phase = self.phase();
+        let is_new = !matches!(&*phase, Phase::Starting(last) if *last == stage);
+        if let (true, Some(manager)) = (is_new, self.0.manager.get()) {
+            manager.status(&stage);
+        }
+        *phase = Phase::Starting(stage);
+    }
+
+    /// Something has to come first that may take long. For the service manager the start is over: nobody is to wait with it.
+    pub(super) fn set_waiting(&self, what: &str) {
+        self.set_stage(format!("waiting for {what}"));
+        self.tell_ready();
+    }
+
+    /// Tells the service manager that the start is over.
+    pub(super) fn tell_ready(&self) {
+        if let Some(manager) = self.0.manager.get() {
+            manager.ready();
+        }
     }
 
     pub(super) fn set_running(&self, running: &Arc<Running>) {

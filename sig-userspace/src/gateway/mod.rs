@@ -32,6 +32,7 @@ use tokio::sync::mpsc;
 use crate::control::{
     config::{self, Config},
     discovery::{Found, Policies},
+    host::awaited,
     operator::Running,
     rules::Rules,
 };
@@ -48,6 +49,7 @@ pub use sig_observe::log::LogControl;
 use sig_observe::{
     http::{Server, Service},
     operator::Operator as _,
+    service::ServiceManager,
     socket::ControlSocket,
 };
 
@@ -156,6 +158,14 @@ impl Builder {
         self
     }
 
+    /// Has the service manager told what the gateway waits for, when its start is over, and when it reloads its files. For it,
+    /// the start is over once the gateway is set up, or waits for something.
+    #[must_use]
+    pub(crate) fn service_manager(self, manager: ServiceManager) -> Self {
+        self.handle.set_manager(manager);
+        self
+    }
+
     /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
@@ -174,8 +184,8 @@ impl Builder {
         self.handle.clone()
     }
 
-    /// Starts the gateway: waits for the SCION daemon where remotes are to be found, and sets everything up. Dropping the
-    /// future gives up, and leaves nothing behind.
+    /// Starts the gateway: waits for its underlay interface, its addresses and, where remotes are to be found, the SCION
+    /// daemon, and sets everything up. Dropping the future gives up, and leaves nothing behind.
     ///
     /// All threads of the tokio runtime must be in the network namespace of the gateway.
     ///
@@ -191,7 +201,7 @@ impl Builder {
         tracing::info!(id = self.files.config.gateway.id, "starting");
         let handle = EndOnDrop(self.handle.clone());
         let socket = self.handle.listen(&self.files.config)?;
-        let found = self.find().await;
+        let found = self.wait().await?;
         self.handle
             .set_stage("setting up interfaces and BPF programs".to_owned());
         let Files {
@@ -205,6 +215,7 @@ impl Builder {
         let servers = config.observe;
         let running = Arc::new(parts.running(file, config, self.log));
         self.handle.set_running(&running);
+        self.handle.tell_ready();
         let servers = match serve(&servers, &running).await {
             Ok(servers) => servers,
             Err(error) => {
@@ -226,19 +237,27 @@ impl Builder {
         })
     }
 
-    /// Waits for the SCION daemon, where one is needed. Who changes the files meanwhile may have them read again: the
-    /// daemon's address may be what is wrong.
-    async fn find(&mut self) -> Option<Found> {
+    /// Waits for interfaces and addresses, and for the SCION daemon where one is needed. Who changes the files meanwhile may
+    /// have them read again: a name or an address may be what is wrong.
+    async fn wait(&mut self) -> Result<Option<Found>, Error> {
         loop {
-            let control = self.files.config.control.as_ref()?;
-            let waiting = Found::wait(control, |error| {
-                self.handle
-                    .set_stage(format!("waiting for the SCION daemon: {error}"));
-            });
+            let (config, handle) = (&self.files.config, &self.handle);
+            let waiting = async {
+                awaited::wait(config, |what| {
+                    tracing::warn!("waiting for {what}");
+                    handle.set_waiting(what);
+                })
+                .await?;
+                let Some(control) = &config.control else {
+                    return Ok(None);
+                };
+                let told = |error: &_| handle.set_waiting(&format!("the SCION daemon: {error}"));
+                Ok(Some(Found::wait(control, told).await))
+            };
             let request = tokio::select! {
-                found = waiting => return Some(found),
+                found = waiting => return found,
                 // There is a sender: the handle.
-                request = self.requests.recv() => request?,
+                Some(request) = self.requests.recv() => request,
             };
             let result = self.read_again();
             request.answer(result);
@@ -254,7 +273,7 @@ impl Builder {
         if let Some(log) = &self.log {
             log.set(self.files.config.log.level)?;
         }
-        Ok("re-reading all files and querying the daemon again\n".to_owned())
+        Ok("re-reading all files and looking again for what the start waits for\n".to_owned())
     }
 }
 
@@ -309,6 +328,12 @@ impl Gateway {
     /// Waits until packets can be sent to each remote of the configuration, or to one of those that are found.
     pub async fn ready(&self) {
         self.parts.ready().await;
+    }
+
+    /// Waits until the control plane answers, and returns how often each worker has looked at its ports: at least every tenth
+    /// of a second.
+    pub(crate) async fn rounds(&self) -> Vec<u64> {
+        self.parts.rounds().await
     }
 
     /// Waits until the gateway cannot go on, and returns why. It must then be stopped and started again.

@@ -71,6 +71,14 @@ impl Parts {
         Running::new(self.host(), remotes, file, (first, in_force.clone()), log)
     }
 
+    /// Waits until the control plane answers, and returns how often each worker has looked at its ports.
+    pub(super) async fn rounds(&self) -> Vec<u64> {
+        if let Self::Finding(discovery) = self {
+            discovery.answers().await;
+        }
+        self.host().rounds()
+    }
+
     pub(super) async fn ready(&self) {
         match self {
             Self::Configured { host, .. } => host.ready().await,

@@ -6,7 +6,7 @@ use crate::bed::{Bed, assert_pings, sig};
 use testbed::{Family, Options};
 
 const GATEWAY: &str = include_str!("../../systemd/sig.service");
-const ROUTER: &str = include_str!("../../systemd/sig-router.service");
+const ROUTER: &str = include_str!("../../systemd/sig-router@.service");
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// What starts a program as its unit does.

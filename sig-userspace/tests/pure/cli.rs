@@ -650,3 +650,26 @@ fn what_is_no_path_is_refused() {
         "--key: 1 byte found; write the 16 bytes of the key in hexadecimal\n"
     );
 }
+
+#[test]
+fn packages_get_completions_and_manual_pages() {
+    for shell in ["bash", "zsh", "fish"] {
+        let made = sig(&["completions", shell]);
+        assert_eq!((made.status.code(), text(&made.stderr)), (Some(0), ""));
+        for word in ["router", "completions", "check"] {
+            assert!(text(&made.stdout).contains(word), "{shell}: {word}");
+        }
+    }
+    let folder = std::env::temp_dir().join(format!("sig-manual-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let made = sig(&["manual", folder.to_str().expect("text")]);
+    assert_eq!((made.status.code(), text(&made.stderr)), (Some(0), ""));
+    for page in ["sig.1", "sig-run.1", "sig-router.1", "sig-router-run.1"] {
+        let page = std::fs::read_to_string(folder.join(page)).expect(page);
+        assert!(page.contains("SIG"), "{page}");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+    let failed = sig(&["manual", "/nowhere/at/all"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stderr).starts_with("sig: cannot write manual pages to /nowhere/at/all:"));
+}

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{PipeReader, PipeWriter, Read as _, Write as _},
     net::TcpListener,
-    os::fd::AsRawFd as _,
+    os::{fd::AsRawFd as _, unix::net::UnixDatagram},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Output, Stdio},
     thread,
@@ -178,11 +178,67 @@ fn a_gateway_that_waits_for_the_daemon_says_so_and_reads_its_files_again() {
     for line in [
         "waiting for the SCION daemon",
         "reload failed: ",
-        "reload: re-reading all files and querying the daemon again by=\"SIGHUP\"",
-        "reload: re-reading all files and querying the daemon again by=\"uid ",
+        "reload: re-reading all files and looking again for what the start waits for by=\"SIGHUP\"",
+        "reload: re-reading all files and looking again for what the start waits for by=\"uid ",
     ] {
         assert!(log.contains(line), "{line}: {log}");
     }
+}
+
+/// Datagrams to the service manager until one is this.
+fn hear_until(manager: &UnixDatagram, wanted: &str) -> Vec<String> {
+    let mut heard = Vec::new();
+    let mut bytes = [0; 1024];
+    while heard.last().is_none_or(|last| last != wanted) {
+        let length = manager
+            .recv(&mut bytes)
+            .unwrap_or_else(|error| panic!("{wanted}: {error}: {heard:?}"));
+        heard.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+    }
+    heard
+}
+
+#[test]
+fn the_service_manager_hears_what_a_gateway_waits_for_and_that_it_lives() {
+    let folder = Folder::new("notifies");
+    let socket = folder.path("notify");
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let absent = "[dataplane]\nunderlay = \"absent0\"";
+    folder.configure(free_port(), absent);
+    let log = File::create(folder.path("log")).expect("a file");
+    let child = Command::new(env!("CARGO_BIN_EXE_sig"))
+        .args(["run", "--config", &folder.path("gateway.toml")])
+        .env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "30000")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    let mut gateway = Gateway(child.expect("the binary runs"));
+    let waits = "STATUS=waiting for interface absent0, which does not exist (`ip -br link` lists those that do)";
+    hear_until(&manager, waits);
+    hear_until(&manager, "READY=1");
+    hear_until(&manager, "WATCHDOG=1");
+
+    // A reload reads the file again: it goes on to what comes next.
+    folder.configure(free_port(), "");
+    gateway.signal(libc::SIGHUP);
+    let heard = hear_until(&manager, "READY=1");
+    let is_reload = |line: &String| line.starts_with("RELOADING=1\nMONOTONIC_USEC=");
+    assert!(heard.iter().any(is_reload), "{heard:?}");
+    loop {
+        let mut bytes = [0; 1024];
+        let length = manager.recv(&mut bytes).expect("a status");
+        if bytes[..length].starts_with(b"STATUS=waiting for the SCION daemon: ") {
+            break;
+        }
+    }
+    gateway.signal(libc::SIGTERM);
+    hear_until(&manager, "STOPPING=1");
+    assert_eq!(gateway.end().code(), Some(0));
+    let log = fs::read_to_string(folder.path("log")).expect("the log");
+    assert!(log.contains("WARN waiting for interface absent0"), "{log}");
 }
 
 #[test]

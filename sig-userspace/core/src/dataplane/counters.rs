@@ -28,6 +28,8 @@ counters! {
         received: Traffic,
         /// Dropped packets and frames, by reason.
         drops: Drops,
+        /// Looks at all ports. A worker that lives looks at least every tenth of a second.
+        rounds: Counter,
     }
     /// What workers counted, beside traffic and drops.
     pub struct WorkerCounts;

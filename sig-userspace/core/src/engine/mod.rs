@@ -281,6 +281,7 @@ impl WorkerThread {
             if attention.load(Ordering::Relaxed) && !self.obey(attention, commands, &counters) {
                 return;
             }
+            counters.rounds.add(1);
             if self.round(&counters) {
                 self.idle.reset();
                 continue;

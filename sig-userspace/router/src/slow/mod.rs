@@ -188,6 +188,11 @@ impl SlowPath {
         }
     }
 
+    /// Waits until the thread of BFD answers; false if it has ended.
+    pub fn answers(&self) -> bool {
+        self.bfd.run(|| ()).is_some()
+    }
+
     /// Tells whether packets may leave by a SCION interface of the AS, now and later.
     #[must_use]
     pub fn is_up(&self) -> IsUp {

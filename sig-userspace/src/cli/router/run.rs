@@ -10,9 +10,10 @@ use crate::cli::{
     Failure,
     signals::{self, Request, Signals},
     supervise::supervise,
+    watchdog::watch,
 };
 use sig_linux::capabilities;
-use sig_observe::log;
+use sig_observe::{log, service::ServiceManager};
 use sig_router::{
     config::{self, Settings},
     run::Running,
@@ -41,18 +42,31 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))?;
-    supervise(runtime, router(&args.config, settings, log)).map_err(Failure::Failed)
+    let manager = ServiceManager::of_this_process();
+    supervise(runtime, router(&args.config, settings, log, &manager)).map_err(Failure::Failed)
 }
 
-async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result<(), String> {
+async fn router(
+    file: &Path,
+    settings: Settings,
+    log: log::LogControl,
+    manager: &ServiceManager,
+) -> Result<(), String> {
     // Signals are caught before there is anything to leave behind.
     let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let id = settings.model.router.clone();
     tracing::info!(id, "starting");
     let running = {
-        let mut starting = std::pin::pin!(Running::start(file, settings, log));
+        let mut starting = std::pin::pin!(Running::start(file, settings, log, |what| {
+            tracing::warn!("waiting for {what}");
+            manager.status(&format!("waiting for {what}"));
+            manager.ready();
+        }));
+        // Whoever waits lives.
+        let mut watching = std::pin::pin!(watch(manager, async || true));
         loop {
             tokio::select! {
+                never = &mut watching => match never {},
                 started = &mut starting => break started?,
                 signal = signals.next() => if signal == Request::End { return Ok(()) },
             }
@@ -62,10 +76,19 @@ async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result
     // For scripts that wait for it; nobody has to read it.
     let mut out = std::io::stdout();
     let _ = writeln!(out, "router is ready").and_then(|()| out.flush());
+    manager.status("ready");
+    manager.ready();
     tracing::info!(id, "ready");
+    let works = async || {
+        let running = Arc::clone(&running);
+        let answered = tokio::task::spawn_blocking(move || running.answers());
+        answered.await.unwrap_or(false)
+    };
+    let mut watching = std::pin::pin!(watch(manager, works));
     let mut failed = std::pin::pin!(running.failed());
     let outcome = loop {
         tokio::select! {
+            never = &mut watching => match never {},
             reason = &mut failed => break Err(reason),
             wish = signals.next() => match wish {
                 Request::End => break Ok(()),
@@ -77,6 +100,7 @@ async fn router(file: &Path, settings: Settings, log: log::LogControl) -> Result
             },
         }
     };
+    manager.stopping();
     tracing::info!(id, "stopping");
     drop(doors);
     running.stop();

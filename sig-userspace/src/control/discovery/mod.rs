@@ -21,7 +21,7 @@ use std::{
 use arc_swap::ArcSwap;
 use futures_util::{FutureExt as _, future::select_all};
 use sig_common::wire::scion::ENDHOST_PORT;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     config::{Config, Control},
@@ -41,7 +41,7 @@ use sig_rpc::{
     daemon::{Daemon, DaemonError, LocalAs},
     sockets::{EndhostPort, Local, PortChoice, ScionSocket},
 };
-use tasks::{Core, Sockets};
+use tasks::{Core, Input, Sockets};
 
 /// How often [`Discovery::ready`] looks.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ struct Shared {
     daemon: Daemon,
     local: Arc<Local>,
     endhost: &'static str,
-    wake: mpsc::Sender<tasks::Input>,
+    wake: mpsc::Sender<Input>,
     reloads: Mutex<(u64, u64)>,
     /// Held while policies are read and put into force, so that none gets lost between two changes.
     changing: Mutex<()>,
@@ -274,6 +274,15 @@ impl Discovery {
             .any(|site| site.exported)
         {
             tokio::time::sleep(READY_INTERVAL).await;
+        }
+    }
+
+    /// Waits until the control plane answers.
+    pub(crate) async fn answers(&self) {
+        let (answer, answered) = oneshot::channel();
+        // If it has ended, `failed` says so.
+        if self.shared.wake.send(Input::Ping(answer)).await.is_ok() {
+            let _ = answered.await;
         }
     }
 

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use sig_common::addr::HostAddr;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Shared;
 use crate::control::{
@@ -38,6 +38,8 @@ pub(super) enum Input {
     Event(Event),
     /// Something has been changed from outside: look.
     Changed,
+    /// Somebody wants to know whether the core lives: answer.
+    Ping(oneshot::Sender<()>),
 }
 
 /// The sockets that the core reads.
@@ -105,6 +107,11 @@ impl Core {
             Some(input) = self.inputs.recv() => match input {
                 Input::Event(event) => Some(event),
                 Input::Changed => None,
+                Input::Ping(answer) => {
+                    // Who asked may have gone.
+                    let _ = answer.send(());
+                    None
+                }
             },
             received = self.sockets.prober.recv() => event(received),
             received = data => event(received),

@@ -222,6 +222,14 @@ impl HostHandle {
         let _ = self.shared.routes.settle().await;
     }
 
+    /// How often each worker has looked at its ports. One that lives does so at least every tenth of a second.
+    #[must_use]
+    pub(crate) fn rounds(&self) -> Vec<u64> {
+        let engine = lock(&self.shared.engine);
+        let counters = engine.counters().iter();
+        counters.map(|counters| counters.rounds.get()).collect()
+    }
+
     /// The state now.
     #[must_use]
     pub fn status(&self) -> Status {
