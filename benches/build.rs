@@ -1,9 +1,9 @@
 //! Builds the BPF programs of the throughput harness and puts their object where it is embedded from.
 
-#[path = "../xtask/src/bpf_build.rs"]
+#[path = "../sig-userspace/linux/bpf_build.rs"]
 #[allow(dead_code, reason = "xtask uses the rest of it")]
 mod bpf_build;
-#[path = "../xtask/src/bpf_embed.rs"]
+#[path = "../sig-userspace/linux/bpf_embed.rs"]
 mod bpf_embed;
 
 fn main() {

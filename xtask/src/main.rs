@@ -1,6 +1,7 @@
 //! Project tasks, run as `cargo xtask TASK`. One file per task.
 
 mod bench;
+#[path = "../../sig-userspace/linux/bpf_build.rs"]
 mod bpf_build;
 mod build_ebpf;
 mod demo;
@@ -31,8 +32,8 @@ enum Task {
     ClippyEbpf,
     /// Check licences, bans and sources of dependencies (deny.toml), and that all are used
     Dependencies,
-    /// Build the program to install: stripped, with its debug information beside it
-    Dist,
+    /// Make what is installed: package, tarball, container image
+    Dist(dist::Arguments),
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
     /// Measure sig against the limits of the machine and against what people use
@@ -51,7 +52,7 @@ fn main() -> std::process::ExitCode {
         Task::BuildEbpf(arguments) => build_ebpf::run(&arguments),
         Task::ClippyEbpf => build_ebpf::clippy(),
         Task::Dependencies => dependencies::run(),
-        Task::Dist => dist::run(),
+        Task::Dist(arguments) => dist::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Vm(arguments) => vm::run(&arguments),

@@ -36,18 +36,26 @@ fn try_embed(package: Package, variable: &str) -> Result<(), String> {
 
 fn build(package: Package, out_dir: &Path) -> Result<PathBuf, String> {
     let folder = package.folder;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = own
         .ancestors()
-        .find(|root| root.join(folder).join("Cargo.toml").is_file())
-        .ok_or_else(|| format!("no folder above this package holds {folder}"))?;
+        .find(|root| root.join(folder).join("Cargo.toml").is_file());
+    let Some(root) = root else {
+        // Out of its source tree, as crates.io has it.
+        let ready = own.join("prebuilt").join(package.object);
+        return match ready.is_file() {
+            true => Ok(ready),
+            false => Err(format!("no folder above this package holds {folder}")),
+        };
+    };
     for path in [
         &format!("{folder}/src"),
         &format!("{folder}/Cargo.toml"),
         &format!("{folder}/Cargo.lock"),
         "sig-common/src",
         "sig-common/Cargo.toml",
-        "xtask/src/bpf_build.rs",
-        "xtask/src/bpf_embed.rs",
+        "sig-userspace/linux/bpf_build.rs",
+        "sig-userspace/linux/bpf_embed.rs",
     ] {
         println!("cargo::rerun-if-changed={}", root.join(path).display());
     }

@@ -1,7 +1,7 @@
 //! Finds a compiler and a linker for BPF and builds packages of BPF programs with them.
 //!
-//! This file is a module of `xtask` and, by `#[path]`, of the build scripts of `sig-linux` and
-//! `benches`. So all of them build the same objects in the same folder, whoever comes first; cargo's
+//! This file is a module of the build script of `sig-linux` and, by `#[path]`, of that of `benches` and of
+//! `xtask`. So all of them build the same objects in the same folder, whoever comes first; cargo's
 //! lock of that folder makes the others wait. It therefore uses the standard library only.
 //!
 //! A Rust compiler for BPF needs its `core` library. There are two ways to it: a rustup toolchain
