@@ -7,7 +7,7 @@ mod packages;
 use anyhow::Result;
 
 pub(crate) use compiler::provide_clippy;
-pub(crate) use packages::{apt_get, has, update_lists};
+pub(crate) use packages::{apt_get, has, install, provide_tools, update_lists};
 
 use crate::{
     bpf_build::{Compiler, PRODUCT, Toolchain},

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use testbed::Folder;
 
 pub(crate) use guest::{Arguments as GuestArguments, run as run_guest};
+pub(crate) use packages::archive;
 
 use crate::{dist, shell};
 
@@ -42,7 +43,7 @@ pub(crate) struct Arguments {
     /// A line for the section `[dataplane]` of both gateways; may be repeated
     #[arg(long, value_name = "LINE", default_value = "workers = 2")]
     dataplane: Vec<String>,
-    /// This program, instead of building what `cargo xtask dist` builds
+    /// This program, instead of building what `cargo xtask dist` packs
     #[arg(long, value_name = "FILE")]
     sig: Option<PathBuf>,
     /// Longest run of a machine, in seconds
@@ -122,10 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     packages::provide_tools()?;
     let sig = match &arguments.sig {
         Some(file) => file.clone(),
-        None => {
-            dist::run()?;
-            shell::target_dir().join("dist/sig")
-        }
+        None => dist::build()?,
     };
     let folder = Folder::new("vm")?;
     let mut rows = Vec::new();

@@ -78,13 +78,38 @@ pub(super) fn provide() -> Result<()> {
     }
     step(LABEL, &format!("installing {list} (a minute or two)"));
     update_lists()?;
-    shell::capture(
-        apt_get()
-            .args(["install", "--yes", "--quiet", "--no-install-recommends"])
-            .args(&missing),
-    )?;
+    install(&mut apt_get(), &missing)?;
     step(LABEL, "installed");
     Ok(())
+}
+
+/// Installs the packages of programs that are not there: pairs of a program and its Debian package.
+pub(crate) fn provide_tools(tools: &[(&str, &str)]) -> Result<()> {
+    let missing: Vec<_> = tools
+        .iter()
+        .filter(|(program, _)| !has(program))
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !shell::is_root() {
+        bail!("programs are missing: `sudo apt-get install --no-install-recommends {list}`");
+    }
+    println!("installing {list}");
+    update_lists()?;
+    install(&mut apt_get(), &missing)
+}
+
+/// Installs packages with the given `apt-get`.
+pub(crate) fn install(apt_get: &mut Command, packages: &[&str]) -> Result<()> {
+    shell::capture(
+        apt_get
+            .args(["install", "--yes", "--quiet", "--no-install-recommends"])
+            .args(packages),
+    )
+    .map(drop)
 }
 
 /// Fetches the package lists.

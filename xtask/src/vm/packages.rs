@@ -33,16 +33,7 @@ pub(super) struct Kernel {
 
 /// Installs QEMU and what archives are made with, unless they are there.
 pub(super) fn provide_tools() -> Result<()> {
-    let missing: Vec<_> = TOOLS
-        .iter()
-        .filter(|(program, _)| !setup::has(program))
-        .map(|(_, package)| *package)
-        .collect();
-    if !missing.is_empty() {
-        println!("installing {}", missing.join(" "));
-        setup::update_lists()?;
-        install(&mut setup::apt_get(), &missing)?;
-    }
+    setup::provide_tools(&TOOLS)?;
     if qemu_version().is_some_and(|version| version >= QEMU) {
         return Ok(());
     }
@@ -50,27 +41,18 @@ pub(super) fn provide_tools() -> Result<()> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     if release.contains("VERSION_CODENAME=bookworm") {
         let apt = Apt::new("bookworm-backports", true)?;
-        install(
+        setup::install(
             apt.command("apt-get").args(["-t", "bookworm-backports"]),
             &["qemu-system-x86"],
         )?;
     } else {
         setup::update_lists()?;
-        install(&mut setup::apt_get(), &["qemu-system-x86"])?;
+        setup::install(&mut setup::apt_get(), &["qemu-system-x86"])?;
     }
     match qemu_version() {
         Some(version) if version >= QEMU => Ok(()),
         _ => bail!("qemu-system-x86_64 {QEMU} or newer is needed: install it"),
     }
-}
-
-fn install(apt_get: &mut Command, packages: &[&str]) -> Result<()> {
-    shell::capture(
-        apt_get
-            .args(["install", "--yes", "--quiet", "--no-install-recommends"])
-            .args(packages),
-    )
-    .map(drop)
 }
 
 fn qemu_version() -> Option<u32> {
@@ -206,7 +188,7 @@ impl Apt {
 }
 
 /// Where the machine gets Debian's packages.
-fn archive() -> Result<String> {
+pub(crate) fn archive() -> Result<String> {
     let mut texts: Vec<String> = ["/etc/apt/sources.list"]
         .iter()
         .filter_map(|file| fs::read_to_string(file).ok())
