@@ -549,10 +549,13 @@ impl Pool {
     /// # Panics
     ///
     /// If one is of another area.
-    pub fn put(self: &Arc<Self>, frames: impl IntoIterator<Item = Frame>) {
-        let mut list = FreeList::new(self.clone(), 0);
+    pub fn put(&self, frames: impl IntoIterator<Item = Frame>) {
         for frame in frames {
-            list.put(frame);
+            assert_eq!(frame.area, self.area, "the frame belongs to another area");
+            match frame.is_jumbo() {
+                false => self.lock().push(frame),
+                true => self.lock_jumbo().push(frame),
+            }
         }
     }
 
