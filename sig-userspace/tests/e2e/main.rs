@@ -14,6 +14,7 @@ mod jumbo;
 mod lan;
 mod lans;
 mod network;
+mod one_host;
 mod order;
 mod ping;
 mod plan;
