@@ -24,9 +24,11 @@ const TOOLS: [(&str, &str); 3] = [
 ];
 
 /// Folders whose contents differ after every use of the package manager.
-const VOLATILE: [&str; 7] = [
+const VOLATILE: [&str; 8] = [
     "./proc",
     "./dev",
+    // In memory on a machine that runs.
+    "./run",
     "./tmp",
     "./var/cache",
     "./var/lib/apt",
