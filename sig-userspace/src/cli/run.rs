@@ -9,7 +9,7 @@ use super::{
     Failure,
     signals::{Request, Signals},
     supervise::supervise,
-    watchdog::watch,
+    watchdog::{watch, watch_start},
 };
 use crate::gateway::{Builder, Gateway, Handle};
 use sig_linux::capabilities;
@@ -48,11 +48,9 @@ async fn gateway(builder: Builder, manager: &ServiceManager) -> Result<(), Strin
     let handle = builder.handle();
     let gateway = {
         let mut starting = std::pin::pin!(builder.start());
-        // Whoever waits lives.
-        let mut watching = std::pin::pin!(watch(manager, async || true));
+        let _watching = watch_start(manager);
         loop {
             tokio::select! {
-                never = &mut watching => match never {},
                 started = &mut starting => break started.map_err(|error| error.to_string())?,
                 request = signals.next() => match request {
                     Request::End => {

@@ -215,7 +215,6 @@ impl Builder {
         let servers = config.observe;
         let running = Arc::new(parts.running(file, config, self.log));
         self.handle.set_running(&running);
-        self.handle.tell_ready();
         let servers = match serve(&servers, &running).await {
             Ok(servers) => servers,
             Err(error) => {
@@ -224,6 +223,7 @@ impl Builder {
                 return Err(error);
             }
         };
+        self.handle.tell_ready();
         Ok(Gateway {
             _servers: servers,
             _socket: socket,

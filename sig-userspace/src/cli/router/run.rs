@@ -10,7 +10,7 @@ use crate::cli::{
     Failure,
     signals::{self, Request, Signals},
     supervise::supervise,
-    watchdog::watch,
+    watchdog::{watch, watch_start},
 };
 use sig_linux::capabilities;
 use sig_observe::{log, service::ServiceManager};
@@ -62,13 +62,14 @@ async fn router(
             manager.status(&format!("waiting for {what}"));
             manager.ready();
         }));
-        // Whoever waits lives.
-        let mut watching = std::pin::pin!(watch(manager, async || true));
+        let _watching = watch_start(manager);
         loop {
             tokio::select! {
-                never = &mut watching => match never {},
                 started = &mut starting => break started?,
-                signal = signals.next() => if signal == Request::End { return Ok(()) },
+                signal = signals.next() => if signal == Request::End {
+                    manager.stopping();
+                    return Ok(());
+                },
             }
         }
     };
