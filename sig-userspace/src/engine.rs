@@ -378,6 +378,22 @@ impl Engine {
         self.in_kernel.as_deref_mut()
     }
 
+    /// Makes the programs send nothing more to the LAN interface with this number: workers do, as long as the tables name it.
+    ///
+    /// # Errors
+    ///
+    /// If the programs do not forget the device.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn keep_programs_from(&mut self, number: u16) -> Result<(), crate::gateway::Error> {
+        let Some(programs) = &mut self.in_kernel else {
+            return Ok(());
+        };
+        let done = programs.set_lan(number, None);
+        let now = self.now();
+        self.renew(now);
+        done
+    }
+
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }

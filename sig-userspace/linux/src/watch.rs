@@ -211,9 +211,15 @@ fn change(message: &RouteNetlinkMessage) -> Option<Change> {
         RouteNetlinkMessage::NewLink(link) => Some(Change::Link {
             ifindex: link.header.index,
         }),
-        RouteNetlinkMessage::DelLink(link) => Some(Change::LinkRemoved {
-            ifindex: link.header.index,
-        }),
+        RouteNetlinkMessage::DelLink(link) => match link.header.interface_family {
+            AddressFamily::Unspec => Some(Change::LinkRemoved {
+                ifindex: link.header.index,
+            }),
+            // A bridge tells so which of its ports have left it.
+            _ => Some(Change::Link {
+                ifindex: link.header.index,
+            }),
+        },
         RouteNetlinkMessage::NewAddress(address) | RouteNetlinkMessage::DelAddress(address) => {
             Some(Change::Address {
                 ifindex: address.header.index,

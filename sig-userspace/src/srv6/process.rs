@@ -230,6 +230,7 @@ impl Process {
             ports: vec![PortSpec {
                 role: Role::Tunnel,
                 interface: pair.peer().name.clone(),
+                ifindex: None,
                 namespace: Some(pair.netns()),
                 queues: 1,
                 spread: false,

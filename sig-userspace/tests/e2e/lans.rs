@@ -24,10 +24,19 @@ impl Second {
 
     /// Plugs it in; `mac` is the last byte of the gateway's address there.
     fn plug_in(&self, network: &Network, mac: u8) {
+        self.plug_in_after("", "", network, mac);
+    }
+
+    /// Pulls it out and plugs it in again in one go, with an index that stays the same.
+    fn replace(&self, network: &Network, mac: u8) {
+        self.plug_in_after("link del more\n", "index 4242", network, mac);
+    }
+
+    fn plug_in_after(&self, before: &str, index: &str, network: &Network, mac: u8) {
         let gateway = &network.a.gateway;
         let host = &self.0;
         let lines = format!(
-            "link add more address 02:00:00:00:77:{mac:02x} type veth peer name lan netns {}\n\
+            "{before}link add more {index} address 02:00:00:00:77:{mac:02x} type veth peer name lan netns {}\n\
              addr add 192.168.10.201/29 dev more\nlink set more up",
             host.name()
         );
@@ -181,6 +190,26 @@ fn a_reload_adds_and_removes_a_lan_interface() {
     assert!(told.contains("interface more is down"), "{told}");
     let left_out = status(network).lan.left_out;
     assert!(left_out[0].reason.contains("is down"), "{left_out:#?}");
+    // Again, not only the first time; and it can be left out again.
+    let (code, told) = reload(network, &more);
+    assert_eq!(code, Some(1), "{told}");
+    let (code, told) = reload(network, &config);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(told, "LAN interface more: no longer in the configuration\n");
+    let (code, told) = reload(network, &more);
+    assert_eq!(code, Some(1), "{told}");
     network.a.gateway.ip("link set more up").expect("a link");
     wait_for_service(network, true);
+
+    // One that is replaced by another with the same index, before anybody looks.
+    for mac in 2..6 {
+        second.replace(network, mac);
+        let answered = || {
+            let there = second.ping(to, 20);
+            Ok(there.received == there.sent)
+        };
+        wait_until("answers to the other interface", PATIENCE, answered)
+            .unwrap_or_else(|e| panic!("{e:#}: {:#?}", status(network)));
+        wait_for_service(network, true);
+    }
 }

@@ -306,6 +306,7 @@ impl Running {
             ports: vec![PortSpec {
                 role: Role::Tunnel,
                 interface: pair.peer().name.clone(),
+                ifindex: None,
                 namespace: Some(pair.netns()),
                 queues: 2,
                 spread: false,

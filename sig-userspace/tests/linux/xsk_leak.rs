@@ -45,6 +45,7 @@ fn alone() {
     let port = |interface: &str, queues, hidden: Option<_>| PortSpec {
         role: Role::Lan,
         interface: interface.to_owned(),
+        ifindex: None,
         namespace: hidden,
         queues,
         spread: true,

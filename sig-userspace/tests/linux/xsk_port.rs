@@ -38,6 +38,7 @@ fn spec<'a>(
     PortSpec {
         role,
         interface: interface.to_owned(),
+        ifindex: None,
         namespace,
         queues,
         spread: false,

@@ -76,6 +76,7 @@ impl Paced {
             ports: vec![PortSpec {
                 role: Role::Lan,
                 interface: device.to_owned(),
+                ifindex: None,
                 namespace: None,
                 queues: 1,
                 spread: false,

@@ -201,6 +201,7 @@ impl Engine {
     ) -> io::Result<LanChange> {
         let (answer, answers) = mpsc::channel();
         let ports = ports.into_iter().chain(std::iter::repeat_with(Vec::new));
+        let mut all_told = Ok(());
         for (thread, ports) in self.threads.iter().zip(ports) {
             let command = SetLan {
                 number,
@@ -208,10 +209,13 @@ impl Engine {
                 partial_checksums,
                 answer: answer.clone(),
             };
-            let commands = thread.commands.as_ref().ok_or_else(ended)?;
-            commands.send(command).map_err(|_| ended())?;
+            let commands = thread.commands.as_ref().ok_or_else(ended);
+            let told = commands.and_then(|commands| commands.send(command).map_err(|_| ended()));
             thread.attention.store(true, Ordering::Release);
+            // The others change all the same.
+            all_told = all_told.and(told);
         }
+        all_told?;
         let workers = self.threads.len();
         Ok(LanChange { answers, workers })
     }

@@ -72,11 +72,14 @@ fn what_is_lent_to_somebody_who_is_gone_is_found_again() {
     area.settle(&back);
     free.put(back);
 
+    assert!(area.is_lent_to(gone) && area.is_lent_to(other));
+    assert!(!area.is_lent_to(borrower(3)), "he never had anything");
     // SAFETY: nobody has them any more.
     let lost = unsafe { area.reclaim(gone) };
     assert_eq!(lost.iter().filter(|frame| frame.is_jumbo()).count(), 1);
     assert_eq!(lost.len(), 3);
     pool.put(lost);
+    assert!(!area.is_lent_to(gone) && area.is_lent_to(other));
     // SAFETY: as above.
     assert_eq!(unsafe { area.reclaim(gone) }.len(), 0);
     drop(free);

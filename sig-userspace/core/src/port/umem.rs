@@ -275,6 +275,14 @@ impl Area {
         self.lent[self.place(frame)].store(0, Ordering::Relaxed);
     }
 
+    /// Whether anything is lent to somebody.
+    #[must_use]
+    pub fn is_lent_to(&self, borrower: Borrower) -> bool {
+        let number = borrower.0.get();
+        let mut lent = self.lent.iter();
+        lent.any(|lent| lent.load(Ordering::Acquire) == number)
+    }
+
     /// The place of a frame in the list of what is lent.
     #[inline]
     fn place(&self, frame: &Frame) -> usize {

@@ -1,7 +1,12 @@
 use std::{
+    io,
     num::NonZeroU16,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{Ordering, fence},
+    },
+    time::Duration,
 };
 
 use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
@@ -9,7 +14,7 @@ use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
 use super::{
     BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy,
     queue::QueueRings,
-    socket::{Socket, Target},
+    socket::{BUSY_PATIENCE, Socket, Target},
     sys,
     umem::Umem,
 };
@@ -68,6 +73,8 @@ pub struct PortSpec<'a> {
     pub role: Role,
     /// Name of the interface, in its namespace.
     pub interface: String,
+    /// Its number there; `None`: that of whichever has the name when the port is opened.
+    pub ifindex: Option<u32>,
     /// Network namespace of the interface; `None` is that of the calling thread.
     pub namespace: Option<&'a PrivateNetns>,
     /// Receive queues of the interface that carry traffic: 0 up to this number.
@@ -341,22 +348,37 @@ pub struct Opener {
 /// What ports are open.
 struct Used {
     /// Names in the network namespace of the gateway, and what is taken.
-    interfaces: Vec<Lease>,
+    interfaces: Vec<Taken>,
     /// Ports that were closed, from which not everything is back.
-    closed: Vec<Lease>,
+    closed: Vec<Taken>,
     /// By slot, whether a port has it.
     slots: Vec<bool>,
 }
 
-/// What an open port takes. To be given back with [`Opener::close`] once its sockets are closed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
+/// What an open port takes. To be given back with [`Opener::close`] once the port is dropped.
+#[derive(Debug)]
+pub struct Lease(Taken);
+
+#[derive(Clone, Debug)]
+struct Taken {
     interface: String,
     ifindex: u32,
     queues: u32,
     slots: Range<u32>,
     /// Of each queue, the borrower of its packet buffers; none for ports that stay.
     borrowers: Vec<Borrower>,
+    /// The rings of each queue, which are there as long as a port uses them.
+    rings: Vec<Weak<QueueRings>>,
+}
+
+impl Taken {
+    /// Whether a thread may still use its ports. Once none does, all that they did with them happened before.
+    fn is_in_use(&self) -> bool {
+        let is_in_use = self.rings.iter().any(|rings| rings.strong_count() > 0);
+        // Who drops rings releases what was done with them.
+        fence(Ordering::Acquire);
+        is_in_use
+    }
 }
 
 /// What [`Opener::open`] makes.
@@ -395,31 +417,36 @@ impl Opener {
 
     /// Opens the sockets of an interface that stays as long as the gateway runs.
     fn open_for_good(&self, spec: &PortSpec<'_>) -> Result<Vec<(u32, WorkerPort)>, Error> {
-        let lease = self.lease(spec, false)?;
-        self.open_port(spec, &lease)
+        let mut taken = self.lease(spec, false)?;
+        self.open_port(spec, &mut taken, BUSY_PATIENCE)
     }
 
     /// Opens the sockets of an interface of the calling thread's network namespace, which may go while the gateway runs.
     ///
-    /// Blocks up to about five seconds per queue that another process is just leaving.
+    /// If `is_patient`, it blocks up to about five seconds per queue that another process is just leaving.
     ///
     /// # Errors
     ///
     /// The first thing that is impossible, with what to change; nothing stays open then.
-    pub fn open(&self, spec: &PortSpec<'_>) -> Result<OpenedPort, Error> {
+    pub fn open(&self, spec: &PortSpec<'_>, is_patient: bool) -> Result<OpenedPort, Error> {
         self.reclaim_closed();
-        let lease = self.lease(spec, true)?;
-        let sockets = match self.open_port(spec, &lease) {
+        let mut taken = self.lease(spec, true)?;
+        let patience = if is_patient {
+            BUSY_PATIENCE
+        } else {
+            Duration::ZERO
+        };
+        let sockets = match self.open_port(spec, &mut taken, patience) {
             Ok(sockets) => sockets,
             Err(error) => {
-                self.close(&lease);
+                self.close(Lease(taken));
                 return Err(error);
             }
         };
         let mut opened = OpenedPort {
             workers: (0..self.workers).map(|_| Vec::new()).collect(),
             steering: Vec::new(),
-            lease,
+            lease: Lease(taken),
         };
         for (worker, port) in sockets {
             steer(&mut opened.steering, &port);
@@ -428,60 +455,87 @@ impl Opener {
         Ok(opened)
     }
 
-    /// Takes back what a port had whose sockets are all closed, once the kernel has let go of its queues. What cannot be taken back now is
-    /// when the next port is opened or closed.
+    /// Takes back what a port had, once the kernel has let go of its queues. What cannot be taken back now is when the next port is opened or
+    /// closed.
     ///
-    /// Blocks up to about five seconds per queue.
-    pub fn close(&self, lease: &Lease) {
-        {
-            let mut used = self.used();
-            used.interfaces.retain(|open| open != lease);
-            used.closed.push(lease.clone());
-        }
+    /// Blocks up to about five seconds for a port whose queues stay in use.
+    pub fn close(&self, Lease(lease): Lease) {
         self.reclaim_closed();
-    }
-
-    fn reclaim_closed(&self) {
-        let closed = std::mem::take(&mut self.used().closed);
-        for lease in closed {
-            match self.reclaim(&lease) {
-                Ok(()) => self.used().free(&lease.slots),
-                Err(error) => {
-                    tracing::warn!(
-                        interface = lease.interface,
-                        "the packet buffers of an interface that was given up are not back yet: {error}"
-                    );
-                    self.used().closed.push(lease);
-                }
+        self.used()
+            .interfaces
+            .retain(|open| open.slots != lease.slots);
+        match self.reclaim(&lease, BUSY_PATIENCE) {
+            Ok(()) => self.used().free(&lease.slots),
+            Err(error) => {
+                tracing::warn!(
+                    interface = lease.interface,
+                    "the packet buffers of an interface that was given up are not back yet; the gateway takes them back when the next \
+                     interface comes or goes: {error}"
+                );
+                self.used().closed.push(lease);
             }
         }
     }
 
-    fn reclaim(&self, lease: &Lease) -> Result<(), Error> {
+    /// From now on, nothing waits for queues that are in use: the gateway is about to end.
+    pub fn hurry(&self) {
+        self.umem.in_a_hurry.store(true, Ordering::Relaxed);
+    }
+
+    /// Tries again what was not possible when ports were closed.
+    fn reclaim_closed(&self) {
+        let closed = std::mem::take(&mut self.used().closed);
+        for lease in closed {
+            match self.reclaim(&lease, Duration::ZERO) {
+                Ok(()) => self.used().free(&lease.slots),
+                Err(_) => self.used().closed.push(lease),
+            }
+        }
+    }
+
+    /// Takes back what a port had.
+    fn reclaim(&self, lease: &Taken, mut patience: Duration) -> Result<(), Error> {
+        if lease.is_in_use() {
+            let error = io::Error::from_raw_os_error(libc::EBUSY);
+            return Err(Error::system("take a port that is in use", error));
+        }
+        let mut all = Ok(());
         for (queue, borrower) in (0..).zip(&lease.borrowers) {
+            // It was never opened, perhaps because somebody else has it, or everything is back.
+            if !self.umem.area().is_lent_to(*borrower) {
+                continue;
+            }
             let target = Target {
                 interface: &lease.interface,
                 ifindex: lease.ifindex,
                 queue,
                 in_parts: self.jumbo,
             };
-            Socket::wait_for_queue(&self.umem, &target)?;
-            // SAFETY: the sockets of the queue are closed, the caller says, and the kernel, with it the driver, has let go of the queue:
-            // it is there for others, or gone. Workers have handed over their ports before.
+            if let Err(error) = Socket::wait_for_queue(&self.umem, &target, patience) {
+                all = all.and(Err(error));
+                patience = Duration::ZERO;
+                continue;
+            }
+            // SAFETY: no thread uses the rings of the queue any more, see above, and the kernel, with it the driver, has let go of the
+            // queue: it is there for others, or gone. Nobody else has the borrower's number, which goes with the slots: they are free only
+            // afterwards.
             let frames = unsafe { self.umem.area().reclaim(*borrower) };
             self.umem.pool().put(frames);
         }
-        Ok(())
+        all
     }
 
     /// Reserves what the sockets of an interface need.
-    fn lease(&self, spec: &PortSpec<'_>, may_go: bool) -> Result<Lease, Error> {
+    fn lease(&self, spec: &PortSpec<'_>, may_go: bool) -> Result<Taken, Error> {
         let interface = spec.interface.as_str();
-        let ifindex = sys::interface_index(interface).map_err(|_| Error::NoInterface {
-            interface: interface.to_owned(),
-        })?;
+        let ifindex = match spec.ifindex {
+            Some(ifindex) => ifindex,
+            None => sys::interface_index(interface).map_err(|_| Error::NoInterface {
+                interface: interface.to_owned(),
+            })?,
+        };
         let mut used = self.used();
-        let is_open = |open: &Lease| open.ifindex == ifindex && open.interface == interface;
+        let is_open = |open: &Taken| open.ifindex == ifindex && open.interface == interface;
         if spec.namespace.is_none() && used.interfaces.iter().any(is_open) {
             return Err(listed_twice(interface));
         }
@@ -510,22 +564,24 @@ impl Opener {
                 .collect(),
             false => Vec::new(),
         };
-        let lease = Lease {
+        let taken = Taken {
             interface: interface.to_owned(),
             ifindex,
             queues: spec.queues,
             slots,
             borrowers,
+            rings: Vec::new(),
         };
-        used.interfaces.push(lease.clone());
-        Ok(lease)
+        used.interfaces.push(taken.clone());
+        Ok(taken)
     }
 
     /// Opens the sockets of one interface, queue by queue, with the workers they are for.
     fn open_port(
         &self,
         spec: &PortSpec<'_>,
-        lease: &Lease,
+        lease: &mut Taken,
+        patience: Duration,
     ) -> Result<Vec<(u32, WorkerPort)>, Error> {
         let umem = &self.umem;
         let interface = spec.interface.as_str();
@@ -544,12 +600,14 @@ impl Opener {
             // The library keeps a queue until the memory goes.
             let by_library =
                 borrower.is_none() && (spec.namespace.is_none() || umem.is_library_bound());
-            let (first, own, rings) = Socket::first(umem, &target, zero_copy, by_library)?;
+            let (first, own, rings) =
+                Socket::first(umem, &target, zero_copy, by_library, patience)?;
             if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
                 // The other queues are no better, and trying is slow: it locks the memory again.
                 zero_copy = ZeroCopy::Never;
             }
             let shared = Arc::new(QueueRings::new(rings, borrower));
+            lease.rings.push(Arc::downgrade(&shared));
             // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive into
             // may not ask for it.
             shared.refill(umem.area(), &mut free);
@@ -639,6 +697,7 @@ mod tests {
             ports: vec![PortSpec {
                 role: Role::Underlay,
                 interface: "none".to_owned(),
+                ifindex: None,
                 namespace: None,
                 queues,
                 spread,

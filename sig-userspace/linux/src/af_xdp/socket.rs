@@ -25,7 +25,7 @@ use super::{
 
 /// The kernel releases the queues of a program that ended a little later, under the lock of all changes
 /// of interfaces, for which it may have to wait.
-const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The first kernel that maps the rings of a bound socket.
@@ -79,9 +79,10 @@ impl Socket {
         target: &Target<'_>,
         mode: ZeroCopy,
         by_library: bool,
+        patience: Duration,
     ) -> Result<(Self, OwnRings, FillAndCompletion), Error> {
         if mode != ZeroCopy::Never {
-            match Self::registering(umem, target, libc::XDP_ZEROCOPY) {
+            match Self::registering(umem, target, libc::XDP_ZEROCOPY, patience) {
                 Ok(opened) => return Ok(opened),
                 Err(Failure::Bind(error)) if error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err(Error::binding(target, error));
@@ -100,17 +101,22 @@ impl Socket {
         }
         let maps_bound = KernelVersion::current().is_ok_and(|kernel| kernel >= MAPS_BOUND);
         if maps_bound && by_library {
-            let socket = Self::by_library(umem, target)?;
+            let socket = Self::by_library(umem, target, patience)?;
             let (own, queue) = socket.map(umem.rings()).map_err(Error::mapping)?;
             return Ok((socket, own, queue));
         }
-        Self::registering(umem, target, libc::XDP_COPY).map_err(|failure| failure.explain(target))
+        Self::registering(umem, target, libc::XDP_COPY, patience)
+            .map_err(|failure| failure.explain(target))
     }
 
     /// Waits until nobody has a queue, whether it is still there or not; the kernel, and the driver, have nothing left then of sockets that
     /// are closed.
-    pub(super) fn wait_for_queue(umem: &Umem, target: &Target<'_>) -> Result<(), Error> {
-        match Self::registering(umem, target, libc::XDP_COPY) {
+    pub(super) fn wait_for_queue(
+        umem: &Umem,
+        target: &Target<'_>,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        match Self::registering(umem, target, libc::XDP_COPY, patience) {
             Ok(_) => Ok(()),
             // The kernel looks whether a queue is in use before it looks whether there is such a queue.
             Err(Failure::Bind(error))
@@ -123,7 +129,7 @@ impl Socket {
     }
 
     /// A socket of the library, in copy mode, on the UMEM shared by all of them.
-    fn by_library(umem: &Umem, target: &Target<'_>) -> Result<Self, Error> {
+    fn by_library(umem: &Umem, target: &Target<'_>, patience: Duration) -> Result<Self, Error> {
         let rings = umem.rings();
         let config = SocketConfig::builder()
             .rx_queue_size(queue_size(rings.receive)?)
@@ -137,7 +143,7 @@ impl Socket {
             .map_err(|_| Error::NoInterface {
                 interface: target.interface.to_owned(),
             })?;
-        let rings = patiently(|| {
+        let rings = patiently(umem, patience, || {
             // SAFETY: the flag against loading a program is set.
             unsafe { xsk_rs::Socket::new(config, &umem.library, &interface, target.queue) }
                 .map_err(|error| os_error(&error))
@@ -155,6 +161,7 @@ impl Socket {
         umem: &Umem,
         target: &Target<'_>,
         mode: u16,
+        patience: Duration,
     ) -> Result<(Self, OwnRings, FillAndCompletion), Failure> {
         let socket = raw_socket(umem.rings())?;
         sys::register_umem(socket.as_fd(), &umem.registration())
@@ -167,8 +174,10 @@ impl Socket {
             .map(rings)
             .map_err(|error| Failure::Other(Error::mapping(error)))?;
         let flags = mode | target.flags();
-        patiently(|| sys::bind(socket.as_fd(), target.ifindex, target.queue, flags, None))
-            .map_err(Failure::Bind)?;
+        patiently(umem, patience, || {
+            sys::bind(socket.as_fd(), target.ifindex, target.queue, flags, None)
+        })
+        .map_err(Failure::Bind)?;
         Ok((socket, own, queue))
     }
 
@@ -270,13 +279,19 @@ fn size(socket: &OwnedFd, ring: libc::c_int, entries: u32) -> Result<(), Failure
         .map_err(|error| Failure::Other(Error::system("allocate the rings of a socket", error)))
 }
 
-/// Repeats `bind` while the queue is busy, within reason.
-fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let deadline = Instant::now() + BUSY_PATIENCE;
+/// Repeats `bind` while the queue is busy, as long as there is patience.
+fn patiently<T>(
+    umem: &Umem,
+    patience: Duration,
+    mut bind: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let deadline = Instant::now() + patience;
     loop {
         match bind() {
             Err(error)
-                if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
+                if error.raw_os_error() == Some(libc::EBUSY)
+                    && Instant::now() < deadline
+                    && !umem.in_a_hurry.load(Ordering::Relaxed) =>
             {
                 thread::sleep(BUSY_PAUSE);
             }

@@ -28,6 +28,8 @@ pub(super) struct Umem {
     /// Whether a socket of the library is bound: the first one lives in the network namespace in
     /// which the UMEM was made, the others in that of their thread.
     pub(super) library_bound: AtomicBool,
+    /// Nothing waits for queues that are in use.
+    pub(super) in_a_hurry: AtomicBool,
     base: NonNull<u8>,
     rings: RingSizes,
     area: Arc<Area>,
@@ -108,6 +110,7 @@ impl Umem {
         Ok(Umem {
             library,
             library_bound: AtomicBool::new(false),
+            in_a_hurry: AtomicBool::new(false),
             base,
             rings,
             area,

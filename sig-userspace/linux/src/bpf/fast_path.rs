@@ -3,7 +3,7 @@
 use std::{
     io,
     num::NonZeroUsize,
-    os::fd::{AsFd as _, AsRawFd as _},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     ptr::NonNull,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -37,6 +37,8 @@ pub struct FastPathMaps {
     paths: HashMap<MapData, u32, FastPath>,
     hops: HashMap<MapData, u32, Hop>,
     outputs: DevMap<MapData>,
+    /// The same map, for what the library does not do with it.
+    outputs_fd: OwnedFd,
     sent: PerCpuArray<MapData, Traffic>,
     delivered: PerCpuArray<MapData, Traffic>,
 }
@@ -57,11 +59,22 @@ impl FastPathMaps {
             control: words(CONTROL, 1, control::WORDS)?,
             index: Box::new(Index(Mutex::new(object.map(STREAMS)?))),
         };
+        let outputs = object.raw_map(OUTPUTS)?;
+        let Map::DevMap(data) = &outputs else {
+            return Err(Error::Refused(format!(
+                "the BPF map {OUTPUTS} holds no devices"
+            )));
+        };
+        let outputs_fd = data.fd().as_fd().try_clone_to_owned();
+        let outputs_fd =
+            outputs_fd.map_err(Error::doing("copy the file descriptor of a BPF map"))?;
         Ok(Self {
             shared: Arc::new(shared),
             paths: object.map(PATHS)?,
             hops: object.map(HOPS)?,
-            outputs: object.map(OUTPUTS)?,
+            outputs: DevMap::try_from(outputs)
+                .map_err(|e| errors::of_map(format!("use the BPF map {OUTPUTS}"), e))?,
+            outputs_fd,
             sent: object.map(SENT)?,
             delivered: object.map(DELIVERED)?,
         })
@@ -107,6 +120,44 @@ impl FastPathMaps {
                 "cannot set output {place} of the fast path to interface {ifindex}: {e}"
             ))
         })
+    }
+
+    /// Leaves a place of the outputs without a device, which may be gone already.
+    ///
+    /// # Errors
+    /// The kernel does not let us write.
+    pub fn clear_output(&mut self, place: u32) -> Result<(), Error> {
+        /// As in `union bpf_attr`.
+        #[repr(C)]
+        struct Delete {
+            map_fd: u32,
+            _padding: u32,
+            key: u64,
+        }
+        const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
+        let delete = Delete {
+            map_fd: self.outputs_fd.as_raw_fd() as u32,
+            _padding: 0,
+            key: std::ptr::from_ref(&place) as u64,
+        };
+        // SAFETY: the kernel reads the attributes, and the key that they point to, during the call only.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                BPF_MAP_DELETE_ELEM,
+                &raw const delete,
+                size_of::<Delete>(),
+            )
+        };
+        if result == 0 {
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            error => Err(Error::Refused(format!(
+                "cannot clear output {place} of the fast path: {error}"
+            ))),
+        }
     }
 
     /// What the programs sent on a path since [`Self::forget_sent`].

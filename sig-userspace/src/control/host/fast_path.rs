@@ -48,6 +48,8 @@ pub(super) struct Follower {
     maps: FastPathMaps,
     /// By their place; `None`: no device is there now.
     outputs: Vec<Option<Output>>,
+    /// Places that programs send to no more once the next tables are in force.
+    emptied: Vec<u16>,
     generation: u16,
     /// Id of the next stream, without the top bit. They return after half a million streams, of which each path takes a few.
     next_stream: u32,
@@ -200,6 +202,7 @@ impl Follower {
         Follower {
             maps,
             outputs: Vec::new(),
+            emptied: Vec::new(),
             generation: 0,
             next_stream: rand::random(),
             paths: HashMap::new(),
@@ -237,10 +240,14 @@ impl Follower {
         if self.outputs.len() <= index {
             self.outputs.resize_with(index + 1, || None);
         }
-        self.outputs[index] = None;
+        let before = self.outputs[index].take();
         let Some(device) = device else {
+            if before.is_some() {
+                self.emptied.push(place);
+            }
             return Ok(false);
         };
+        self.emptied.retain(|emptied| *emptied != place);
         self.maps.set_output(place.into(), device.ifindex)?;
         let mut output = Output {
             device,
@@ -502,6 +509,11 @@ impl InKernel for Follower {
     fn commit(&mut self) {
         let generation = if self.enabled { self.generation } else { 0 };
         self.maps.shared().set_generation(generation);
+        for place in self.emptied.drain(..) {
+            if let Err(error) = self.maps.clear_output(place.into()) {
+                tracing::warn!("{error}");
+            }
+        }
         let Follower {
             maps,
             paths,

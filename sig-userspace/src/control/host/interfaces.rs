@@ -72,7 +72,7 @@ impl Interfaces {
         let links = link::all(netlink).await?;
         let ethtool = Ethtool::open().map_err(sig_linux::Error::doing("open an ethtool socket"))?;
         for link in self.all() {
-            check(&ethtool, config, link, &links)?;
+            check(&ethtool, config, link, &links, true)?;
         }
         Ok(())
     }
@@ -83,12 +83,13 @@ impl Interfaces {
     }
 }
 
-/// Checks that ports can be opened on an interface; `links` are all of this host.
+/// Checks that ports can be opened on an interface; `links` are all of this host. Whether doubts are `told` in the log.
 pub(super) fn check(
     ethtool: &Ethtool,
     config: &Config,
     link: &Link,
     links: &[Link],
+    told: bool,
 ) -> Result<(), Error> {
     let name = &link.name;
     mac(link)?;
@@ -97,6 +98,7 @@ pub(super) fn check(
     suited::check_aggregate(link, links, is_native).map_err(refused)?;
     let tags = VlanTags::of(ethtool, link, links);
     match suited::check_vlans(link, links, tags) {
+        Err(_) if tags == VlanTags::Unknown && !told => {}
         Err(why) if tags == VlanTags::Unknown => {
             tracing::warn!("interface {name} {why}");
         }
@@ -235,9 +237,14 @@ impl Shared {
                 "the interface has its configured name again"
             );
         } else if now.name != last.name {
+            let effect = if is_lan {
+                "it stays in service, but the next start looks for the configured name: update `lan` in [dataplane]"
+            } else {
+                "update `underlay` in [dataplane] if it is set there, or the next start will fail"
+            };
             tracing::warn!(
                 interface = name,
-                "interface {} has been renamed: update [dataplane], or the next start will fail",
+                "interface {} has been renamed: {effect}",
                 last.name.as_ref().unwrap_or(configured)
             );
         }

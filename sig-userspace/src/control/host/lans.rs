@@ -4,14 +4,17 @@
 //! and a number of its own; one that is removed, replaced, or no longer configured gives them back.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, HashSet, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use sig_core::{engine::LanChange, port::Role, status::LeftOut};
 use sig_linux::{
-    af_xdp::{Lease, Opener},
+    af_xdp::{Lease, OpenedPort, Opener, PortSpec},
     bpf::{Attachment, Program},
     ethtool::Ethtool,
     lan::LanPort,
@@ -20,7 +23,7 @@ use sig_linux::{
     watch::{Change, Changes},
 };
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, sleep_until},
 };
 
@@ -53,6 +56,10 @@ pub(super) struct Lans {
     /// `None`: no XDP program may run, so that the kernel forwards all packets of the LAN.
     opener: Option<Opener>,
     has_fast_path: bool,
+    /// Nothing is taken into service any more.
+    has_ended: AtomicBool,
+    /// There is something to try again.
+    unfinished: Notify,
     state: tokio::sync::Mutex<State>,
     view: Mutex<View>,
     around: watch::Sender<Vec<u32>>,
@@ -60,16 +67,19 @@ pub(super) struct Lans {
 
 #[derive(Default)]
 struct State {
-    has_ended: bool,
+    /// Whether the last look met an error.
+    has_failed: bool,
     /// Names, as they are configured.
     wanted: Vec<String>,
     in_service: Vec<Service>,
-    /// Names of interfaces that are there and cannot be used, and why.
-    refused: BTreeMap<String, String>,
+    /// By name, interfaces that are there and cannot be used.
+    refused: BTreeMap<String, Refused>,
     /// Names of those that are not there.
     missing: Vec<String>,
     /// Numbers that no interface has any more, the longest free first, and since when.
     released: VecDeque<(u16, Instant)>,
+    /// Numbers that were taken in vain: no table has ever had them.
+    unused: Vec<u16>,
     /// Numbers from here on have never been used.
     next_number: u16,
     partial_checksums: bool,
@@ -80,6 +90,9 @@ struct State {
 impl State {
     /// A number for an interface: tables with the one before must have gone, lest its packets leave by this one.
     fn take_number(&mut self, now: Instant) -> Option<u16> {
+        if let Some(number) = self.unused.pop() {
+            return Some(number);
+        }
         if usize::from(self.next_number) < MAX_LANS {
             self.next_number += 1;
             return Some(self.next_number - 1);
@@ -93,6 +106,13 @@ impl State {
 
     fn release_number(&mut self, number: u16, now: Instant) {
         self.released.push_back((number, now));
+    }
+
+    /// When to look again, if something is to be tried again.
+    fn retry_at(&self, now: Instant) -> Option<Instant> {
+        let refused = self.refused.values().map(|refused| refused.since + RETRY);
+        let failed = self.has_failed.then(|| now + RETRY);
+        refused.chain(failed).min()
     }
 
     /// What is left to the kernel, and why.
@@ -117,13 +137,43 @@ impl State {
         let missing = self.missing.iter();
         let missing = missing.map(|name| (name, "there is no such interface".to_owned()));
         let refused = self.refused.iter();
-        let refused = refused.map(|(name, why)| (name, why.clone()));
+        let refused = refused.map(|(name, refused)| (name, refused.why.clone()));
         let left_out = |(name, reason): (&String, String)| LeftOut {
             interface: name.clone(),
             reason,
         };
         missing.chain(refused).map(left_out).collect()
     }
+}
+
+/// An interface that is there and cannot be used.
+struct Refused {
+    why: String,
+    /// As it was when that was found.
+    link: Link,
+    since: Instant,
+}
+
+impl Refused {
+    /// Whether to try again, as the interface is now.
+    fn is_due(&self, link: &Link, now: Instant) -> bool {
+        // An attempt may itself reset the link.
+        let known = Link {
+            carrier: link.carrier,
+            oper_state: link.oper_state.clone(),
+            ..self.link.clone()
+        };
+        known != *link || now >= self.since + RETRY
+    }
+}
+
+/// Why interfaces are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    Start,
+    Reload,
+    /// Something changed, or is tried again.
+    Change,
 }
 
 /// An interface in service.
@@ -193,6 +243,8 @@ impl Lans {
             netlink,
             opener,
             has_fast_path,
+            has_ended: AtomicBool::new(false),
+            unfinished: Notify::new(),
             state: tokio::sync::Mutex::default(),
             view: Mutex::default(),
             around: watch::Sender::new(around),
@@ -215,11 +267,19 @@ impl Lans {
 
     /// Takes the programs off the interfaces. They stay as they are otherwise until the gateway has gone.
     pub(super) async fn end(&self) {
+        // Whoever has the lock stops soon.
+        self.has_ended.store(true, Ordering::Relaxed);
+        if let Some(opener) = &self.opener {
+            opener.hurry();
+        }
         let mut state = self.state.lock().await;
-        state.has_ended = true;
         for service in &mut state.in_service {
             service.attachment = None;
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 }
 
@@ -232,7 +292,8 @@ impl Shared {
     pub(super) async fn start_lans(&self) -> Result<(), Error> {
         let mut state = self.lans.state.lock().await;
         state.wanted.clone_from(&self.lans.config.dataplane.lan);
-        let outcome = self.look_at_lans(&mut state, true).await?;
+        let gone = &mut HashSet::new();
+        let outcome = self.look_at_lans(&mut state, gone, Occasion::Start).await?;
         match outcome.errors.into_iter().next() {
             Some(error) => Err(Error::Interface(error)),
             None => Ok(()),
@@ -246,24 +307,76 @@ impl Shared {
     /// The kernel does not tell which there are.
     pub(super) async fn set_lans(&self, names: &[String]) -> Result<Outcome, Error> {
         let mut state = self.lans.state.lock().await;
-        if state.has_ended || state.wanted == names {
+        let is_done = state.refused.is_empty() && !state.has_failed;
+        if self.lans.has_ended() || state.wanted == names && is_done {
             return Ok(Outcome::default());
         }
-        state.wanted = names.to_vec();
-        self.look_at_lans(&mut state, false).await
+        let before = std::mem::replace(&mut state.wanted, names.to_vec());
+        let serves = |name: &String| state.in_service.iter().any(|service| service.name == *name);
+        // Those in service are given up, and told then.
+        let left = before
+            .iter()
+            .filter(|name| !names.contains(name) && !serves(name));
+        let left: Vec<String> = left
+            .map(|name| format!("LAN interface {name}: no longer in the configuration"))
+            .collect();
+        let gone = &mut HashSet::new();
+        let looked = self.look_at_lans(&mut state, gone, Occasion::Reload).await;
+        if state.retry_at(Instant::now()).is_some() {
+            self.lans.unfinished.notify_one();
+        }
+        let mut outcome = looked?;
+        outcome.changes.splice(..0, left);
+        if self.lans.opener.is_none() {
+            let is_new = |name: &&String| !before.contains(name) && !state.missing.contains(name);
+            let new = names.iter().filter(is_new);
+            let told = new.map(|name| format!("LAN interface {name}: left to the kernel"));
+            outcome.changes.extend(told);
+        }
+        Ok(outcome)
     }
 
-    /// Takes what comes and gives up what goes. Where nothing changes, nothing is done.
-    async fn look_at_lans(&self, state: &mut State, at_start: bool) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::default();
-        if state.has_ended {
-            return Ok(outcome);
+    /// Takes what comes and gives up what goes. Where nothing changes, nothing is done. `gone`: indexes of interfaces that were removed since
+    /// the last look; others may have them now.
+    async fn look_at_lans(
+        &self,
+        state: &mut State,
+        gone: &mut HashSet<u32>,
+        occasion: Occasion,
+    ) -> Result<Outcome, Error> {
+        if self.lans.has_ended() {
+            return Ok(Outcome::default());
         }
         let start = Instant::now();
-        let links = link::all(&self.lans.netlink).await?;
+        let links = link::all(&self.lans.netlink).await;
+        state.has_failed = links.is_err();
+        let links = links?;
         state.asking = start.elapsed();
-        let by_name = |name: &str| links.iter().find(|link| link.name == name);
+        let mut outcome = Outcome::default();
+        let done = self
+            .follow_links(state, &links, &std::mem::take(gone), occasion, &mut outcome)
+            .await;
+        // Whatever went wrong with one of them.
+        self.tell_of_lans(state, &links);
+        state.has_failed = done.is_err();
+        done.map(|()| outcome)
+    }
 
+    /// Takes and gives up what follows from these links; the first error, after all have been looked at.
+    async fn follow_links(
+        &self,
+        state: &mut State,
+        links: &[Link],
+        gone: &HashSet<u32>,
+        occasion: Occasion,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let mut done = Ok(());
+        let by_name = |name: &str| links.iter().find(|link| link.name == name);
+        let is_there = |service: &Service| {
+            let has_index = links.iter().any(|link| link.ifindex == service.ifindex);
+            has_index && !gone.contains(&service.ifindex)
+        };
         let (stay, go) =
             std::mem::take(&mut state.in_service)
                 .into_iter()
@@ -271,12 +384,11 @@ impl Shared {
                     // Whoever has the configured name now is meant.
                     let is_meant =
                         by_name(&service.name).is_none_or(|link| link.ifindex == service.ifindex);
-                    let is_there = links.iter().any(|link| link.ifindex == service.ifindex);
-                    state.wanted.contains(&service.name) && is_meant && is_there
+                    state.wanted.contains(&service.name) && is_meant && is_there(service)
                 });
         state.in_service = stay;
         for service in go {
-            let is_there = links.iter().any(|link| link.ifindex == service.ifindex);
+            let is_there = is_there(&service);
             let name = service.name.clone();
             if state.wanted.contains(&name) {
                 tracing::warn!(
@@ -287,7 +399,7 @@ impl Shared {
                 tracing::info!(interface = name, "LAN interface given up");
             }
             state.release_number(service.number, Instant::now());
-            self.give_up(service, state, is_there).await?;
+            done = done.and(self.give_up(service, state, is_there).await);
             outcome
                 .changes
                 .push(format!("LAN interface {name}: given up"));
@@ -296,13 +408,17 @@ impl Shared {
         for service in &mut state.in_service {
             let mut links = links.iter();
             if let Some(link) = links.find(|link| link.ifindex == service.ifindex) {
-                self.follow_port(&mut service.followed, link.into(), &service.facts)?;
+                let followed = self.follow_port(&mut service.followed, link.into(), &service.facts);
+                done = done.and(followed);
             }
         }
 
         let was_missing = std::mem::take(&mut state.missing);
-        let was_refused = std::mem::take(&mut state.refused);
+        let mut was_refused = std::mem::take(&mut state.refused);
         for name in state.wanted.clone() {
+            if self.lans.has_ended() {
+                break;
+            }
             if state.in_service.iter().any(|service| service.name == name) {
                 continue;
             }
@@ -322,49 +438,80 @@ impl Shared {
             let Some(opener) = &self.lans.opener else {
                 continue;
             };
-            match self.take(state, opener, link, &links, at_start).await {
+            let before = was_refused.remove(&name);
+            let now = Instant::now();
+            let before = match before {
+                Some(refused) if occasion == Occasion::Change && !refused.is_due(link, now) => {
+                    state.refused.insert(name, refused);
+                    continue;
+                }
+                Some(refused) => Some(refused.why),
+                None => None,
+            };
+            let is_first = before.is_none();
+            let taken = self.take(state, opener, link, links, (occasion, is_first));
+            match taken.await {
                 Ok(()) => {
                     outcome
                         .changes
                         .push(format!("LAN interface {name}: in service"));
-                    if !at_start {
+                    if occasion != Occasion::Start {
                         tracing::info!(interface = name, "LAN interface in service");
                     }
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    if !at_start && was_refused.get(&name) != Some(&error) {
+                    if occasion != Occasion::Start && before.as_ref() != Some(&error) {
                         tracing::warn!(
                             interface = name,
                             "cannot take the LAN interface into service, so its packets go through the kernel; retrying: {error}"
                         );
                     }
                     outcome.errors.push(error.clone());
-                    state.refused.insert(name, error);
+                    let refused = Refused {
+                        why: error,
+                        link: link.clone(),
+                        since: Instant::now(),
+                    };
+                    state.refused.insert(name, refused);
                 }
             }
         }
-        self.tell_of_lans(state, &links);
-        Ok(outcome)
+        done
     }
 
-    /// Takes an interface into service.
+    /// Takes an interface into service. `is_first`: it was not tried before.
     async fn take(
         &self,
         state: &mut State,
         opener: &Opener,
         link: &Link,
         links: &[Link],
-        at_start: bool,
+        (occasion, is_first): (Occasion, bool),
     ) -> Result<(), Error> {
         let lans = &self.lans;
         let config = &lans.config;
         let mac = interfaces::mac(link)?;
         // At start, all are checked together.
-        if !at_start {
+        if occasion != Occasion::Start {
             let ethtool = Ethtool::open();
             let ethtool = ethtool.map_err(sig_linux::Error::doing("open an ethtool socket"))?;
-            interfaces::check(&ethtool, config, link, links)?;
+            interfaces::check(&ethtool, config, link, links, is_first)?;
+        }
+        let number = state.take_number(Instant::now()).ok_or_else(|| {
+            Error::Interface(format!(
+                "interface {}: the gateway serves at most {MAX_LANS} LAN interfaces",
+                link.name
+            ))
+        })?;
+        match self.take_as(number, state, opener, (link, mac), is_first) {
+            Ok(service) => state.in_service.push(service),
+            Err(error) => {
+                state.unused.push(number);
+                return Err(error);
+            }
+        }
+        if occasion != Occasion::Start {
             interfaces::compare_with_tunnel(link, config);
             bypassed::tell_of(
                 &lans.netlink,
@@ -374,19 +521,6 @@ impl Shared {
             )
             .await;
         }
-        let number = state.take_number(Instant::now()).ok_or_else(|| {
-            Error::Interface(format!(
-                "interface {}: the gateway serves at most {MAX_LANS} LAN interfaces",
-                link.name
-            ))
-        })?;
-        match self.take_as(number, state, opener, link, mac) {
-            Ok(service) => state.in_service.push(service),
-            Err(error) => {
-                state.release_number(number, Instant::now());
-                return Err(error);
-            }
-        }
         Ok(())
     }
 
@@ -395,36 +529,48 @@ impl Shared {
         number: u16,
         state: &mut State,
         opener: &Opener,
-        link: &Link,
-        mac: [u8; 6],
+        (link, mac): (&Link, [u8; 6]),
+        is_patient: bool,
     ) -> Result<Service, Error> {
         let lans = &self.lans;
         let config = &lans.config;
         let (name, queues) = (&link.name, link.rx_queues);
-        let spec = ports::spec(&config.dataplane, Role::Lan, name, queues);
-        let partial_checksums = state.partial_checksums || is_virtual(link);
-        let (lease, done) = tokio::task::block_in_place(|| {
-            let opened = opener.open(&spec)?;
-            let lease = opened.lease.clone();
-            let ports = LanPorts::new(config, link, opened, lans.has_fast_path);
-            let done =
-                ports.and_then(|ports| self.put_in(number, ports, link, mac, partial_checksums));
-            if done.is_err() {
-                // What went wrong first is told.
-                let _ = self.take_out(number, link.ifindex, queues, state.partial_checksums);
-                opener.close(&lease);
-            }
-            Ok::<_, Error>((lease, done))
-        })?;
-        let (facts, attachment) = done?;
-        if partial_checksums && !state.partial_checksums {
-            state.partial_checksums = true;
+        let spec = PortSpec {
+            ifindex: Some(link.ifindex),
+            ..ports::spec(&config.dataplane, Role::Lan, name, queues)
+        };
+        if is_virtual(link) && !state.partial_checksums {
+            // Before anything is opened: an error leaves nothing behind.
             if let Some(programs) = lock(&self.programs).as_mut() {
                 for other in state.in_service.iter().filter(|other| other.facts.fast) {
                     programs.set_fast(other.ifindex, true)?;
                 }
             }
+            state.partial_checksums = true;
         }
+        let partial_checksums = state.partial_checksums;
+        let (lease, (facts, attachment)) = tokio::task::block_in_place(|| {
+            let OpenedPort {
+                workers,
+                steering,
+                lease,
+            } = opener.open(&spec, is_patient)?;
+            let ports = LanPorts::new(config, link, (workers, &steering), lans.has_fast_path);
+            let done =
+                ports.and_then(|ports| self.put_in(number, ports, link, mac, partial_checksums));
+            if done.is_err() {
+                // What went wrong first is told.
+                let _ = self.forget(number, link.ifindex, queues);
+                let _ = self.take_ports(number, partial_checksums);
+            }
+            match done {
+                Ok(done) => Ok((lease, done)),
+                Err(error) => {
+                    opener.close(lease);
+                    Err(error)
+                }
+            }
+        })?;
         Ok(Service {
             name: name.clone(),
             number,
@@ -490,24 +636,26 @@ impl Shared {
         Ok((facts, attachment))
     }
 
-    /// Takes ports and maps of an interface out again. Its program must have left.
-    fn take_out(
-        &self,
-        number: u16,
-        ifindex: u32,
-        queues: u32,
-        partial_checksums: bool,
-    ) -> Result<(), Error> {
-        if let Some(programs) = lock(&self.programs).as_mut() {
-            programs.remove_lan_port(ifindex, queues)?;
-        }
-        let change = {
-            let mut engine = lock(&self.engine);
-            if let Some(in_kernel) = engine.in_kernel() {
-                in_kernel.set_lan(number, None)?;
-            }
-            engine.set_lan(number.into(), Vec::new(), partial_checksums)
+    /// Makes the programs send nothing to an interface any more, and leave what comes from there to the kernel.
+    fn forget(&self, number: u16, ifindex: u32, queues: u32) -> Result<(), Error> {
+        let kept = lock(&self.engine).keep_programs_from(number);
+        let mut programs = lock(&self.programs);
+        let removed = match programs.as_mut() {
+            Some(programs) => programs.remove_lan_port(ifindex, queues),
+            None => Ok(()),
         };
+        kept.and(removed.map_err(Error::from))
+    }
+
+    /// Takes the ports on an interface from the workers, and drops them.
+    ///
+    /// # Errors
+    ///
+    /// A worker has ended; it may still have some.
+    fn take_ports(&self, number: u16, partial_checksums: bool) -> Result<(), Error> {
+        let engine = lock(&self.engine);
+        let change = engine.set_lan(number.into(), Vec::new(), partial_checksums);
+        drop(engine);
         let change = change.and_then(LanChange::wait);
         // The sockets are closed with them.
         change.map(drop).map_err(|source| Error::System {
@@ -527,7 +675,9 @@ impl Shared {
             attachment,
             ..
         } = service;
-        drop(attachment);
+        let queues = facts.queues;
+        // The program stays for now: without one, some drivers drop what others redirect to them.
+        let forgotten = self.forget(number, ifindex, queues);
         if is_there {
             tokio::time::sleep(GRACE).await;
         }
@@ -536,16 +686,17 @@ impl Shared {
             view.past.add(&facts);
             view.ports.retain(|port| !Arc::ptr_eq(port, &facts));
         }
-        let queues = facts.queues;
-        tokio::task::block_in_place(|| {
-            let done = self.take_out(number, ifindex, queues, state.partial_checksums);
+        let taken = tokio::task::block_in_place(|| {
+            let taken = self.take_ports(number, state.partial_checksums);
+            drop(attachment);
             // Its sockets are open as long as somebody looks at it.
             drop(facts);
             if let Some(opener) = &self.lans.opener {
-                opener.close(&lease);
+                opener.close(lease);
             }
-            done
-        })
+            taken
+        });
+        forgotten.and(taken)
     }
 
     /// Lets workers send through these interfaces, as far as they may.
@@ -592,10 +743,14 @@ impl Shared {
         // What changed since the start has perhaps not been seen.
         let mut look_at = Some(Instant::now());
         let mut not_before = Instant::now();
+        let mut gone = HashSet::new();
         loop {
             let due = look_at.unwrap_or_else(Instant::now);
             tokio::select! {
                 change = changes.next() => {
+                    if let Change::LinkRemoved { ifindex } = change {
+                        gone.insert(ifindex);
+                    }
                     let matters = matches!(
                         change,
                         Change::Link { .. } | Change::LinkRemoved { .. } | Change::Address { .. } | Change::Resync
@@ -605,13 +760,15 @@ impl Shared {
                         look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
                     }
                 }
+                () = self.lans.unfinished.notified() => {
+                    look_at.get_or_insert_with(|| Instant::now() + RETRY);
+                }
                 () = sleep_until(due), if look_at.is_some() => {
                     let mut state = self.lans.state.lock().await;
-                    let looked = self.look_at_lans(&mut state, false).await;
+                    let looked = self.look_at_lans(&mut state, &mut gone, Occasion::Change).await;
                     // However much is announced.
                     not_before = Instant::now() + state.asking * SHARE;
-                    let again = looked.is_err() || !state.refused.is_empty();
-                    look_at = again.then(|| Instant::now() + RETRY);
+                    look_at = state.retry_at(Instant::now());
                     drop(state);
                     if let Err(error) = looked {
                         tracing::warn!("cannot follow the LAN interfaces, retrying: {error}");
@@ -637,5 +794,38 @@ mod tests {
         assert_eq!(state.take_number(start + FORGOTTEN / 2), None);
         assert_eq!(state.take_number(start + FORGOTTEN), Some(7));
         assert_eq!(state.take_number(start + FORGOTTEN), None);
+        state.unused.push(5);
+        assert_eq!(state.take_number(start), Some(5), "no table has had it");
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_again_when_it_changed_or_after_a_while() {
+        let link = Link {
+            name: "lan".into(),
+            ifindex: 7,
+            ..Link::default()
+        };
+        let since = Instant::now();
+        let refused = Refused {
+            why: "it is down".into(),
+            link: link.clone(),
+            since,
+        };
+        assert!(!refused.is_due(&link, since + RETRY / 2));
+        assert!(refused.is_due(&link, since + RETRY));
+        let reset = Link {
+            carrier: true,
+            ..link.clone()
+        };
+        assert!(!refused.is_due(&reset, since));
+        let up = Link { up: true, ..link };
+        assert!(refused.is_due(&up, since));
+
+        let mut state = State::default();
+        assert_eq!(state.retry_at(since), None);
+        state.has_failed = true;
+        assert_eq!(state.retry_at(since + RETRY), Some(since + 2 * RETRY));
+        state.refused.insert("lan".into(), refused);
+        assert_eq!(state.retry_at(since + RETRY), Some(since + RETRY));
     }
 }

@@ -22,8 +22,7 @@ use sig_core::{
 };
 use sig_linux::{
     af_xdp::{
-        BusyPoll, HugePages, OpenedPort, Opener, Plan, PortSpec, RingSizes, Steering, WorkerPort,
-        ZeroCopy,
+        BusyPoll, HugePages, Opener, Plan, PortSpec, RingSizes, Steering, WorkerPort, ZeroCopy,
     },
     link::{Link, MAX_JUMBO_MTU, MAX_XDP_MTU},
     socket_port::{self, SocketPort},
@@ -138,6 +137,7 @@ pub(super) fn spec(
     PortSpec {
         role,
         interface: name.to_owned(),
+        ifindex: None,
         namespace: None,
         queues,
         // All frames between two gateways share one 5-tuple, so a card puts them on one queue: each
@@ -177,6 +177,7 @@ pub(super) fn open(
         specs.push(PortSpec {
             role: Role::Tunnel,
             interface: pair.peer().name.clone(),
+            ifindex: None,
             namespace: Some(pair.netns()),
             queues: workers,
             spread: false,
@@ -399,7 +400,7 @@ impl LanPorts {
     pub(super) fn new(
         config: &Config,
         link: &Link,
-        opened: OpenedPort,
+        (worker_ports, steering): (Vec<Vec<WorkerPort>>, &[Steering]),
         has_fast_path: bool,
     ) -> Result<Self, Error> {
         let spec = spec(&config.dataplane, Role::Lan, &link.name, link.rx_queues);
@@ -407,7 +408,7 @@ impl LanPorts {
         let mut sockets = Vec::new();
         let mut workers = Vec::new();
         let has_tickets = has_tickets(config, has_fast_path);
-        for (number, ports) in opened.workers.into_iter().enumerate() {
+        for (number, ports) in worker_ports.into_iter().enumerate() {
             let mut own = Vec::new();
             for opened in ports {
                 let place = (number, link.rx_queues.max(1));
@@ -415,7 +416,7 @@ impl LanPorts {
             }
             workers.push(own);
         }
-        let steering = opened.steering.iter();
+        let steering = steering.iter();
         Ok(LanPorts {
             workers,
             facts,
