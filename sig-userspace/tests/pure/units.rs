@@ -23,9 +23,9 @@ fn unit(name: &str) -> String {
 #[test]
 fn units_grant_the_capabilities_that_the_programs_need() {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
-    let docs = std::fs::read_to_string(docs).unwrap();
+    let docs = fs::read_to_string(docs).unwrap();
     for (name, needed, optional) in UNITS {
-        let text = std::fs::read_to_string(unit(name)).unwrap();
+        let text = fs::read_to_string(unit(name)).unwrap();
         let needed = needed.iter().map(|((_, name), _)| *name);
         let needed: BTreeSet<_> = needed.chain(optional.iter().copied()).collect();
         for key in ["AmbientCapabilities=", "CapabilityBoundingSet="] {

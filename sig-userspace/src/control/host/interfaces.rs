@@ -37,10 +37,9 @@ impl Interfaces {
     ) -> Result<Self, Error> {
         let mut lan = Vec::new();
         for name in &config.dataplane.lan {
-            match link::find(netlink, name).await? {
-                Some(link) => lan.push(link),
-                // It may come.
-                None => {}
+            // One that is missing may come.
+            if let Some(link) = link::find(netlink, name).await? {
+                lan.push(link);
             }
         }
         for link in &lan {
