@@ -26,10 +26,11 @@ struct Bed {
 }
 
 fn bed(subject: Subject) -> Bed {
+    // Not within the limit: it may have to be built.
+    binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
     let _lock = testbed::exclusive().expect("a lock file in the folder for temporary files");
     let _limit = testbed::time_limit(&format!("the test of {subject}"), LIMIT);
     testbed::sweep();
-    binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
     Bed {
         chain: chain::build(subject, &Case::of(100), Clients::Programs)
             .unwrap_or_else(|e| panic!("{e:#}")),
@@ -147,10 +148,11 @@ fn generator_and_sink_measure_chains_that_stand() {
     if !root_or_skip() {
         return;
     }
+    // Not within the limit: it may have to be built.
+    binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
     let _lock = testbed::exclusive().expect("a lock file in the folder for temporary files");
     let _limit = testbed::time_limit("the test of chains as devices", LIMIT);
     testbed::sweep();
-    binary::use_unoptimised().unwrap_or_else(|e| panic!("{e:#}"));
     let mut chains = Chains::default();
     for subject in [Subject::ChainIp, Subject::ChainSig, Subject::ChainSigEngine] {
         for family in [Family::Ipv4, Family::Ipv6] {
