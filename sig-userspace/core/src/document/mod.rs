@@ -84,3 +84,19 @@ pub fn read_text(path: &Path, remedy: &str) -> Result<String, Errors> {
         fail(line, "not UTF-8 text; save the file as UTF-8".to_owned())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody writes to this pipe: who opened it would wait for ever.
+    #[test]
+    fn a_pipe_is_no_file() {
+        let pipe = std::env::temp_dir().join(format!("sig-pipe-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let error = read_text(&pipe, "").expect_err("a pipe");
+        fs::remove_file(&pipe).expect("it is there");
+        assert!(error.to_string().contains("a pipe or socket"), "{error}");
+    }
+}

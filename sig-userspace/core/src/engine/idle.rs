@@ -42,7 +42,7 @@ impl Idle {
         }
         let lan = ports.lan.iter().flatten();
         let all = ports.underlay.iter().chain(lan).chain(&ports.tunnel);
-        // No more than the first time, so this does not allocate.
+        // Allocates only where ports have come.
         self.fds.clear();
         self.fds.extend(all.filter_map(|port| interest(&**port)));
         let sleep = Duration::from_nanos(timeout.unwrap_or(u64::MAX)).min(MAX_SLEEP);

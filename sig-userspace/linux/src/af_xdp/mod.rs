@@ -21,6 +21,7 @@
 //!   memory and mean the same in every registration, so chunks wander freely between all ports.
 
 mod error;
+mod opener;
 mod plan;
 mod queue;
 mod ring;
@@ -30,9 +31,8 @@ mod umem;
 mod xdp_port;
 
 pub use error::Error;
-pub use plan::{
-    Lease, Opened, OpenedPort, Opener, PacketBuffers, Plan, PortSpec, Steering, WorkerPort,
-};
+pub use opener::{Lease, OpenedPort, Opener};
+pub use plan::{Opened, PacketBuffers, Plan, PortSpec, Steering, WorkerPort};
 pub use xdp_port::XdpPort;
 
 pub(crate) use sys::{interface_index, set_option};

@@ -1,0 +1,356 @@
+//! Ports that are opened and closed while others over the same memory are in use.
+
+use std::{
+    io,
+    num::NonZeroU16,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{Ordering, fence},
+    },
+    time::Duration,
+};
+
+use super::{
+    BusyPoll, Error, RingSizes, XdpPort, ZeroCopy,
+    plan::{
+        PacketBuffers, Plan, PortSpec, Steering, WorkerPort, check_chunks, check_number, limit,
+        listed_twice, steer,
+    },
+    queue::QueueRings,
+    socket::{BUSY_PATIENCE, Socket, Target},
+    sys,
+    umem::Umem,
+};
+use sig_core::{
+    port::BATCH,
+    port::umem::{Borrower, FreeList},
+};
+
+/// Opens and closes ports while others over the same memory are in use.
+pub struct Opener {
+    pub(super) umem: Umem,
+    workers: u32,
+    rings: RingSizes,
+    jumbo: bool,
+    busy_poll: Option<BusyPoll>,
+    used: Mutex<Used>,
+}
+
+/// What ports are open.
+struct Used {
+    /// Names in the network namespace of the gateway, and what is taken.
+    interfaces: Vec<Taken>,
+    /// Ports that were closed, from which not everything is back.
+    closed: Vec<Taken>,
+    /// By slot, whether a port has it.
+    slots: Vec<bool>,
+}
+
+/// What an open port takes. To be given back with [`Opener::close`] once the port is dropped.
+#[derive(Debug)]
+pub struct Lease(Taken);
+
+#[derive(Clone, Debug)]
+struct Taken {
+    interface: String,
+    ifindex: u32,
+    queues: u32,
+    slots: Range<u32>,
+    /// Of each queue, the borrower of its packet buffers; none for ports that stay.
+    borrowers: Vec<Borrower>,
+    /// The rings of each queue, which are there as long as a port uses them.
+    rings: Vec<Weak<QueueRings>>,
+}
+
+impl Taken {
+    /// Whether a thread may still use its ports. Once none does, all that they did with them happened before.
+    fn is_in_use(&self) -> bool {
+        let is_in_use = self.rings.iter().any(|rings| rings.strong_count() > 0);
+        // Who drops rings releases what was done with them.
+        fence(Ordering::Acquire);
+        is_in_use
+    }
+}
+
+/// What [`Opener::open`] makes.
+pub struct OpenedPort {
+    /// The ports of each worker, in the order of the queues. Their `spec` is 0.
+    pub workers: Vec<Vec<WorkerPort>>,
+    /// What the XDP programs need to know, one entry per queue.
+    pub steering: Vec<Steering>,
+    /// What it takes.
+    pub lease: Lease,
+}
+
+impl Opener {
+    pub(super) fn new(plan: &Plan<'_>, umem: Umem, slots: u32) -> Self {
+        Opener {
+            umem,
+            workers: plan.workers,
+            rings: plan.rings,
+            jumbo: plan.jumbo,
+            busy_poll: plan.busy_poll,
+            used: Mutex::new(Used {
+                interfaces: Vec::new(),
+                closed: Vec::new(),
+                slots: vec![false; slots as usize],
+            }),
+        }
+    }
+
+    pub(super) fn slots(&self) -> u32 {
+        self.used().slots.len() as u32
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the sockets of an interface that stays as long as the gateway runs.
+    pub(super) fn open_for_good(
+        &self,
+        spec: &PortSpec<'_>,
+    ) -> Result<Vec<(u32, WorkerPort)>, Error> {
+        let mut taken = self.lease(spec, false)?;
+        self.open_port(spec, &mut taken, BUSY_PATIENCE)
+    }
+
+    /// Opens the sockets of an interface of the calling thread's network namespace, which may go while the gateway runs.
+    ///
+    /// If `is_patient`, it blocks up to about five seconds per queue that another process is just leaving.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is impossible, with what to change; nothing stays open then.
+    pub fn open(&self, spec: &PortSpec<'_>, is_patient: bool) -> Result<OpenedPort, Error> {
+        self.reclaim_closed();
+        let mut taken = self.lease(spec, true)?;
+        let patience = if is_patient {
+            BUSY_PATIENCE
+        } else {
+            Duration::ZERO
+        };
+        let sockets = match self.open_port(spec, &mut taken, patience) {
+            Ok(sockets) => sockets,
+            Err(error) => {
+                self.close(Lease(taken));
+                return Err(error);
+            }
+        };
+        let mut opened = OpenedPort {
+            workers: (0..self.workers).map(|_| Vec::new()).collect(),
+            steering: Vec::new(),
+            lease: Lease(taken),
+        };
+        for (worker, port) in sockets {
+            steer(&mut opened.steering, &port);
+            opened.workers[worker as usize].push(port);
+        }
+        Ok(opened)
+    }
+
+    /// Takes back what a port had, once the kernel has let go of its queues. What cannot be taken back now is when the next port is opened or
+    /// closed.
+    ///
+    /// Blocks up to about five seconds for a port whose queues stay in use.
+    pub fn close(&self, Lease(lease): Lease) {
+        self.reclaim_closed();
+        self.used()
+            .interfaces
+            .retain(|open| open.slots != lease.slots);
+        match self.reclaim(&lease, BUSY_PATIENCE) {
+            Ok(()) => self.used().free(&lease.slots),
+            Err(error) => {
+                tracing::warn!(
+                    interface = lease.interface,
+                    "the packet buffers of an interface that was given up are not back yet; the gateway takes them back when the next \
+                     interface comes or goes: {error}"
+                );
+                self.used().closed.push(lease);
+            }
+        }
+    }
+
+    /// From now on, nothing waits for queues that are in use: the gateway is about to end.
+    pub fn hurry(&self) {
+        self.umem.in_a_hurry.store(true, Ordering::Relaxed);
+    }
+
+    /// Tries again what was not possible when ports were closed.
+    fn reclaim_closed(&self) {
+        let closed = std::mem::take(&mut self.used().closed);
+        for lease in closed {
+            match self.reclaim(&lease, Duration::ZERO) {
+                Ok(()) => self.used().free(&lease.slots),
+                Err(_) => self.used().closed.push(lease),
+            }
+        }
+    }
+
+    /// Takes back what a port had.
+    fn reclaim(&self, lease: &Taken, mut patience: Duration) -> Result<(), Error> {
+        if lease.is_in_use() {
+            let error = io::Error::from_raw_os_error(libc::EBUSY);
+            return Err(Error::system("take a port that is in use", error));
+        }
+        let mut all = Ok(());
+        for (queue, borrower) in (0..).zip(&lease.borrowers) {
+            // It was never opened, perhaps because somebody else has it, or everything is back.
+            if !self.umem.area().is_lent_to(*borrower) {
+                continue;
+            }
+            let target = Target {
+                interface: &lease.interface,
+                ifindex: lease.ifindex,
+                queue,
+                in_parts: self.jumbo,
+            };
+            if let Err(error) = Socket::wait_for_queue(&self.umem, &target, patience) {
+                all = all.and(Err(error));
+                patience = Duration::ZERO;
+                continue;
+            }
+            // SAFETY: no thread uses the rings of the queue any more, see above, and the kernel, with it the driver, has let go of the
+            // queue: it is there for others, or gone. Nobody else has the borrower's number, which goes with the slots: they are free only
+            // afterwards.
+            let frames = unsafe { self.umem.area().reclaim(*borrower) };
+            self.umem.pool().put(frames);
+        }
+        all
+    }
+
+    /// Reserves what the sockets of an interface need.
+    fn lease(&self, spec: &PortSpec<'_>, may_go: bool) -> Result<Taken, Error> {
+        let interface = spec.interface.as_str();
+        let ifindex = match spec.ifindex {
+            Some(ifindex) => ifindex,
+            None => sys::interface_index(interface).map_err(|_| Error::NoInterface {
+                interface: interface.to_owned(),
+            })?,
+        };
+        let mut used = self.used();
+        let is_open = |open: &Taken| open.ifindex == ifindex && open.interface == interface;
+        if spec.namespace.is_none() && used.interfaces.iter().any(is_open) {
+            return Err(listed_twice(interface));
+        }
+        let open = || used.interfaces.iter().chain(&used.closed);
+        let queues = u64::from(spec.queues) + open().map(|l| u64::from(l.queues)).sum::<u64>();
+        let needed = spec.sockets(self.workers);
+        let sockets = needed + open().map(|l| l.slots.len() as u64).sum::<u64>();
+        check_number(queues, sockets)?;
+        if may_go {
+            let workers = self.workers.into();
+            let buffers = PacketBuffers::of(workers, &self.rings, queues, sockets);
+            check_chunks(self.umem.area().chunks(), &buffers)?;
+        }
+        let Some(slots) = used.reserve(limit(needed)) else {
+            return Err(Error::NoPlace {
+                interface: interface.to_owned(),
+                sockets: needed,
+            });
+        };
+        let borrowers = match may_go {
+            // The slots of a queue's sockets are its own as long as it has packet buffers.
+            true => (slots.start..)
+                .take(spec.queues as usize)
+                .filter_map(|slot| NonZeroU16::new(u16::try_from(slot + 1).ok()?))
+                .map(Borrower::new)
+                .collect(),
+            false => Vec::new(),
+        };
+        let taken = Taken {
+            interface: interface.to_owned(),
+            ifindex,
+            queues: spec.queues,
+            slots,
+            borrowers,
+            rings: Vec::new(),
+        };
+        used.interfaces.push(taken.clone());
+        Ok(taken)
+    }
+
+    /// Opens the sockets of one interface, queue by queue, with the workers they are for.
+    fn open_port(
+        &self,
+        spec: &PortSpec<'_>,
+        lease: &mut Taken,
+        patience: Duration,
+    ) -> Result<Vec<(u32, WorkerPort)>, Error> {
+        let umem = &self.umem;
+        let interface = spec.interface.as_str();
+        let ifindex = lease.ifindex;
+        let mut ports = Vec::new();
+        let mut free = FreeList::new(umem.pool().clone(), BATCH);
+        let mut zero_copy = spec.zero_copy;
+        for queue in 0..spec.queues {
+            let target = Target {
+                interface,
+                ifindex,
+                queue,
+                in_parts: self.jumbo,
+            };
+            let borrower = lease.borrowers.get(queue as usize).copied();
+            // The library keeps a queue until the memory goes.
+            let by_library =
+                borrower.is_none() && (spec.namespace.is_none() || umem.is_library_bound());
+            let (first, own, rings) =
+                Socket::first(umem, &target, zero_copy, by_library, patience)?;
+            if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
+                // The other queues are no better, and trying is slow: it locks the memory again.
+                zero_copy = ZeroCopy::Never;
+            }
+            let shared = Arc::new(QueueRings::new(rings, borrower));
+            lease.rings.push(Arc::downgrade(&shared));
+            // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive into
+            // may not ask for it.
+            shared.refill(umem.area(), &mut free);
+            let workers = spec.workers_on(self.workers, queue);
+            let mut sockets = Vec::with_capacity(workers.len());
+            for _ in 1..workers.len() {
+                sockets.push(Socket::further(&first, &target, &self.rings)?);
+            }
+            sockets.insert(0, (first, own));
+            for (worker, (socket, own)) in workers.into_iter().zip(sockets) {
+                let port = XdpPort::new(
+                    socket,
+                    own,
+                    shared.clone(),
+                    umem.area().clone(),
+                    &self.rings,
+                    self.busy_poll,
+                )?;
+                let slot = lease.slots.start + ports.len() as u32;
+                let role = spec.role;
+                ports.push((
+                    worker,
+                    WorkerPort {
+                        role,
+                        spec: 0,
+                        ifindex,
+                        queue,
+                        slot,
+                        port,
+                    },
+                ));
+            }
+        }
+        Ok(ports)
+    }
+}
+
+impl Used {
+    /// Takes so many slots side by side, if they are free.
+    fn reserve(&mut self, count: u32) -> Option<Range<u32>> {
+        let count = count as usize;
+        let mut runs = self.slots.windows(count);
+        let first = runs.position(|slots| !slots.contains(&true))?;
+        self.slots[first..first + count].fill(true);
+        Some(first as u32..(first + count) as u32)
+    }
+
+    fn free(&mut self, slots: &Range<u32>) {
+        self.slots[slots.start as usize..slots.end as usize].fill(false);
+    }
+}
