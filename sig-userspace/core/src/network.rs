@@ -94,7 +94,7 @@ impl Description {
 ///
 /// As [`check`].
 pub fn load(path: &Path) -> Result<Description, Errors> {
-    let text = document::read_text(path, "")?;
+    let text = document::read_text(path, "; \"sig path make --help\" shows what one holds")?;
     let folder = path.parent().unwrap_or(Path::new(""));
     check(&text, &path.display().to_string(), &|name| {
         document::read(&folder.join(name))

@@ -169,6 +169,30 @@ pub struct Bfd {
 impl Bfd {
     /// The longest interval that BFD packets can tell: they have it in microseconds, in 32 bits.
     pub const LONGEST_INTERVAL: Duration = Duration::from_micros(u32::MAX as u64);
+
+    /// Shortest interval between packets.
+    pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+
+    /// Reads an interval; `None`: 0, which stands for the default.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to write.
+    pub fn interval(text: &str) -> Result<Option<Duration>, String> {
+        let value = duration(text)?;
+        if value.is_zero() {
+            return Ok(None);
+        }
+        if !(Self::SHORTEST_INTERVAL..=Self::LONGEST_INTERVAL).contains(&value) {
+            return Err(format!(
+                "\"{}\" is out of range; write a duration from \"{}\" to \"{}\", or \"0s\" for the default",
+                excerpt(text),
+                show_duration(Self::SHORTEST_INTERVAL),
+                show_duration(Self::LONGEST_INTERVAL)
+            ));
+        }
+        Ok(Some(value))
+    }
 }
 
 impl Default for Bfd {
@@ -581,17 +605,9 @@ fn bfd(node: &Node<'_>) -> Option<OwnBfd> {
         Some((value != 0).then_some(value))
     });
     let interval = |key| {
-        fields.get(key).map_or(Some(None), |node| {
-            let value = node.parse("\"200ms\"", |text| match duration(text)? {
-                value if value <= Bfd::LONGEST_INTERVAL => Ok(value),
-                _ => Err(format!(
-                    "\"{}\" is out of range; write up to \"{}\"",
-                    excerpt(text),
-                    show_duration(Bfd::LONGEST_INTERVAL)
-                )),
-            })?;
-            Some((!value.is_zero()).then_some(value))
-        })
+        fields
+            .get(key)
+            .map_or(Some(None), |node| node.parse("\"200ms\"", Bfd::interval))
     };
     let (desired_min_tx, required_min_rx) = (
         interval("desired_min_tx_interval"),

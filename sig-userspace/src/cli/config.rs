@@ -1,18 +1,19 @@
 //! `sig config`: check a configuration file, print a sample.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde_json::{Value, json};
-
-use super::Failure;
+use super::{Failure, checked};
 use crate::control::{
     config::{self, Config},
     discovery::Policies,
     rules::{self, Rules},
 };
-use sig_core::problem::{Errors, Problem};
+use sig_core::{
+    notation::counted,
+    problem::{Errors, Problem},
+};
 
 /// Check a configuration file, or print a commented sample.
 #[derive(clap::Args)]
@@ -87,30 +88,12 @@ const TRAFFIC_POLICY_SAMPLE: &str = r#"{
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
         Command::Sample { what } => out.write_all(what.text().as_bytes())?,
-        Command::Check { file, json } => {
-            let checked = check(file);
-            if *json {
-                write_json(file, &checked, out)?;
-                // The document has said what is wrong.
-                return checked
-                    .map(drop)
-                    .map_err(|_| Failure::Refused(String::new()));
-            }
-            let (verdict, warnings) = match checked {
-                Ok(checked) => checked,
-                Err(errors) => {
-                    show_warnings(errors.warnings());
-                    return Err(Failure::Refused(errors.to_string()));
-                }
-            };
-            show_warnings(&warnings);
-            writeln!(out, "{}: {verdict}", file.display())?;
-        }
+        Command::Check { file, json } => checked::print(file, &check(file), *json, out)?,
     }
     Ok(())
 }
 
-/// The verdict on a file and its policy files, and what deserves a look.
+/// What a file and its policy files hold, and what deserves a look.
 fn check(file: &Path) -> Result<(String, Vec<Problem>), Errors> {
     let config = config::load_at(file, Some(SystemTime::now()))?;
     let policies = match &config.control {
@@ -122,58 +105,24 @@ fn check(file: &Path) -> Result<(String, Vec<Problem>), Errors> {
     let own = config.warnings().iter().cloned();
     let more = more.into_iter().flatten();
     let warnings: Vec<Problem> = own.chain(more).chain(of_rules).collect();
-    let verdict = verdict(&config, policies.as_ref(), &rules, warnings.len());
-    Ok((verdict, warnings))
+    Ok((holds(&config, policies.as_ref(), &rules), warnings))
 }
 
-fn show_warnings(warnings: &[Problem]) {
-    for warning in warnings {
-        let _ = writeln!(io::stderr(), "warning: {warning}");
-    }
-}
-
-fn write_json(
-    file: &Path,
-    checked: &Result<(String, Vec<Problem>), Errors>,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
-    let list = |problems: &[Problem]| -> Vec<Value> {
-        let one = |p: &Problem| json!({ "file": p.file, "line": p.line, "key": p.key, "message": p.message });
-        problems.iter().map(one).collect()
-    };
-    let (errors, warnings) = match checked {
-        Ok((_, warnings)) => (Vec::new(), list(warnings)),
-        Err(errors) => (list(errors.problems()), list(errors.warnings())),
-    };
-    let document = json!({
-        "file": file.display().to_string(),
-        "ok": checked.is_ok(),
-        "errors": errors,
-        "warnings": warnings,
-    });
-    writeln!(out, "{document}")?;
-    Ok(())
-}
-
-fn verdict(config: &Config, policies: Option<&Policies>, rules: &Rules, warnings: usize) -> String {
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+fn holds(config: &Config, policies: Option<&Policies>, rules: &Rules) -> String {
     let mut text = match policies {
         None => format!(
-            "ok, {}, {}",
-            count(config.remotes.len(), "remote"),
-            count(config.path_count(), "path")
+            ", {}, {}",
+            counted(config.remotes.len(), "remote"),
+            counted(config.path_count(), "path")
         ),
         Some(policies) => format!(
-            "ok, {}, {}",
-            count(policies.traffic.ases.len(), "remote AS").replace("ASs", "ASes"),
-            count(policies.routing.rules.len(), "routing rule")
+            ", {}, {}",
+            counted(policies.traffic.ases.len(), "remote AS").replace("ASs", "ASes"),
+            counted(policies.routing.rules.len(), "routing rule")
         ),
     };
     if config.gateway.rules_file.is_some() {
-        text += &format!(", {}", count(rules.rules.len(), "rule"));
-    }
-    if warnings > 0 {
-        text += &format!(", {}", count(warnings, "warning"));
+        text += &format!(", {}", counted(rules.rules.len(), "rule"));
     }
     text
 }

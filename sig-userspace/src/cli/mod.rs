@@ -2,6 +2,7 @@
 
 mod accelerate;
 mod chain;
+mod checked;
 mod completions;
 mod config;
 mod dissect;

@@ -107,7 +107,7 @@ impl Rules {
         };
         let text = document::read_text(
             path,
-            "; \"sig config sample rules\" prints one to start from",
+            "; [gateway] rules_file names it, and \"sig config sample rules\" prints one to start from",
         )?;
         check(&text, &path.display().to_string(), config)
     }

@@ -51,11 +51,15 @@ impl<'a> Node<'a> {
                 let message = error.to_string();
                 // The line is part of the problem already.
                 let message = message.split(" at line ").next().unwrap_or_default();
-                let message = format!(
-                    "not JSON, column {}: {}",
-                    error.column(),
-                    printable(message)
-                );
+                let message = if error.is_eof() {
+                    "not JSON: the file ends before a string, array or object is closed".to_owned()
+                } else {
+                    format!(
+                        "not JSON, column {}: {}",
+                        error.column(),
+                        printable(message)
+                    )
+                };
                 report.error(at, "", message);
                 None
             }

@@ -33,7 +33,7 @@ pub fn status_socket(text: &str, section: &str, id: &str) -> Option<PathBuf> {
 /// Longest file that is read; far more than any number of prefixes in use needs.
 pub const LONGEST_FILE: usize = 64 << 20;
 
-/// Reads a file.
+/// Reads a file, without the byte order mark that some editors put first.
 ///
 /// # Errors
 ///
@@ -56,6 +56,9 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
             io::ErrorKind::FileTooLarge,
             format!("larger than {} MiB", LONGEST_FILE >> 20),
         ));
+    }
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
     }
     Ok(bytes)
 }

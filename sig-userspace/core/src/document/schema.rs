@@ -6,6 +6,26 @@ use strsim::levenshtein;
 /// first section is the file itself, "".
 pub struct Schema(pub &'static [(&'static str, &'static [&'static [&'static str]])]);
 
+/// Sections that tell what a file is, with what checks it.
+const KINDS: [(&[&str], &str, &str); 4] = [
+    (
+        &["dataplane", "gateway", "remote", "tunnel"],
+        "a gateway",
+        "sig config check FILE",
+    ),
+    (
+        &["router", "xdp"],
+        "a border router",
+        "sig router check FILE",
+    ),
+    (&["srv6"], "an SRv6 node", "sig srv6 check FILE"),
+    (
+        &["peer"],
+        "a tunnel of \"sig quick\"",
+        "sig quick show FILE",
+    ),
+];
+
 impl Schema {
     /// The keys of `section` (with `[]` for array elements); empty for a section that is not in the list.
     pub fn keys(&self, section: &str) -> impl Iterator<Item = &'static str> + Clone {
@@ -22,6 +42,12 @@ impl Schema {
     /// The remedy for `unknown`, which is not a key of `section`.
     pub fn advice(&self, section: &str, unknown: &str) -> String {
         let here = self.keys(section);
+        let kind = KINDS.iter().find(|(words, ..)| words.contains(&unknown));
+        if let (Some((_, kind, check)), "") = (kind, section) {
+            return format!(
+                "unknown key; it is of the configuration of {kind}, which \"{check}\" checks"
+            );
+        }
         if let Some(key) = nearest(here.clone(), unknown) {
             return format!("unknown key; did you mean \"{key}\"?");
         }

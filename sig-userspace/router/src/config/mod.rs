@@ -131,7 +131,7 @@ pub fn check(
 ///
 /// As [`check`].
 pub fn load(path: &Path) -> Result<(Settings, Vec<Problem>), Errors> {
-    let text = document::read_text(path, "")?;
+    let text = document::read_text(path, "; \"sig router sample\" prints one to start from")?;
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new(""));
     let find_folder = |name: &Path| {

@@ -12,9 +12,10 @@ use super::{Buffers, RateLimits, Settings, limits};
 use crate::{AsModel, Bfd};
 use sig_core::{
     document::{
-        common::{self, Log, Observe, XdpMode, file_name, socket_path, time},
+        common::{self, Log, Observe, XdpMode, file_name, socket_path},
         section::{Checked, List, Number, Text, Words},
         toml::{Item, Section, or},
+        values,
     },
     section,
 };
@@ -117,8 +118,8 @@ fn bfd(section: &Section<'_>) -> Option<Bfd> {
     });
     let interval = |key, default: Duration| {
         or(section, key, default, |item| {
-            let value = time(item, Duration::ZERO, Bfd::LONGEST_INTERVAL)?;
-            Some(if value.is_zero() { default } else { value })
+            let value = item.parse("\"200ms\"", Bfd::interval)?;
+            Some(value.unwrap_or(default))
         })
     };
     let desired_min_tx = interval("desired_min_tx_interval", default.desired_min_tx);
@@ -173,10 +174,8 @@ fn buffers(router: &Section<'_>) -> Option<Buffers> {
     })
 }
 
-const DEVICES: List<Text<String>> = List(
-    "[\"eth0\", \"eth1\"]",
-    Text("\"eth0\"", |name| Ok(name.to_owned())),
-);
+const DEVICES: List<Text<String>> =
+    List("[\"eth0\", \"eth1\"]", Text("\"eth0\"", values::interface));
 
 section! {
     /// `[xdp]`: the XDP programs that forward most packets.

@@ -6,10 +6,10 @@ use std::{
     path::PathBuf,
 };
 
-use crate::cli::{Failure, table::Table};
+use crate::cli::{Failure, checked, table::Table};
 use sig_router::{
     AsModel, Bfd, Owner,
-    config::{Settings, XdpMode},
+    config::{self, Settings, XdpMode},
 };
 
 /// Check the configuration of a border router, and show what it will do.
@@ -20,20 +20,28 @@ use sig_router::{
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The configuration file of the router.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// The same.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+    /// Print a JSON object with the verdict, errors and warnings.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let (settings, warnings) = super::load(&args.config)?;
-    let warnings = match warnings {
-        0 => String::new(),
-        1 => ", 1 warning".to_owned(),
-        many => format!(", {many} warnings"),
+    let file = args.file.as_ref().or(args.config.as_ref());
+    let file = file.ok_or_else(|| Failure::Refused("write the name of a file".to_owned()))?;
+    let (settings, loaded) = match config::load(file) {
+        Ok((settings, warnings)) => (Some(settings), Ok((String::new(), warnings))),
+        Err(errors) => (None, Err(errors)),
     };
-    writeln!(out, "{}: ok{warnings}", args.config.display())?;
-    show(&settings, out)?;
-    Ok(())
+    checked::print(file, &loaded, args.json, out)?;
+    match settings {
+        Some(settings) if !args.json => Ok(show(&settings, out)?),
+        _ => Ok(()),
+    }
 }
 
 fn show(settings: &Settings, out: &mut dyn Write) -> io::Result<()> {

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut is_running = false;
     let own = match &args.config {
         Some(file) => {
-            let (settings, _) = super::load(file)?;
+            let settings = super::load(file)?;
             is_running = kind(&settings.status_socket) == Some(Kind::Router);
             let model = &settings.model;
             let links = model.links().map(|(_, _, local, _)| local.ip());

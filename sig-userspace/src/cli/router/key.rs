@@ -50,9 +50,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return Ok(());
     }
     let key = match (&args.source.config, &args.source.master) {
-        (Some(file), _) => super::load(file)?.0.model.key,
+        (Some(file), _) => super::load(file)?.model.key,
         (None, Some(file)) => {
-            let text = document::read_text(file, "")
+            let text = document::read_text(file, "; \"sig router key --new\" prints a new key")
                 .map_err(|errors| Failure::Refused(errors.to_string()))?;
             master_key(&text).map_err(|error| {
                 let file = file.display();

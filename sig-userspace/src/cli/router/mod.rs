@@ -76,12 +76,12 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// The configuration; its warnings go to the standard error output, and how many they are is returned.
-fn load(file: &Path) -> Result<(Settings, usize), Failure> {
+/// The configuration; its warnings go to the standard error output.
+fn load(file: &Path) -> Result<Settings, Failure> {
     let (settings, warnings) =
         config::load(file).map_err(|errors| Failure::Refused(errors.to_string()))?;
     for warning in &warnings {
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
-    Ok((settings, warnings.len()))
+    Ok(settings)
 }

@@ -2,7 +2,12 @@
 
 use std::{io::Write, path::PathBuf};
 
-use crate::{cli::Failure, srv6::config};
+use sig_core::notation::counted;
+
+use crate::{
+    cli::{Failure, checked},
+    srv6::config,
+};
 
 /// Check a configuration file. Prints every problem with file, line and key.
 #[derive(clap::Args)]
@@ -10,22 +15,22 @@ pub(super) struct Args {
     /// The configuration file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Print a JSON object with the verdict, errors and warnings.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let (config, warnings) =
-        config::load(&args.file).map_err(|errors| Failure::Refused(errors.to_string()))?;
-    for warning in warnings {
-        writeln!(out, "warning: {warning}")?;
-    }
-    writeln!(
-        out,
-        "{}: correct; {} SIDs, {} policies, {} functions, {} rules",
-        args.file.display(),
-        config.srv6.sids.len(),
-        config.srv6.policies.len(),
-        config.srv6.functions.len(),
-        config.srv6.rules.len()
-    )?;
-    Ok(())
+    let loaded = config::load(&args.file).map(|(config, warnings)| {
+        let srv6 = &config.srv6;
+        let holds = format!(
+            ", {}, {}, {}, {}",
+            counted(srv6.sids.len(), "SID"),
+            counted(srv6.policies.len(), "policy").replace("policys", "policies"),
+            counted(srv6.functions.len(), "function"),
+            counted(srv6.rules.len(), "rule")
+        );
+        (holds, warnings)
+    });
+    checked::print(&args.file, &loaded, args.json, out)
 }

@@ -189,7 +189,7 @@ pub(crate) fn is_whole(path: &FilePath) -> bool {
 /// As [`load`]; also if it is no such file.
 #[cfg(feature = "xdp")]
 pub(crate) fn load_site(path: &FilePath) -> Result<(Config, Written), Errors> {
-    let text = document::read_text(path, "")?;
+    let text = document::read_text(path, "; \"sig quick --help\" shows what one holds")?;
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(FilePath::new(""));
     let read_file = |name: &FilePath| document::read(&folder.join(name));

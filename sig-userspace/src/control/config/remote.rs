@@ -263,14 +263,7 @@ fn check_next_hop(item: &Item<'_>, next_hop: SocketAddr, data_addr: SocketAddr) 
         ));
         return None;
     }
-    if next_hop.ip().is_loopback() {
-        item.place.error(format!(
-            "{next_hop} is a loopback address, but border routers are reached through the \
-             underlay interface and cannot run on this host; write the address of one on another host"
-        ));
-        return None;
-    }
-    if next_hop.ip() == data_addr.ip() {
+    if next_hop == data_addr {
         item.place.error(format!(
             "{next_hop} is this gateway's own address; write the border router's"
         ));

@@ -1,12 +1,12 @@
 //! What can only be told from several sections together.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
 use super::XdpMode;
-use super::model::{LanTransmit, Pin, Preference, TunnelDevice};
+use super::model::{LanTransmit, Pin, Preference, TunnelDevice, UnderlayPort};
 use super::remote::RemoteAt;
 use super::sections::{Dataplane, Gateway, Tunnel};
 use sig_core::document::toml::{Place, Placed, Section};
@@ -29,6 +29,9 @@ pub(super) fn check(
     duplicate_prefixes(root, gateway.map(|g| &g.value), remotes);
     if let Some(gateway) = gateway {
         loops(&gateway.value, remotes);
+        if let Some(dataplane) = dataplane {
+            routers_here(root, &gateway.value, &dataplane.value, remotes);
+        }
         covered(&gateway.value, remotes);
         if !discovers && gateway.value.prefixes.is_empty() {
             gateway.place.warn(
@@ -186,6 +189,24 @@ fn duplicate_prefixes(root: &Section<'_>, local: Option<&Gateway>, remotes: &[Re
                 seen.insert(*prefix, place.key.clone());
             }
         }
+    }
+}
+
+/// AF_XDP reaches no border router on this host.
+fn routers_here(
+    root: &Section<'_>,
+    local: &Gateway,
+    dataplane: &Dataplane,
+    remotes: &[RemoteAt<'_>],
+) {
+    let mut next_hops = remotes.iter().flat_map(|remote| &remote.next_hops);
+    let is_here = |hop: &&SocketAddr| hop.ip().is_loopback() || hop.ip() == local.data_addr.ip();
+    if dataplane.underlay_port == UnderlayPort::Xdp
+        && let Some(here) = next_hops.find(is_here)
+    {
+        place(root, "dataplane", "underlay_port").error(format!(
+            "AF_XDP does not reach the border router {here}, which is on this host; write \"auto\" or \"socket\""
+        ));
     }
 }
 

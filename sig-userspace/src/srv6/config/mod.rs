@@ -79,7 +79,8 @@ pub(crate) fn check(text: &str, file: &str) -> Result<(Config, Vec<Problem>), Er
 /// # Errors
 /// As [`check`].
 pub(crate) fn load(path: &Path) -> Result<(Config, Vec<Problem>), Errors> {
-    check(&document::read_text(path, "")?, &path.display().to_string())
+    let text = document::read_text(path, "; \"sig srv6 sample\" prints one to start from")?;
+    check(&text, &path.display().to_string())
 }
 
 fn read(root: &Section<'_>) -> Option<Config> {

@@ -147,7 +147,7 @@ fn problems_of_the_text_name_line_and_column() {
     );
     assert_eq!(
         problems("{\n"),
-        "traffic.json:2: not JSON, column 0: EOF while parsing an object"
+        "traffic.json:2: not JSON: the file ends before a string, array or object is closed"
     );
 }
 

@@ -153,8 +153,8 @@ fn a_router_of_the_other_family_or_without_a_port() {
          too, for example \"10.10.0.1:30042\""
     );
     assert_eq!(
-        errors_after("10.10.0.1:30042", "10.10.0.2:30042"),
-        "gateway.toml:12: remote[0].path[0].next_hop: 10.10.0.2:30042 is this gateway's \
+        errors_after("10.10.0.1:30042", "10.10.0.2:30056"),
+        "gateway.toml:12: remote[0].path[0].next_hop: 10.10.0.2:30056 is this gateway's \
          own address; write the border router's"
     );
 }
