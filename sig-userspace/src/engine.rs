@@ -93,6 +93,9 @@ pub(crate) trait InKernel: Send {
     /// What the programs do and why they do not do more.
     fn status(&mut self) -> sig_core::status::FastPath;
 
+    /// Why the programs do not send on a path of the tables in force; `None` if they do.
+    fn why_not(&self, path: &sig_core::dataplane::Path) -> Option<String>;
+
     /// Lets packets take the fast path, or not for now.
     fn enable(&mut self, on: bool);
 }
@@ -392,6 +395,12 @@ impl Engine {
         let now = self.now();
         self.renew(now);
         done
+    }
+
+    /// What the workers look up now.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn tables(&self) -> Arc<Tables> {
+        self.tables.load_full()
     }
 
     fn now(&self) -> u64 {

@@ -2,8 +2,8 @@
 //! read its files again.
 //!
 //! A client may send one line first. `status`, an end of file or silence ask for the state; `reload` is
-//! answered with a line `ok` and what changed, or with a line `error` and what is wrong. Then the socket is
-//! closed.
+//! answered with a line `ok` and what changed, or with a line `error` and what is wrong. What else can be asked, with an
+//! argument behind the word, is answered with a document, or with a line `error` and what is wrong. Then the socket is closed.
 
 use std::{
     io,
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CLIENTS: usize = 16;
 
 /// Longest line of a client, in bytes.
-const LONGEST_LINE: usize = 64;
+const LONGEST_LINE: usize = 1024;
 
 /// The listening socket. Dropping it removes the socket's file.
 pub struct ControlSocket {
@@ -45,6 +45,30 @@ pub struct ControlSocket {
 struct Answers {
     status: Box<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>,
     reload: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
+    questions: Vec<Question>,
+}
+
+/// Something that can be asked beside status and reload.
+pub struct Question {
+    word: &'static str,
+    answer: Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>,
+}
+
+impl Question {
+    /// A line that begins with `word` is answered with the document that `answer`, which may block, makes of the rest.
+    pub fn new<S: Serialize>(
+        word: &'static str,
+        answer: impl Fn(&str) -> Result<S, String> + Send + Sync + 'static,
+    ) -> Self {
+        let answer = move |argument: &str| {
+            serde_json::to_vec(&answer(argument)?)
+                .map_err(|error| format!("cannot write the answer: {error}"))
+        };
+        Question {
+            word,
+            answer: Box::new(answer),
+        }
+    }
 }
 
 impl ControlSocket {
@@ -59,6 +83,20 @@ impl ControlSocket {
         path: &Path,
         status: impl Fn() -> Result<S, String> + Send + Sync + 'static,
         reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::listen_with(path, status, reload, Vec::new())
+    }
+
+    /// As [`ControlSocket::listen`], and answers these questions too.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn listen_with<S: Serialize>(
+        path: &Path,
+        status: impl Fn() -> Result<S, String> + Send + Sync + 'static,
+        reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+        questions: Vec<Question>,
     ) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -81,6 +119,7 @@ impl ControlSocket {
                     .map_err(|error| format!("cannot report the status: {error}"))
             }),
             reload: Box::new(reload),
+            questions,
         };
         Ok(ControlSocket {
             path: path.to_owned(),
@@ -164,14 +203,33 @@ fn answer(line: &[u8], by: &str, answers: &Answers) -> Vec<u8> {
             log::reloaded(by, &result);
             result
         }
-        other => Err(format!(
-            "unknown command \"{}\"; known: status, reload",
-            other.escape_ascii()
-        )),
+        other => match ask(other, answers) {
+            Ok(document) => return document,
+            Err(error) => Err(error),
+        },
     };
     match result {
         Ok(text) => format!("ok\n{text}").into_bytes(),
         Err(text) => format!("error\n{text}").into_bytes(),
+    }
+}
+
+/// What is neither status nor reload.
+fn ask(line: &[u8], answers: &Answers) -> Result<Vec<u8>, String> {
+    let text = String::from_utf8_lossy(line);
+    let (word, argument) = text.split_once(' ').unwrap_or((&text, ""));
+    let mut questions = answers.questions.iter();
+    match questions.find(|question| question.word == word) {
+        Some(question) => (question.answer)(argument.trim()),
+        None => {
+            let words = answers.questions.iter().map(|question| question.word);
+            let known: Vec<&str> = ["status", "reload"].into_iter().chain(words).collect();
+            Err(format!(
+                "unknown command \"{}\"; known: {}",
+                line.escape_ascii(),
+                known.join(", ")
+            ))
+        }
     }
 }
 
@@ -255,6 +313,27 @@ mod tests {
         assert_eq!(
             ask(&running, Some("status\n")).await,
             "error\nthe gateway waits"
+        );
+    }
+
+    #[tokio::test]
+    async fn other_questions_are_answered_with_a_document_or_an_error() {
+        let folder = std::env::temp_dir().join(format!("sig-control-{}", std::process::id()));
+        let length = Question::new("length", |argument| match argument {
+            "" => Err("of what?".to_owned()),
+            text => Ok(text.len()),
+        });
+        let path = folder.join("question.sock");
+        let (status, reload) = (|| Ok(example::idle()), || Ok(String::new()));
+        let running = Running {
+            socket: ControlSocket::listen_with(&path, status, reload, vec![length]).unwrap(),
+            reloads: Arc::default(),
+        };
+        assert_eq!(ask(&running, Some("length of this\n")).await, "7");
+        assert_eq!(ask(&running, Some("length\n")).await, "error\nof what?");
+        assert_eq!(
+            ask(&running, Some("size\n")).await,
+            "error\nunknown command \"size\"; known: status, reload, length"
         );
     }
 

@@ -19,6 +19,7 @@ mod status;
 mod supervise;
 mod table;
 mod top;
+mod trace;
 mod version;
 mod watchdog;
 
@@ -56,6 +57,7 @@ enum Command {
     Quick(quick::Args),
     Status(status::Args),
     Reload(reload::Args),
+    Trace(trace::Args),
     Config(config::Args),
     Dissect(dissect::Args),
     Doctor(doctor::Args),
@@ -129,6 +131,7 @@ pub fn main() -> ExitCode {
         Command::Quick(args) => quick::run(&args, &mut out),
         Command::Status(args) => status::run(&args, &mut out),
         Command::Reload(args) => reload::run(&args, &mut out),
+        Command::Trace(args) => trace::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
         Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),

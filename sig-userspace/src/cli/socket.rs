@@ -36,6 +36,13 @@ impl Kind {
         }
     }
 
+    const fn article(self) -> &'static str {
+        match self {
+            Self::Accelerator | Self::SrNode => "an",
+            Self::Gateway | Self::Router => "a",
+        }
+    }
+
     /// The command that starts one, and of which there are others for it.
     const fn command(self) -> &'static str {
         match self {
@@ -92,12 +99,26 @@ pub(super) fn expect(socket: &Path, wanted: Kind, command: &str) -> Result<(), S
         Some(found) if found != wanted => Err(format!(
             "{}: this is {} {}; use \"{} {command}\"",
             socket.display(),
-            match found {
-                Kind::Accelerator | Kind::SrNode => "an",
-                Kind::Gateway | Kind::Router => "a",
-            },
+            found.article(),
             found.name(),
             found.command()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a socket of something else than a gateway, where `command` asks gateways only.
+///
+/// # Errors
+///
+/// What it is.
+pub(super) fn expect_gateway(socket: &Path, command: &str) -> Result<(), String> {
+    match kind(socket) {
+        Some(found) if found != Kind::Gateway => Err(format!(
+            "{}: this is {} {}; \"sig {command}\" asks gateways",
+            socket.display(),
+            found.article(),
+            found.name()
         )),
         _ => Ok(()),
     }

@@ -23,6 +23,7 @@ mod ports;
 mod sockets;
 mod sources;
 mod status;
+mod trace;
 mod tunnel;
 
 use std::{

@@ -589,6 +589,38 @@ impl InKernel for Follower {
         Ok(())
     }
 
+    fn why_not(&self, path: &Path) -> Option<String> {
+        if !self.enabled {
+            return Some("the fast path is switched off".to_owned());
+        }
+        if self.works(UNDERLAY).is_none() {
+            let underlay = |output: &&Output| output.role == Role::Underlay;
+            let problem = self
+                .outputs
+                .iter()
+                .flatten()
+                .find(underlay)
+                .and_then(Output::problem);
+            return Some(problem.unwrap_or_else(|| "there is no underlay device".to_owned()));
+        }
+        let headers = path.template.len();
+        if headers > MAX_HEADERS_WITH_ROOM {
+            return Some(format!(
+                "the headers of the path take {headers} bytes, and XDP has room for {MAX_HEADERS_WITH_ROOM}"
+            ));
+        }
+        let known = self.paths.get(&path.id);
+        if known.is_some_and(|known| known.packed_until.is_some()) {
+            return Some(
+                "many small packets are under way, which workers pack into frames".to_owned(),
+            );
+        }
+        match path.fast {
+            Some(_) => None,
+            None => Some(format!("more than {MAX_PATHS} paths are in use")),
+        }
+    }
+
     fn enable(&mut self, on: bool) {
         self.enabled = on;
         let generation = if on { self.generation } else { 0 };

@@ -194,11 +194,24 @@ struct Service {
 pub(super) struct View {
     /// In the order of the configuration.
     pub(super) ports: Vec<Arc<PortFacts>>,
+    /// By the indexes of these, their numbers in the tables.
+    numbers: BTreeMap<u32, u16>,
     /// What is left to the kernel, and why.
     pub(super) helped: Vec<String>,
     pub(super) left_out: Vec<LeftOut>,
     /// What was counted at interfaces that have been given up.
     pub(super) past: Past,
+}
+
+impl View {
+    /// The interfaces by their numbers in the tables.
+    pub(super) fn numbered(&self) -> BTreeMap<u16, &PortFacts> {
+        let numbered = |facts: &'_ Arc<PortFacts>| self.numbers.get(&facts.ifindex).copied();
+        let ports = self.ports.iter();
+        ports
+            .filter_map(|facts| Some((numbered(facts)?, &**facts)))
+            .collect()
+    }
 }
 
 /// What was counted at sockets that are closed.
@@ -734,6 +747,10 @@ impl Shared {
         });
         let mut view = lans.lock_view();
         view.ports = in_order.map(|service| service.facts.clone()).collect();
+        let services = state.in_service.iter();
+        view.numbers = services
+            .map(|service| (service.ifindex, service.number))
+            .collect();
         view.left_out = state.left_out();
         view.helped = state.helped(lans.config.dataplane.lan_transmit, lans.opener.is_some());
     }
