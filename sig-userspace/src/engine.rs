@@ -27,6 +27,7 @@ use sig_core::{
     framing::Limits,
     port::Port,
     port::umem::{Area, Pool},
+    tap::Tap,
 };
 pub use sig_core::{
     dataplane::{
@@ -171,6 +172,7 @@ pub struct Engine {
     environment: Environment,
     in_kernel: Option<Box<dyn InKernel>>,
     cpus: Vec<usize>,
+    tap: Arc<Tap>,
     start: Instant,
 }
 
@@ -267,6 +269,7 @@ impl BuilderWithPorts {
             environment,
             in_kernel,
             cpus: engine_config.cpus,
+            tap: engine_config.tap,
             start,
         })
     }
@@ -397,6 +400,12 @@ impl Engine {
         done
     }
 
+    /// Where packets can be watched.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn tap(&self) -> &Arc<Tap> {
+        &self.tap
+    }
+
     /// What the workers look up now.
     #[cfg(feature = "xdp")]
     pub(crate) fn tables(&self) -> Arc<Tables> {
@@ -466,6 +475,7 @@ fn engine_config(
         },
         fast_path: None,
         sources: None,
+        tap: Arc::default(),
     })
 }
 

@@ -32,6 +32,7 @@ pub mod problem;
 pub mod remedy;
 pub mod scion;
 pub mod status;
+pub mod tap;
 #[cfg(feature = "tokio")]
 pub mod task;
 pub mod topology;

@@ -17,6 +17,7 @@ use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
+    sync::mpsc,
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
@@ -51,7 +52,21 @@ struct Answers {
 /// Something that can be asked beside status and reload.
 pub struct Question {
     word: &'static str,
-    answer: Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>,
+    kind: Kind,
+}
+
+enum Kind {
+    Document(Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>),
+    Stream(Box<dyn Fn(&str) -> Result<Lines, String> + Send + Sync>),
+}
+
+/// Tells what is written next, in a tenth of a second: nothing, if it is empty. `None`: there is no more.
+pub type Lines = Box<dyn FnMut() -> Option<Vec<u8>> + Send>;
+
+/// What a client gets.
+enum Answer {
+    Whole(Vec<u8>),
+    Stream(Lines),
 }
 
 impl Question {
@@ -66,7 +81,19 @@ impl Question {
         };
         Question {
             word,
-            answer: Box::new(answer),
+            kind: Kind::Document(Box::new(answer)),
+        }
+    }
+
+    /// A line that begins with `word` is answered with what `start`, which may block, makes of the rest: until there is no more, or
+    /// the client goes or reads nothing for long.
+    pub fn stream(
+        word: &'static str,
+        start: impl Fn(&str) -> Result<Lines, String> + Send + Sync + 'static,
+    ) -> Self {
+        Question {
+            word,
+            kind: Kind::Stream(Box::new(start)),
         }
     }
 }
@@ -170,7 +197,33 @@ async fn client(mut stream: UnixStream, answers: Arc<Answers>) {
     let Ok(answer) = tokio::task::spawn_blocking(move || answer(&line, &by, &answers)).await else {
         return;
     };
-    let _ = timeout(PATIENCE, stream.write_all(&answer)).await;
+    match answer {
+        Answer::Whole(answer) => {
+            let _ = timeout(PATIENCE, stream.write_all(&answer)).await;
+        }
+        Answer::Stream(lines) => pass_on(stream, lines).await,
+    }
+}
+
+/// Writes what comes. The producer ends soon after this.
+async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
+    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(64);
+    tokio::task::spawn_blocking(move || {
+        while let Some(line) = lines() {
+            let is_over = match line.is_empty() {
+                true => sender.is_closed(),
+                false => sender.blocking_send(line).is_err(),
+            };
+            if is_over {
+                return;
+            }
+        }
+    });
+    while let Some(line) = receiver.recv().await {
+        if !matches!(timeout(PATIENCE, stream.write_all(&line)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
 }
 
 /// The line of a client; empty if it is silent.
@@ -192,10 +245,10 @@ async fn line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     }
 }
 
-fn answer(line: &[u8], by: &str, answers: &Answers) -> Vec<u8> {
+fn answer(line: &[u8], by: &str, answers: &Answers) -> Answer {
     let result = match line.trim_ascii() {
         b"" | b"status" => match (answers.status)() {
-            Ok(document) => return document,
+            Ok(document) => return Answer::Whole(document),
             Err(error) => Err(error),
         },
         b"reload" => {
@@ -204,23 +257,26 @@ fn answer(line: &[u8], by: &str, answers: &Answers) -> Vec<u8> {
             result
         }
         other => match ask(other, answers) {
-            Ok(document) => return document,
+            Ok(answer) => return answer,
             Err(error) => Err(error),
         },
     };
-    match result {
+    Answer::Whole(match result {
         Ok(text) => format!("ok\n{text}").into_bytes(),
         Err(text) => format!("error\n{text}").into_bytes(),
-    }
+    })
 }
 
 /// What is neither status nor reload.
-fn ask(line: &[u8], answers: &Answers) -> Result<Vec<u8>, String> {
+fn ask(line: &[u8], answers: &Answers) -> Result<Answer, String> {
     let text = String::from_utf8_lossy(line);
     let (word, argument) = text.split_once(' ').unwrap_or((&text, ""));
     let mut questions = answers.questions.iter();
     match questions.find(|question| question.word == word) {
-        Some(question) => (question.answer)(argument.trim()),
+        Some(question) => match &question.kind {
+            Kind::Document(answer) => answer(argument.trim()).map(Answer::Whole),
+            Kind::Stream(start) => start(argument.trim()).map(Answer::Stream),
+        },
         None => {
             let words = answers.questions.iter().map(|question| question.word);
             let known: Vec<&str> = ["status", "reload"].into_iter().chain(words).collect();
@@ -335,6 +391,52 @@ mod tests {
             ask(&running, Some("size\n")).await,
             "error\nunknown command \"size\"; known: status, reload, length"
         );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_stream_ends_with_its_source_or_its_reader() {
+        let folder = std::env::temp_dir().join(format!("sig-control-{}", std::process::id()));
+        let endless = Arc::new(AtomicU32::new(0));
+        let told = endless.clone();
+        let count = Question::stream("count", move |argument| {
+            let mut left: u32 = argument.parse().map_err(|_| "how many?".to_owned())?;
+            Ok(Box::new(move || {
+                left = left.checked_sub(1)?;
+                Some(format!("{left}\n").into_bytes())
+            }))
+        });
+        let forever = Question::stream("forever", move |_| {
+            let told = told.clone();
+            Ok(Box::new(move || {
+                std::thread::sleep(Duration::from_millis(1));
+                told.fetch_add(1, Ordering::Relaxed);
+                Some(b"again\n".to_vec())
+            }))
+        });
+        let path = folder.join("stream.sock");
+        let (status, reload) = (|| Ok(example::idle()), || Ok(String::new()));
+        let questions = vec![count, forever];
+        let running = Running {
+            socket: ControlSocket::listen_with(&path, status, reload, questions).unwrap(),
+            reloads: Arc::default(),
+        };
+        assert_eq!(ask(&running, Some("count 3\n")).await, "2\n1\n0\n");
+        assert_eq!(ask(&running, Some("count\n")).await, "error\nhow many?");
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        stream.write_all(b"forever\n").await.unwrap();
+        let mut first = [0; 6];
+        stream.read_exact(&mut first).await.unwrap();
+        drop(stream);
+        let mut before = u32::MAX;
+        for _ in 0..600 {
+            let now = endless.load(Ordering::Relaxed);
+            if now == before {
+                return;
+            }
+            before = now;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("it goes on without a reader");
     }
 
     #[tokio::test]

@@ -226,13 +226,8 @@ pub(super) fn only_socket(folder: &Path, wanted: Kind) -> Result<PathBuf, String
     }
 }
 
-/// The answer of the gateway or router to a line, or to none. It has to come within `patience`.
-pub(super) fn ask(
-    socket: &Path,
-    line: &str,
-    patience: Duration,
-    asked: Kind,
-) -> Result<Vec<u8>, String> {
+/// Connects to the gateway or router, and sends it a line, or none.
+pub(super) fn open(socket: &Path, line: &str, asked: Kind) -> Result<UnixStream, String> {
     let shown = socket.display();
     let name = asked.name();
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
@@ -250,6 +245,19 @@ pub(super) fn ask(
     let _ = stream
         .write_all(line.as_bytes())
         .and_then(|()| stream.shutdown(Shutdown::Write));
+    Ok(stream)
+}
+
+/// The answer of the gateway or router to a line, or to none. It has to come within `patience`.
+pub(super) fn ask(
+    socket: &Path,
+    line: &str,
+    patience: Duration,
+    asked: Kind,
+) -> Result<Vec<u8>, String> {
+    let shown = socket.display();
+    let name = asked.name();
+    let mut stream = open(socket, line, asked)?;
     let mut document = Vec::new();
     stream
         .set_read_timeout(Some(patience))

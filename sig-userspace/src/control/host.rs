@@ -25,6 +25,7 @@ mod sources;
 mod status;
 mod trace;
 mod tunnel;
+pub(crate) mod watching;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -122,6 +123,8 @@ struct Shared {
     chains: Mutex<chains::Chains>,
     /// Held while rules are put into force.
     setting_rules: tokio::sync::Mutex<()>,
+    /// What those who watch packets want of the programs.
+    wishes: Mutex<watching::Wishes>,
 }
 
 /// Programs on devices; they leave when this is dropped.
@@ -295,6 +298,7 @@ impl Host {
             beside: Mutex::new(chains::beside(&config, tunnel.ifindex())),
             chains: Mutex::new(chains::Chains::new(counts, fail.clone())),
             setting_rules: tokio::sync::Mutex::new(()),
+            wishes: Mutex::default(),
         });
         // From here on, changes are followed.
         let changes = watch.subscribe();

@@ -9,7 +9,7 @@ use std::{
 use super::{
     config::{self, Config, LogLevel},
     configured, discovery,
-    host::HostHandle,
+    host::{HostHandle, watching::Watch},
     rules::Rules,
 };
 use sig_core::{status::Status, trace::Trace};
@@ -87,6 +87,17 @@ impl Running {
         let question = serde_json::from_str(question)
             .map_err(|error| format!("not a question that this version understands: {error}"))?;
         self.host.trace(&question)
+    }
+
+    /// Packets as this wish, which is JSON, says.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the wish.
+    pub(crate) fn watch(&self, wanted: &str) -> Result<Watch, String> {
+        let wanted = serde_json::from_str(wanted)
+            .map_err(|error| format!("not a wish that this version understands: {error}"))?;
+        self.host.watch(&wanted)
     }
 
     /// What messages about the configuration begin with.

@@ -107,7 +107,7 @@ impl Handle {
         answered.recv().map_err(|_| ended())?
     }
 
-    /// Opens the socket that `sig status`, `sig reload` and `sig trace` ask.
+    /// Opens the socket that `sig status`, `sig reload`, `sig trace`, `sig capture` and `sig drops` ask.
     pub(super) fn listen(&self, config: &Config) -> Result<ControlSocket, Error> {
         let path = &config.gateway.status_socket;
         let (asked, reloaded) = (self.clone(), self.clone());
@@ -117,8 +117,14 @@ impl Handle {
             let running = traced.running().map_err(|error| error.0)?;
             running.trace(question)
         });
+        let watched = self.clone();
+        let watch = Question::stream("watch", move |wanted| {
+            let running = watched.running().map_err(|error| error.0)?;
+            let mut watch = running.watch(wanted)?;
+            Ok(Box::new(move || watch.next()))
+        });
         let reload = move || reloaded.reload_now();
-        ControlSocket::listen_with(path, status, reload, vec![trace]).map_err(|source| {
+        ControlSocket::listen_with(path, status, reload, vec![trace, watch]).map_err(|source| {
             Error::StatusSocket {
                 path: path.clone(),
                 source,

@@ -429,6 +429,20 @@ impl Tables {
         }
     }
 
+    /// The AS that an address is behind, by the prefixes that lead to remotes.
+    pub(crate) fn behind(&self, address: IpAddr) -> Option<IsdAs> {
+        let session = match self.routing.way(address)? {
+            Target::Fixed(action) => action.session(),
+            Target::Rules(site) => {
+                let mut rules = self.routing.sites[usize::from(site)].iter();
+                rules.find_map(|rule| rule.action.session())
+            }
+            Target::Home => None,
+        }?;
+        let slot = *self.session_remotes.get(usize::from(session))?;
+        Some(self.remotes.get(usize::from(slot))?.isd_as)
+    }
+
     /// The place in `sessions` of the session that a packet goes into, whose target is known.
     #[inline]
     pub(super) fn session_to(

@@ -574,9 +574,13 @@ impl InKernel for Follower {
             minus(now, received.before)
         });
         let delivered = delivered.fold(self.delivered_past, plus);
+        let mut problems = self.problems();
+        if !self.enabled {
+            problems.push("off while packets are captured (\"sig capture\")".to_owned());
+        }
         status::FastPath {
             on: self.enabled && self.outputs.iter().flatten().any(|output| output.works),
-            problems: self.problems(),
+            problems,
             packets_sent: sent.packets,
             packet_bytes_sent: sent.bytes,
             packets_delivered: delivered.packets,
@@ -591,7 +595,7 @@ impl InKernel for Follower {
 
     fn why_not(&self, path: &Path) -> Option<String> {
         if !self.enabled {
-            return Some("the fast path is switched off".to_owned());
+            return Some("the fast path is off while packets are captured".to_owned());
         }
         if self.works(UNDERLAY).is_none() {
             let underlay = |output: &&Output| output.role == Role::Underlay;
