@@ -4,14 +4,13 @@ use aya_ebpf::{
     bindings::xdp_md,
     helpers,
     macros::map,
-    maps::{
-        Array, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf, XskMap, lpm_trie::Key,
-    },
+    maps::{Array, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf, XskMap, lpm_trie::Key},
 };
 use sig_common::{
     maps::{
-        DROPPED_BYTES, DROPPED_PACKET, Dropped, Ip, LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_REMOTES, MAX_SOCKETS,
-        MAX_SOURCES, QueueKey, RemoteKey, RemoteValue, Sockets, Stat, UnderlayPort,
+        DROPPED_BYTES, DROPPED_PACKET, Dropped, Ip, LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES,
+        MAX_QUEUES, MAX_REMOTES, MAX_SOCKETS, MAX_SOURCES, QueueKey, RemoteKey, RemoteValue,
+        Sockets, Stat, UnderlayPort,
     },
     reason::DropReason,
 };
@@ -117,7 +116,9 @@ pub fn count_drop(reason: u32) {
 #[inline(always)]
 pub fn show_drop(ctx: *mut xdp_md, reason: u32, ifindex: u32) {
     // SAFETY: as in `add_one`; a word is read as a whole.
-    let wanted = DROPS_WANTED.get_ptr(0).map_or(0, |of| unsafe { of.read_volatile() });
+    let wanted = DROPS_WANTED
+        .get_ptr(0)
+        .map_or(0, |of| unsafe { of.read_volatile() });
     if wanted != 0 {
         copy_drop(ctx, reason, ifindex);
     }
@@ -129,7 +130,11 @@ fn copy_drop(ctx: *mut xdp_md, reason: u32, ifindex: u32) -> u32 {
         return 0;
     };
     let whole = packet::whole_len(ctx);
-    let len = packet::opaque(if whole > DROPPED_PACKET { DROPPED_PACKET } else { whole });
+    let len = packet::opaque(if whole > DROPPED_PACKET {
+        DROPPED_PACKET
+    } else {
+        whole
+    });
     if len == 0 || len > DROPPED_PACKET {
         return 0;
     }
