@@ -8,7 +8,7 @@ use std::{
 
 use sig_common::{
     addr::IsdAs,
-    maps::TUNNEL_PORT,
+    maps::{DROPPED_BYTES, Dropped, TUNNEL_PORT},
     reason::DropReason,
     wire::{ethernet, inner::InnerPacket},
 };
@@ -27,8 +27,8 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Between signs of life, and looks at names.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Copies of dropped packets that are read from the kernel in a row.
-const MAX_AT_ONCE: usize = 256;
+/// Copies of dropped packets that are read from the kernel in a row: more than fit the ring.
+const MAX_AT_ONCE: usize = DROPPED_BYTES as usize / size_of::<Dropped>();
 
 /// What somebody sees. With it, the watching ends.
 pub(crate) struct Watch {
@@ -171,7 +171,7 @@ impl HostHandle {
             wish: Wish::new(shared, wanted),
         };
         if watch.wants_drops {
-            watch.counted = without_packet(shared);
+            watch.counted = without_packet(shared, &watch.names);
         }
         Ok(watch)
     }
@@ -208,29 +208,31 @@ impl Watch {
             missed: self.watching.missed(),
         });
         if self.wants_drops {
-            let now = without_packet(&shared);
             let at = since_1970();
-            for ((place, reason), count) in &now {
-                let before = self.counted.get(&(*place, *reason)).copied().unwrap_or(0);
-                if *count > before {
+            for ((place, reason), count) in without_packet(&shared, &self.names) {
+                // Copies of later packets may make it lower for a moment.
+                let before = self.counted.entry((place, reason)).or_default();
+                if count > *before {
                     self.waiting.push(Line::Dropped {
                         at,
                         reason: reason.name().to_owned(),
-                        place: (*place).to_owned(),
-                        count: count - before,
+                        place: place.to_owned(),
+                        count: count - *before,
                     });
+                    *before = count;
                 }
             }
-            self.counted = now;
         }
         Some(())
     }
 }
 
 /// Counts of drops of which workers have no copy: those of the programs in the kernel, and of reassembly.
-fn without_packet(shared: &Shared) -> BTreeMap<(&'static str, DropReason), u64> {
+fn without_packet(shared: &Shared, names: &Names) -> BTreeMap<(&'static str, DropReason), u64> {
     let mut counts = BTreeMap::new();
     let kernel = lock(&shared.programs).as_ref().map(|of| of.counters());
+    // After the counters: programs count a packet before they copy it.
+    names.show_kernel_drops(shared);
     if let Some(Ok(counters)) = kernel {
         let wishes = lock(&shared.wishes);
         let without = |(reason, count): (DropReason, u64)| {
