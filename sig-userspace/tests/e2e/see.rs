@@ -210,7 +210,7 @@ fn drops_are_shown_with_reason_and_addresses() {
     let seen = lines(&args, &send);
     assert_eq!(seen.len(), 2, "{seen:#?}");
     assert_eq!(seen[0]["reason"], "inner_source", "{seen:#?}");
-    assert_eq!(seen[0]["remote"], a.isd_as(), "{seen:#?}");
+    assert_eq!(seen[0]["kind"], "inner", "{seen:#?}");
     // What is no frame, a program in the kernel drops.
     let garbage = bind(&b.router, (b.router_inside().ip(), 0).into());
     let send = || drop(garbage.send_to(&[0xff; 100], b.data_addr()));
