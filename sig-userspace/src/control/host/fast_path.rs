@@ -273,17 +273,20 @@ impl Follower {
     /// As [`Self::check_outputs`], and says so.
     fn follow_outputs(&mut self) -> bool {
         let before = self.problems();
-        let changed = self.check_outputs();
+        let mut changed = false;
+        for output in self.outputs.iter_mut().flatten() {
+            let has_changed = output.check();
+            changed |= has_changed;
+            if has_changed && output.works {
+                tracing::info!(
+                    interface = output.device.interface,
+                    "XDP programs can send through it again"
+                );
+            }
+        }
         let now = self.problems();
         for problem in now.iter().filter(|problem| !before.contains(problem)) {
             tracing::warn!("{problem}");
-        }
-        let outputs = self.outputs.iter().flatten();
-        for output in outputs.filter(|output| changed && output.works) {
-            tracing::info!(
-                interface = output.device.interface,
-                "XDP programs can send through it again"
-            );
         }
         changed
     }
