@@ -1,7 +1,7 @@
 //! The maps. Names are those of `sig_common::maps`.
 
 use aya_ebpf::{
-    bindings::xdp_md,
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, xdp_md},
     helpers,
     macros::map,
     maps::{Array, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf, XskMap, lpm_trie::Key},
@@ -63,6 +63,9 @@ static DROPS_WANTED: Array<u32> = Array::with_max_entries(1, 0);
 #[map]
 static DROPPED: RingBuf = RingBuf::with_byte_size(DROPPED_BYTES, 0);
 
+/// With more in the ring, there is no room for another copy.
+const DROPPED_FULL: u64 = DROPPED_BYTES as u64 - 512;
+
 #[map]
 static DROPPED_COPY: PerCpuArray<DroppedCopy> = PerCpuArray::with_max_entries(1, 0);
 
@@ -112,14 +115,15 @@ pub fn count_drop(reason: u32) {
     add_one(&DROPS, reason);
 }
 
-/// Copies a dropped packet for those who want to see it.
+/// Copies a dropped packet for those who want to see it, as long as the ring has room: in a flood, a full one must cost nothing, and CPUs
+/// must not wait for its lock.
 #[inline(always)]
 pub fn show_drop(ctx: *mut xdp_md, reason: u32, ifindex: u32) {
     // SAFETY: as in `add_one`; a word is read as a whole.
     let wanted = DROPS_WANTED
         .get_ptr(0)
         .map_or(0, |of| unsafe { of.read_volatile() });
-    if wanted != 0 {
+    if wanted != 0 && DROPPED.query(BPF_RB_AVAIL_DATA.into()) <= DROPPED_FULL {
         copy_drop(ctx, reason, ifindex);
     }
 }
@@ -152,7 +156,7 @@ fn copy_drop(ctx: *mut xdp_md, reason: u32, ifindex: u32) -> u32 {
         if helpers::bpf_xdp_load_bytes(ctx, 0, packet, len as u32) == 0 {
             let bytes = core::slice::from_raw_parts(copy.cast::<u8>(), size_of::<Dropped>() + len);
             // A full ring: it is counted all the same.
-            let _ = DROPPED.output::<[u8]>(bytes, 0);
+            let _ = DROPPED.output::<[u8]>(bytes, BPF_RB_NO_WAKEUP.into());
         }
     }
     0

@@ -8,7 +8,7 @@ pub const fn remedy(reason: DropReason) -> &'static str {
     use DropReason as R;
     match reason {
         R::BadIp | R::BadUdp | R::BadScionVersion | R::BadScionHeaderLen | R::BadAddressType => {
-            "something else than SCION is sent to the data port, or a device on the way damages packets"
+            "something other than SCION is sent to the data port, or a device on the way damages packets"
         }
         R::BadPath
         | R::UnknownPathType
@@ -33,7 +33,7 @@ pub const fn remedy(reason: DropReason) -> &'static str {
             "the remote gateway makes invalid frames: compare versions"
         }
         R::FrameOld => "a path far slower than the one that took over, or old duplicates",
-        R::FrameDuplicate => "none if it is rare: the network duplicates packets",
+        R::FrameDuplicate => "harmless if rare: the network duplicates packets",
         R::FrameGap | R::FrameEvicted | R::FrameExpired => {
             "loss or delay on the path: see \"loss\" of the paths in \"sig status\""
         }

@@ -57,7 +57,14 @@ pub struct Question {
 
 enum Kind {
     Document(Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>),
-    Stream(Box<dyn Fn(&str) -> Result<Lines, String> + Send + Sync>),
+    Stream(Box<dyn Fn(&str, &str) -> Result<Lines, String> + Send + Sync>),
+}
+
+/// Who asks.
+struct Peer {
+    is_root: bool,
+    /// For the log.
+    name: String,
 }
 
 /// Tells what is written next, in a tenth of a second: nothing, if it is empty. `None`: there is no more.
@@ -85,11 +92,11 @@ impl Question {
         }
     }
 
-    /// A line that begins with `word` is answered with what `start`, which may block, makes of the rest: until there is no more, or
-    /// the client goes or reads nothing for long.
+    /// A line of root that begins with `word` is answered with what `start`, which may block, makes of the rest and of who asks: until
+    /// there is no more, or the client goes or reads nothing for long. The socket's group shall not read packets of hosts.
     pub fn stream(
         word: &'static str,
-        start: impl Fn(&str) -> Result<Lines, String> + Send + Sync + 'static,
+        start: impl Fn(&str, &str) -> Result<Lines, String> + Send + Sync + 'static,
     ) -> Self {
         Question {
             word,
@@ -191,8 +198,14 @@ async fn client(mut stream: UnixStream, answers: Arc<Answers>) {
         return;
     };
     let by = match stream.peer_cred() {
-        Ok(peer) => format!("uid {}, pid {}", peer.uid(), peer.pid().unwrap_or_default()),
-        Err(_) => "control socket".to_owned(),
+        Ok(peer) => Peer {
+            is_root: peer.uid() == 0,
+            name: format!("uid {}, pid {}", peer.uid(), peer.pid().unwrap_or_default()),
+        },
+        Err(_) => Peer {
+            is_root: false,
+            name: "control socket".to_owned(),
+        },
     };
     let Ok(answer) = tokio::task::spawn_blocking(move || answer(&line, &by, &answers)).await else {
         return;
@@ -245,7 +258,7 @@ async fn line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     }
 }
 
-fn answer(line: &[u8], by: &str, answers: &Answers) -> Answer {
+fn answer(line: &[u8], by: &Peer, answers: &Answers) -> Answer {
     let result = match line.trim_ascii() {
         b"" | b"status" => match (answers.status)() {
             Ok(document) => return Answer::Whole(document),
@@ -253,10 +266,10 @@ fn answer(line: &[u8], by: &str, answers: &Answers) -> Answer {
         },
         b"reload" => {
             let result = (answers.reload)();
-            log::reloaded(by, &result);
+            log::reloaded(&by.name, &result);
             result
         }
-        other => match ask(other, answers) {
+        other => match ask(other, by, answers) {
             Ok(answer) => return answer,
             Err(error) => Err(error),
         },
@@ -268,14 +281,17 @@ fn answer(line: &[u8], by: &str, answers: &Answers) -> Answer {
 }
 
 /// What is neither status nor reload.
-fn ask(line: &[u8], answers: &Answers) -> Result<Answer, String> {
+fn ask(line: &[u8], by: &Peer, answers: &Answers) -> Result<Answer, String> {
     let text = String::from_utf8_lossy(line);
     let (word, argument) = text.split_once(' ').unwrap_or((&text, ""));
     let mut questions = answers.questions.iter();
     match questions.find(|question| question.word == word) {
         Some(question) => match &question.kind {
             Kind::Document(answer) => answer(argument.trim()).map(Answer::Whole),
-            Kind::Stream(start) => start(argument.trim()).map(Answer::Stream),
+            Kind::Stream(_) if !by.is_root => {
+                Err("only root may see packets; run it as root".to_owned())
+            }
+            Kind::Stream(start) => start(argument.trim(), &by.name).map(Answer::Stream),
         },
         None => {
             let words = answers.questions.iter().map(|question| question.word);
@@ -398,14 +414,14 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("sig-control-{}", std::process::id()));
         let endless = Arc::new(AtomicU32::new(0));
         let told = endless.clone();
-        let count = Question::stream("count", move |argument| {
+        let count = Question::stream("count", move |argument, _| {
             let mut left: u32 = argument.parse().map_err(|_| "how many?".to_owned())?;
             Ok(Box::new(move || {
                 left = left.checked_sub(1)?;
                 Some(format!("{left}\n").into_bytes())
             }))
         });
-        let forever = Question::stream("forever", move |_| {
+        let forever = Question::stream("forever", move |_, _| {
             let told = told.clone();
             Ok(Box::new(move || {
                 std::thread::sleep(Duration::from_millis(1));

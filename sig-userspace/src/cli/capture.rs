@@ -39,16 +39,17 @@ pub(super) struct Args {
     /// Which packets: host, src, dst, net, port, proto and remote with a value, joined by and, or, not and parentheses; for example: host
     /// 10.1.0.5 and port 443.
     filter: Vec<String>,
-    /// Packets of the hosts [default: with --outer].
+    /// Packets of the hosts. Without --inner, --outer and --drops: all three.
     #[arg(long)]
     inner: bool,
-    /// SIG frames [default: with --inner].
+    /// SIG frames.
     #[arg(long)]
     outer: bool,
-    /// What is dropped, with the reason [default: only this, if nothing else is named].
+    /// What is dropped, with the reason.
     #[arg(long)]
     drops: bool,
-    /// Write a pcapng file for Wireshark and tcpdump; "-": to the standard output.
+    /// Write a pcapng file for Wireshark and tcpdump; "-": to the standard output. It grows until the capture ends: see --count, --seconds
+    /// and --snaplen.
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Bytes of each packet that are kept.
@@ -188,6 +189,10 @@ fn record(
         if let Line::Packet(packet) = line {
             file.write(&packet).map_err(|error| failed(error, shown))?;
         }
+    }
+    // A file without interfaces is none for tcpdump.
+    if file.interfaces.is_empty() {
+        file.interface("?").map_err(|error| failed(error, shown))?;
     }
     file.flush().map_err(|error| failed(error, shown))
 }

@@ -23,7 +23,7 @@ const PER_SECOND: u64 = 20;
 
 /// Show the packets that a running gateway drops, until interrupted: time, reason, interface, addresses.
 ///
-/// Of what the programs in the kernel drop before a worker sees it, and of what is lost in reassembly, there are counts per second only.
+/// Where there is no copy of a packet, because it was lost in reassembly or too many were dropped at once, a line counts them once a second.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Which packets, as of "sig capture".
@@ -58,7 +58,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let socket = args.gateway.socket()?;
     let mut watch = Watch::begin(&socket, &wanted, &args.limits, "drops")?;
     let mut drops = Drops::new(args.verbose, if args.all { u64::MAX } else { PER_SECOND });
-    while let Some(line) = watch.next(|| Ok(out.flush()?))? {
+    let idle = |drops: &mut Drops, out: &mut dyn Write| -> Result<(), Failure> {
+        drops.begin_second(Instant::now(), out)?;
+        Ok(out.flush()?)
+    };
+    while let Some(line) = watch.next(|| idle(&mut drops, out))? {
         if args.json {
             serde_json::to_writer(&mut *out, &line)
                 .map_err(|error| Failure::from(io::Error::from(error)))?;
@@ -101,11 +105,7 @@ impl Drops {
     }
 
     fn write(&mut self, line: &Line, now: Instant, out: &mut dyn Write) -> io::Result<()> {
-        let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(1);
-        if self.since.is_none_or(is_over) {
-            self.sum_up(out)?;
-            self.since = Some(now);
-        }
+        self.begin_second(now, out)?;
         let name = match line {
             Line::Packet(Packet {
                 reason: Some(reason),
@@ -150,6 +150,16 @@ impl Drops {
         {
             writeln!(out, "    {}", reason.describe())?;
             writeln!(out, "    {}", remedy(reason))?;
+        }
+        Ok(())
+    }
+
+    /// Tells what was not shown in a second that is over.
+    fn begin_second(&mut self, now: Instant, out: &mut dyn Write) -> io::Result<()> {
+        let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(1);
+        if self.since.is_none_or(is_over) {
+            self.sum_up(out)?;
+            self.since = Some(now);
         }
         Ok(())
     }

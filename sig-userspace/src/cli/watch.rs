@@ -14,7 +14,7 @@ use std::{
 use sig_common::wire::{ethernet, inner::InnerPacket};
 use sig_core::{
     policy::class::protocol_name,
-    tap::{Line, Wanted},
+    tap::{Line, Wanted, whole},
 };
 
 use super::{
@@ -81,7 +81,7 @@ impl Watch {
             heard: now,
             end: limits
                 .seconds
-                .map(|seconds| now + Duration::from_secs(seconds)),
+                .and_then(|seconds| now.checked_add(Duration::from_secs(seconds))),
             left: limits.count,
             enough,
             seen: 0,
@@ -115,8 +115,10 @@ impl Watch {
             match self.read()? {
                 Some(Line::Alive { missed }) => self.missed = missed,
                 Some(line) => {
-                    self.seen += 1;
-                    self.left = self.left.map(|left| left - 1);
+                    if matches!(line, Line::Packet(_)) {
+                        self.seen += 1;
+                        self.left = self.left.map(|left| left - 1);
+                    }
                     return Ok(Some(line));
                 }
                 None => {}
@@ -138,7 +140,10 @@ impl Watch {
                 let text = String::from_utf8_lossy(&self.line);
                 return Err(match text.strip_prefix("error\n") {
                     Some(why) => failed(why.trim_end(), &self.shown),
-                    None => failed("the gateway has ended", &self.shown),
+                    None => failed(
+                        "the gateway has ended, or closed the connection because nobody read it for 5 seconds",
+                        &self.shown,
+                    ),
                 });
             }
             Ok(_) => {}
@@ -184,7 +189,7 @@ pub(super) fn time(nanoseconds: u64) -> String {
 /// Addresses, protocol and ports of the IP packet in an Ethernet frame, of which the end may be missing.
 pub(super) fn summary(frame: &[u8]) -> String {
     let packet = frame.get(ethernet::HEADER_LEN..).unwrap_or_default();
-    let Some(packet) = whole(packet) else {
+    let Ok(packet) = InnerPacket::parse(&whole(packet)) else {
         return "no IP packet".to_owned();
     };
     let protocol = packet.upper_protocol().unwrap_or(packet.protocol);
@@ -195,21 +200,6 @@ pub(super) fn summary(frame: &[u8]) -> String {
         Some([from, to]) => format!("{source} -> {destination} {name} {from} -> {to}"),
         None => format!("{source} -> {destination} {name}"),
     }
-}
-
-/// What a packet says about itself, whose end may have been cut off.
-fn whole(bytes: &[u8]) -> Option<InnerPacket> {
-    if let Ok(packet) = InnerPacket::parse(bytes) {
-        return Some(packet);
-    }
-    let claimed = match bytes.first()? >> 4 {
-        4 => usize::from(u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?])),
-        6 => 40 + usize::from(u16::from_be_bytes([*bytes.get(4)?, *bytes.get(5)?])),
-        _ => return None,
-    };
-    let mut padded = bytes.to_vec();
-    padded.resize(claimed.max(bytes.len()), 0);
-    InnerPacket::parse(&padded[..]).ok()
 }
 
 #[cfg(test)]

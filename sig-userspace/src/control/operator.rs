@@ -89,15 +89,15 @@ impl Running {
         self.host.trace(&question)
     }
 
-    /// Packets as this wish, which is JSON, says.
+    /// Packets as this request, which is JSON, says. `by` asks, for the log.
     ///
     /// # Errors
     ///
-    /// What is wrong with the wish.
-    pub(crate) fn watch(&self, wanted: &str) -> Result<Watch, String> {
+    /// What is wrong with the request.
+    pub(crate) fn watch(&self, wanted: &str, by: &str) -> Result<Watch, String> {
         let wanted = serde_json::from_str(wanted)
-            .map_err(|error| format!("not a wish that this version understands: {error}"))?;
-        self.host.watch(&wanted)
+            .map_err(|error| format!("not a request that this version understands: {error}"))?;
+        self.host.watch(&wanted, by)
     }
 
     /// What messages about the configuration begin with.

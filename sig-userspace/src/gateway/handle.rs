@@ -118,9 +118,9 @@ impl Handle {
             running.trace(question)
         });
         let watched = self.clone();
-        let watch = Question::stream("watch", move |wanted| {
+        let watch = Question::stream("watch", move |wanted, by| {
             let running = watched.running().map_err(|error| error.0)?;
-            let mut watch = running.watch(wanted)?;
+            let mut watch = running.watch(wanted, by)?;
             Ok(Box::new(move || watch.next()))
         });
         let reload = move || reloaded.reload_now();

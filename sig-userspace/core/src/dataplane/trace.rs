@@ -15,7 +15,7 @@ use super::{
     police,
     tables::{Session, Tables, Target, Used},
 };
-use crate::fast_path::teacher::has_all_of_its_flow;
+use crate::{fast_path::teacher::has_all_of_its_flow, framing::MAX_FRAMES_PER_PACKET};
 
 /// A packet to a remote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +146,9 @@ impl Tables {
         if let Some(path) = self.paths.get(usize::from(place)) {
             let capacity = path.packer.capacity();
             trace.frames = usize::from(packet.total_len).div_ceil(capacity).max(1);
+            if trace.frames > MAX_FRAMES_PER_PACKET {
+                return Err(DropReason::PacketTooBig);
+            }
         }
         trace.is_simple =
             trace.frames == 1 && trace.decision.is_plain() && has_all_of_its_flow(packet);

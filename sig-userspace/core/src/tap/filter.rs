@@ -132,7 +132,10 @@ impl Words<'_> {
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<T, String> {
         let text = self.0.next().unwrap_or("");
-        read(text).ok_or_else(|| format!("behind \"{word}\" there is {wanted}, not \"{text}\""))
+        read(text).ok_or_else(|| match text {
+            "" => format!("\"{word}\" needs {wanted}"),
+            text => format!("\"{word}\" takes {wanted}, not \"{text}\""),
+        })
     }
 }
 
@@ -152,9 +155,9 @@ fn net(text: &str) -> Option<IpNet> {
 }
 
 /// What is asked about a packet.
-struct Facts {
+struct Facts<'a> {
     packet: Option<InnerPacket>,
-    remote: Option<IsdAs>,
+    remote: &'a dyn Fn() -> Option<IsdAs>,
 }
 
 impl Filter {
@@ -172,7 +175,7 @@ impl Filter {
         if !is_outer {
             return self.0.holds(&Facts {
                 packet: summary,
-                remote: summary.and_then(|packet| remote_of(tables, &packet)),
+                remote: &|| summary.and_then(|packet| remote_of(tables, &packet)),
             });
         }
         let frame = Outer::parse(packet);
@@ -180,14 +183,17 @@ impl Filter {
             true => frame.source,
             false => frame.destination,
         });
-        let of = |packet| Facts { packet, remote };
+        let of = |packet| Facts {
+            packet,
+            remote: &|| remote,
+        };
         let inner = frame.and_then(|frame| frame.inner);
         self.0.holds(&of(summary)) || inner.is_some() && self.0.holds(&of(inner))
     }
 }
 
 impl Expression {
-    fn holds(&self, facts: &Facts) -> bool {
+    fn holds(&self, facts: &Facts<'_>) -> bool {
         let Facts { packet, remote } = facts;
         let packet = packet.as_ref();
         match self {
@@ -203,7 +209,7 @@ impl Expression {
                 .and_then(InnerPacket::ports)
                 .is_some_and(|ports| ports.contains(port)),
             Self::Protocol(number) => packet.and_then(InnerPacket::upper_protocol) == Some(*number),
-            Self::Remote(isd_as) => *remote == Some(*isd_as),
+            Self::Remote(isd_as) => remote() == Some(*isd_as),
         }
     }
 }

@@ -7,10 +7,13 @@ mod filter;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU8, AtomicU64, Ordering},
-    mpsc::{Receiver, SyncSender, sync_channel},
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -125,6 +128,8 @@ struct Watcher {
     filter: Filter,
     snaplen: usize,
     queue: SyncSender<Seen>,
+    /// Packets in the queue.
+    waiting: AtomicUsize,
     missed: AtomicU64,
 }
 
@@ -154,6 +159,7 @@ impl Tap {
             filter,
             snaplen,
             queue: sender,
+            waiting: AtomicUsize::new(0),
             missed: AtomicU64::new(0),
         });
         let added = self.change(|watchers| {
@@ -210,7 +216,7 @@ impl Tap {
         };
         // Filters look at whole packets.
         let mut frame = beginning.to_vec();
-        frame.resize(len.clamp(beginning.len(), MAX_SNAPLEN), 0);
+        frame.resize(len.min(MAX_SNAPLEN).max(beginning.len()), 0);
         let event = Event::Drop(reason);
         look.tell(
             Wanted::DROPS,
@@ -242,7 +248,9 @@ impl Watching {
         &self,
         patience: std::time::Duration,
     ) -> Result<Seen, std::sync::mpsc::RecvTimeoutError> {
-        self.queue.recv_timeout(patience)
+        let seen = self.queue.recv_timeout(patience)?;
+        self.watcher.waiting.fetch_sub(1, Ordering::Relaxed);
+        Ok(seen)
     }
 
     /// How many packets did not fit the queue since it began.
@@ -329,12 +337,18 @@ impl Look {
             if !watcher.filter.takes(packet, (is_outer, incoming), tables) {
                 continue;
             }
+            // A watcher that is behind costs no copies.
+            if watcher.waiting.load(Ordering::Relaxed) >= QUEUE {
+                watcher.missed.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let header = header.as_ref().map_or(&[][..], |header| &header[..]);
             let len = header.len() + bytes.len();
-            let mut data = Vec::with_capacity(len.min(watcher.snaplen));
+            let kept = len.min(kept).min(watcher.snaplen);
+            let of_packet = kept.saturating_sub(header.len());
+            let mut data = Vec::with_capacity(header.len() + of_packet);
             data.extend_from_slice(header);
-            data.extend_from_slice(bytes);
-            data.truncate(watcher.snaplen.min(kept));
+            data.extend_from_slice(bytes.get(..of_packet).unwrap_or(bytes));
             let seen = Seen {
                 at: self.at,
                 worker: self.worker,
@@ -343,7 +357,9 @@ impl Look {
                 len: len as u32,
                 data: data.into(),
             };
+            watcher.waiting.fetch_add(1, Ordering::Relaxed);
             if watcher.queue.try_send(seen).is_err() {
+                watcher.waiting.fetch_sub(1, Ordering::Relaxed);
                 watcher.missed.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -391,6 +407,28 @@ impl<'a> Outer<'a> {
             header,
             inner: first.and_then(|packet| InnerPacket::parse(packet).ok()),
         })
+    }
+}
+
+/// An IP packet whose end may have been cut off, with zeros to the length that it claims.
+#[must_use]
+pub fn whole(packet: &[u8]) -> Cow<'_, [u8]> {
+    let word = |at: usize| {
+        let bytes = packet.get(at..at + 2)?;
+        Some(usize::from(u16::from_be_bytes(bytes.try_into().ok()?)))
+    };
+    let claimed = match packet.first().map(|first| first >> 4) {
+        Some(4) => word(2),
+        Some(6) => word(4).map(|payload| 40 + payload),
+        _ => None,
+    };
+    match claimed.filter(|claimed| *claimed > packet.len()) {
+        None => Cow::Borrowed(packet),
+        Some(claimed) => {
+            let mut packet = packet.to_vec();
+            packet.resize(claimed, 0);
+            Cow::Owned(packet)
+        }
     }
 }
 

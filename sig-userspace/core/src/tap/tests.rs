@@ -108,6 +108,7 @@ fn memory_is_bounded_and_what_is_missed_is_counted() {
         look.pass(&tables(), Point::Tunnel, Event::Out, &packet());
     }
     assert_eq!(watching.missed(), 5);
+    assert_eq!(watching.watcher.waiting.load(Ordering::Relaxed), QUEUE);
     let seen = watching.next(NOW).expect("a packet");
     assert_eq!((seen.data.len(), seen.len as usize), (20, packet().len()));
     let others: Vec<Watching> = (1..MAX_WATCHERS)
@@ -159,14 +160,8 @@ fn what_is_wrong_with_a_filter_is_said() {
     let deep = "(".repeat(40);
     let many = "not ".repeat(100);
     for (text, said) in [
-        (
-            "host",
-            "behind \"host\" there is an address or prefix, not \"\"",
-        ),
-        (
-            "port 70000",
-            "behind \"port\" there is a port, not \"70000\"",
-        ),
+        ("host", "\"host\" needs an address or prefix"),
+        ("port 70000", "\"port\" takes a port, not \"70000\""),
         (
             "port 1 port 2",
             "\"port\" where \"and\" or \"or\" is expected",
@@ -174,10 +169,7 @@ fn what_is_wrong_with_a_filter_is_said() {
         ("(port 1", "a \")\" is missing"),
         ("port 1 and", "ends where a condition is expected"),
         ("tcp", "\"tcp\" is none of host"),
-        (
-            "remote 1",
-            "behind \"remote\" there is an ISD-AS, not \"1\"",
-        ),
+        ("remote 1", "\"remote\" takes an ISD-AS, not \"1\""),
         (&deep, "nested more than 16 deep"),
         (&many, "nested more than 16 deep"),
         (&"x".repeat(600), "longer than 512 bytes"),
@@ -185,4 +177,17 @@ fn what_is_wrong_with_a_filter_is_said() {
         let error = text.parse::<Filter>().expect_err(text).to_string();
         assert!(error.contains(said), "{text}: {error}");
     }
+}
+
+#[test]
+fn what_is_cut_off_is_as_long_as_it_claims() {
+    let packet = &packet()[14..];
+    for kept in [0, 1, 3, 20, 28, packet.len()] {
+        let whole = whole(&packet[..kept]);
+        let expected = if kept < 4 { kept } else { packet.len() };
+        assert_eq!(whole.len(), expected, "{kept}");
+        assert_eq!(whole[..kept], packet[..kept]);
+    }
+    let v6 = [[0x60, 0, 0, 0, 0, 8], [0; 6]].concat();
+    assert_eq!(whole(&v6).len(), 48);
 }

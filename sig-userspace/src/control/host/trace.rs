@@ -141,7 +141,8 @@ impl Facts<'_> {
     fn to_remote(&self, packet: &InnerPacket, answer: &mut Answer) {
         let trace = self.tables.trace_egress(packet);
         let verdict = trace.verdict;
-        if !self.scope(packet, verdict, answer) || !self.entry(packet, answer) {
+        // What the kernel or the programs keep is not judged.
+        if !self.entry(packet, answer) || !self.scope(packet, verdict, answer) {
             return;
         }
         self.source(packet, answer);

@@ -18,12 +18,14 @@ use sig_core::{
     dataplane::Tables,
     notation::base64,
     port::Role,
-    tap::{Event, Line, Outer, Packet, Point, Seen, Wanted, Watching, remote_of},
+    tap::{Event, Line, Outer, Packet, Point, Seen, Wanted, Watching, remote_of, whole},
 };
 use sig_linux::bpf::monotonic_ns;
 
 /// How long a call may wait for a packet.
 const WAIT: Duration = Duration::from_millis(100);
+/// Between reads of what programs in the kernel dropped: their ring is short.
+const DRAIN: Duration = Duration::from_millis(10);
 /// Between signs of life, and looks at names.
 const ALIVE: Duration = Duration::from_secs(1);
 
@@ -37,6 +39,10 @@ pub(crate) struct Watch {
     shared: Weak<Shared>,
     names: Names,
     looked: Instant,
+    /// When drops of the programs in the kernel were read.
+    drained: Instant,
+    /// Who watches.
+    by: String,
     /// Drops without a packet that were counted at the last look, by place and reason.
     counted: BTreeMap<(&'static str, DropReason), u64>,
     waiting: Vec<Line>,
@@ -106,9 +112,9 @@ fn enable_fast_path(shared: &Shared, on: bool) {
     programs.enable(on);
     match on {
         false => tracing::info!(
-            "packets are captured: all go through the workers meanwhile, not the fast path"
+            "all packets go through the workers while packets are captured, not the fast path"
         ),
-        true => tracing::info!("the capture has ended: simple packets take the fast path again"),
+        true => tracing::info!("simple packets take the fast path again"),
     }
 }
 
@@ -117,8 +123,10 @@ fn copy_drops(shared: &Shared, on: bool) {
     let Some(programs) = programs.as_mut() else {
         return;
     };
-    // What is left from the last time is nobody's.
-    programs.dropped(usize::MAX, |_, _| {});
+    if on {
+        // What is left from the last time is nobody's.
+        programs.dropped(MAX_AT_ONCE, |_, _| {});
+    }
     if let Err(error) = programs.set_drops_wanted(on) {
         tracing::warn!("cannot tell the BPF programs whether dropped packets are wanted: {error}");
     }
@@ -133,6 +141,7 @@ struct Names {
     /// The numbers of LAN interfaces by their indexes.
     lan_numbers: BTreeMap<u32, u16>,
     underlay: String,
+    underlay_index: Option<u32>,
     tunnel: String,
     /// Time 0 of the workers' clock, nanoseconds since 1970.
     start: u64,
@@ -152,7 +161,7 @@ impl HostHandle {
     /// # Errors
     ///
     /// If too many watch, or the filter is wrong.
-    pub(crate) fn watch(&self, wanted: &Wanted) -> Result<Watch, String> {
+    pub(crate) fn watch(&self, wanted: &Wanted, by: &str) -> Result<Watch, String> {
         if !(wanted.inner || wanted.outer || wanted.drops) {
             return Err("nothing to watch: ask for inner, outer or drops".to_owned());
         }
@@ -165,6 +174,8 @@ impl HostHandle {
             names: Names::of(shared),
             shared: Arc::downgrade(shared),
             looked: Instant::now(),
+            drained: Instant::now(),
+            by: by.to_owned(),
             counted: BTreeMap::new(),
             // Whoever asked knows at once that it has begun.
             waiting: vec![Line::Alive { missed: 0 }],
@@ -173,6 +184,14 @@ impl HostHandle {
         if watch.wants_drops {
             watch.counted = without_packet(shared, &watch.names);
         }
+        let Wanted {
+            inner,
+            outer,
+            drops,
+            filter,
+            ..
+        } = wanted;
+        tracing::info!(by, inner, outer, drops, filter, "packets are shown");
         Ok(watch)
     }
 }
@@ -183,12 +202,16 @@ impl Watch {
         if self.waiting.is_empty() && self.looked.elapsed() >= ALIVE {
             self.look()?;
         }
-        if self.wish.drops {
+        if self.wish.drops && self.drained.elapsed() >= DRAIN {
+            self.drained = Instant::now();
             self.names.show_kernel_drops(&*self.shared.upgrade()?);
         }
         let line = match self.waiting.pop() {
             Some(line) => line,
-            None => match self.watching.next(WAIT) {
+            None => match self
+                .watching
+                .next(if self.wish.drops { DRAIN } else { WAIT })
+            {
                 Ok(seen) => Line::Packet(self.names.describe(&seen)),
                 Err(RecvTimeoutError::Timeout) => return Some(Vec::new()),
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -227,6 +250,13 @@ impl Watch {
     }
 }
 
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let missed = self.watching.missed();
+        tracing::info!(by = self.by, missed, "packets are no longer shown");
+    }
+}
+
 /// Counts of drops of which workers have no copy: those of the programs in the kernel, and of reassembly.
 fn without_packet(shared: &Shared, names: &Names) -> BTreeMap<(&'static str, DropReason), u64> {
     let mut counts = BTreeMap::new();
@@ -244,7 +274,8 @@ fn without_packet(shared: &Shared, names: &Names) -> BTreeMap<(&'static str, Dro
     let first = DropReason::IndexOutOfRange as usize;
     let last = DropReason::BufferLimit as usize;
     let engine = lock(&shared.engine);
-    for reason in &DropReason::ALL[first..=last] {
+    let of_reassembly = DropReason::ALL[first..=last].iter();
+    for reason in of_reassembly.chain(&[DropReason::LinkDown]) {
         let workers = engine.counters().iter();
         let count = workers
             .map(|worker| worker.drops[*reason as usize].get())
@@ -296,6 +327,11 @@ impl Names {
                 .map(|(number, facts)| (facts.ifindex, *number))
                 .collect(),
             underlay: first(Role::Underlay),
+            underlay_index: shared
+                .ports
+                .iter()
+                .find(|port| port.role == Role::Underlay)
+                .map(|port| port.ifindex),
             tunnel: planner.config().tunnel.name.clone(),
             start: since_1970().saturating_sub(engine.started().elapsed().as_nanos() as u64),
         }
@@ -320,7 +356,9 @@ impl Names {
             let point = match (dropped.ifindex, lan) {
                 (TUNNEL_PORT, _) => Point::Tunnel,
                 (_, Some(number)) => Point::Lan(Some(*number)),
-                (_, None) => Point::Underlay,
+                (index, None) if self.underlay_index == Some(index) => Point::Underlay,
+                // One that has just come or gone.
+                (_, None) => Point::Lan(None),
             };
             let at = now.saturating_sub(clock.saturating_sub(dropped.at));
             let at = at.saturating_sub(self.start);
@@ -357,7 +395,8 @@ impl Names {
             }
         };
         event.clone_into(&mut packet.event);
-        let bytes = seen.data.get(ethernet::HEADER_LEN..).unwrap_or_default();
+        let bytes = whole(seen.data.get(ethernet::HEADER_LEN..).unwrap_or_default());
+        let bytes = &bytes[..];
         let frame = match seen.point {
             Point::Underlay => Outer::parse(bytes),
             Point::Lan(_) | Point::Tunnel => None,
