@@ -43,6 +43,34 @@ pub const DROPS: &str = "DROPS";
 /// Verdicts per CPU: [`Stat`] to `u64` packets.
 pub const STATS: &str = "STATS";
 
+/// Whether somebody wants copies of dropped packets: one `u32`, 0 or 1.
+pub const DROPS_WANTED: &str = "DROPS_WANTED";
+/// A ring of copies of dropped packets: [`Dropped`], then the beginning of the packet.
+pub const DROPPED: &str = "DROPPED";
+
+/// Bytes of [`DROPPED`].
+pub const DROPPED_BYTES: u32 = 1 << 17;
+/// Bytes of a dropped packet that are copied at most.
+pub const DROPPED_PACKET: usize = 256;
+
+/// What is said about the copy of a dropped packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Dropped {
+    /// When, nanoseconds of the monotonic clock.
+    pub at: u64,
+    /// Number of the [`DropReason`](crate::reason::DropReason).
+    pub reason: u32,
+    /// Index of the interface, or [`TUNNEL_PORT`].
+    pub ifindex: u32,
+    /// Bytes of the whole packet.
+    pub len: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<Dropped>() == 24);
+
 /// Entries of [`LOCAL`] and [`PORTS`].
 pub const MAX_PORTS: u32 = 64;
 /// Entries of [`REMOTES`].

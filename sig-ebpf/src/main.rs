@@ -44,7 +44,7 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::debug;
 use sig_common::{
-    maps::{QueueKey, Stat},
+    maps::{QueueKey, Stat, TUNNEL_PORT},
     reason::DropReason,
 };
 
@@ -133,6 +133,19 @@ struct Stats {
     passed: Stat,
     no_socket: Stat,
     dropped: Stat,
+    /// Whether the device is in a network namespace of its own, where its index may be that of another one.
+    is_tunnel: bool,
+}
+
+impl Stats {
+    /// The index of the device that a packet came in by, or [`TUNNEL_PORT`].
+    #[inline(always)]
+    fn device(&self, ctx: &XdpContext) -> u32 {
+        if self.is_tunnel {
+            return TUNNEL_PORT;
+        }
+        ctx.ingress_ifindex() as u32
+    }
 }
 
 const UNDERLAY: Stats = Stats {
@@ -141,6 +154,7 @@ const UNDERLAY: Stats = Stats {
     passed: Stat::UnderlayPassed,
     no_socket: Stat::UnderlayNoSocket,
     dropped: Stat::UnderlayDropped,
+    is_tunnel: false,
 };
 
 const LAN: Stats = Stats {
@@ -149,6 +163,7 @@ const LAN: Stats = Stats {
     passed: Stat::LanPassed,
     no_socket: Stat::LanNoSocket,
     dropped: Stat::LanDropped,
+    is_tunnel: false,
 };
 
 const TUNNEL: Stats = Stats {
@@ -157,6 +172,7 @@ const TUNNEL: Stats = Stats {
     passed: Stat::TunnelPassed,
     no_socket: Stat::TunnelNoSocket,
     dropped: Stat::TunnelDropped,
+    is_tunnel: true,
 };
 
 /// SIG frames to our data address go to a worker; all else of this host stays with the kernel.
@@ -315,6 +331,7 @@ fn act(ctx: &XdpContext, stats: &Stats, verdict: Verdict) -> u32 {
             debug!(ctx, "dropped, reason {}", value as u8);
             maps::count_drop(value);
             maps::count(stats.dropped);
+            maps::show_drop(ctx.ctx, value, stats.device(ctx));
             XDP_DROP
         }
         Kind::Fast => {

@@ -1,16 +1,21 @@
 //! The maps. Names are those of `sig_common::maps`.
 
 use aya_ebpf::{
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, xdp_md},
+    helpers,
     macros::map,
-    maps::{HashMap, LpmTrie, PerCpuArray, ProgramArray, XskMap, lpm_trie::Key},
+    maps::{Array, HashMap, LpmTrie, PerCpuArray, ProgramArray, RingBuf, XskMap, lpm_trie::Key},
 };
 use sig_common::{
     maps::{
-        Ip, LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES, MAX_QUEUES, MAX_REMOTES, MAX_SOCKETS,
-        MAX_SOURCES, QueueKey, RemoteKey, RemoteValue, Sockets, Stat, UnderlayPort,
+        DROPPED_BYTES, DROPPED_PACKET, Dropped, Ip, LanPort, LanRoute, MAX_PORTS, MAX_PREFIXES,
+        MAX_QUEUES, MAX_REMOTES, MAX_SOCKETS, MAX_SOURCES, QueueKey, RemoteKey, RemoteValue,
+        Sockets, Stat, UnderlayPort,
     },
     reason::DropReason,
 };
+
+use crate::packet;
 
 /// Memory of a map is taken per entry, not for the maximum.
 pub const NO_PREALLOC: u32 = aya_ebpf::bindings::BPF_F_NO_PREALLOC;
@@ -52,6 +57,25 @@ static DROPS: PerCpuArray<u64> = PerCpuArray::with_max_entries(DropReason::COUNT
 #[map]
 static STATS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Stat::COUNT as u32, 0);
 
+#[map]
+static DROPS_WANTED: Array<u32> = Array::with_max_entries(1, 0);
+
+#[map]
+static DROPPED: RingBuf = RingBuf::with_byte_size(DROPPED_BYTES, 0);
+
+/// With more in the ring, there is no room for another copy.
+const DROPPED_FULL: u64 = DROPPED_BYTES as u64 - 512;
+
+#[map]
+static DROPPED_COPY: PerCpuArray<DroppedCopy> = PerCpuArray::with_max_entries(1, 0);
+
+/// What is written to the ring, as far as there is a packet.
+#[repr(C, align(8))]
+struct DroppedCopy {
+    head: Dropped,
+    packet: [u8; DROPPED_PACKET],
+}
+
 /// A key of 16 bytes that lie at a multiple of eight: the verifier forbids stores of words elsewhere on the stack.
 #[repr(C, align(8))]
 pub struct AlignedKey {
@@ -89,6 +113,53 @@ pub fn keep_refused(source: Ip) {
 #[inline(always)]
 pub fn count_drop(reason: u32) {
     add_one(&DROPS, reason);
+}
+
+/// Copies a dropped packet for those who want to see it, as long as the ring has room: in a flood, a full one must cost nothing, and CPUs
+/// must not wait for its lock.
+#[inline(always)]
+pub fn show_drop(ctx: *mut xdp_md, reason: u32, ifindex: u32) {
+    // SAFETY: as in `add_one`; a word is read as a whole.
+    let wanted = DROPS_WANTED
+        .get_ptr(0)
+        .map_or(0, |of| unsafe { of.read_volatile() });
+    if wanted != 0 && DROPPED.query(BPF_RB_AVAIL_DATA.into()) <= DROPPED_FULL {
+        copy_drop(ctx, reason, ifindex);
+    }
+}
+
+#[inline(never)]
+fn copy_drop(ctx: *mut xdp_md, reason: u32, ifindex: u32) -> u32 {
+    let Some(copy) = DROPPED_COPY.get_ptr_mut(0) else {
+        return 0;
+    };
+    let whole = packet::whole_len(ctx);
+    let len = packet::opaque(if whole > DROPPED_PACKET {
+        DROPPED_PACKET
+    } else {
+        whole
+    });
+    if len == 0 || len > DROPPED_PACKET {
+        return 0;
+    }
+    // SAFETY: the pointer is to this CPU's element, of which the helper writes no more than its length; the context is of the running
+    // program.
+    unsafe {
+        (&raw mut (*copy).head).write(Dropped {
+            at: helpers::bpf_ktime_get_ns(),
+            reason,
+            ifindex,
+            len: whole as u32,
+            reserved: 0,
+        });
+        let packet = (&raw mut (*copy).packet).cast();
+        if helpers::bpf_xdp_load_bytes(ctx, 0, packet, len as u32) == 0 {
+            let bytes = core::slice::from_raw_parts(copy.cast::<u8>(), size_of::<Dropped>() + len);
+            // A full ring: it is counted all the same.
+            let _ = DROPPED.output::<[u8]>(bytes, BPF_RB_NO_WAKEUP.into());
+        }
+    }
+    0
 }
 
 /// Counts a verdict.

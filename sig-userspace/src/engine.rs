@@ -27,6 +27,7 @@ use sig_core::{
     framing::Limits,
     port::Port,
     port::umem::{Area, Pool},
+    tap::Tap,
 };
 pub use sig_core::{
     dataplane::{
@@ -92,6 +93,9 @@ pub(crate) trait InKernel: Send {
 
     /// What the programs do and why they do not do more.
     fn status(&mut self) -> sig_core::status::FastPath;
+
+    /// Why the programs do not send on a path of the tables in force; `None` if they do.
+    fn why_not(&self, path: &sig_core::dataplane::Path) -> Option<String>;
 
     /// Lets packets take the fast path, or not for now.
     fn enable(&mut self, on: bool);
@@ -168,6 +172,7 @@ pub struct Engine {
     environment: Environment,
     in_kernel: Option<Box<dyn InKernel>>,
     cpus: Vec<usize>,
+    tap: Arc<Tap>,
     start: Instant,
 }
 
@@ -264,6 +269,7 @@ impl BuilderWithPorts {
             environment,
             in_kernel,
             cpus: engine_config.cpus,
+            tap: engine_config.tap,
             start,
         })
     }
@@ -394,6 +400,18 @@ impl Engine {
         done
     }
 
+    /// Where packets can be watched.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn tap(&self) -> &Arc<Tap> {
+        &self.tap
+    }
+
+    /// What the workers look up now.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn tables(&self) -> Arc<Tables> {
+        self.tables.load_full()
+    }
+
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
@@ -457,6 +475,7 @@ fn engine_config(
         },
         fast_path: None,
         sources: None,
+        tap: Arc::default(),
     })
 }
 

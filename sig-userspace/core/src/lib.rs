@@ -29,8 +29,11 @@ pub mod peer;
 pub mod policy;
 pub mod port;
 pub mod problem;
+pub mod remedy;
 pub mod scion;
 pub mod status;
+pub mod tap;
 #[cfg(feature = "tokio")]
 pub mod task;
 pub mod topology;
+pub mod trace;

@@ -188,7 +188,7 @@ impl Bfd {
                 "\"{}\" is out of range; write a duration from \"{}\" to \"{}\", or \"0s\" for the default",
                 excerpt(text),
                 show_duration(Self::SHORTEST_INTERVAL),
-                show_duration(Self::LONGEST_INTERVAL)
+                show_duration(Duration::from_secs(Self::LONGEST_INTERVAL.as_secs()))
             ));
         }
         Ok(Some(value))

@@ -2,8 +2,8 @@
 //! read its files again.
 //!
 //! A client may send one line first. `status`, an end of file or silence ask for the state; `reload` is
-//! answered with a line `ok` and what changed, or with a line `error` and what is wrong. Then the socket is
-//! closed.
+//! answered with a line `ok` and what changed, or with a line `error` and what is wrong. What else can be asked, with an
+//! argument behind the word, is answered with a document, or with a line `error` and what is wrong. Then the socket is closed.
 
 use std::{
     io,
@@ -17,6 +17,7 @@ use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
+    sync::mpsc,
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CLIENTS: usize = 16;
 
 /// Longest line of a client, in bytes.
-const LONGEST_LINE: usize = 64;
+const LONGEST_LINE: usize = 1024;
 
 /// The listening socket. Dropping it removes the socket's file.
 pub struct ControlSocket {
@@ -45,6 +46,63 @@ pub struct ControlSocket {
 struct Answers {
     status: Box<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>,
     reload: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
+    questions: Vec<Question>,
+}
+
+/// Something that can be asked beside status and reload.
+pub struct Question {
+    word: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    Document(Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>),
+    Stream(Box<dyn Fn(&str, &str) -> Result<Lines, String> + Send + Sync>),
+}
+
+/// Who asks.
+struct Peer {
+    is_root: bool,
+    /// For the log.
+    name: String,
+}
+
+/// Tells what is written next, in a tenth of a second: nothing, if it is empty. `None`: there is no more.
+pub type Lines = Box<dyn FnMut() -> Option<Vec<u8>> + Send>;
+
+/// What a client gets.
+enum Answer {
+    Whole(Vec<u8>),
+    Stream(Lines),
+}
+
+impl Question {
+    /// A line that begins with `word` is answered with the document that `answer`, which may block, makes of the rest.
+    pub fn new<S: Serialize>(
+        word: &'static str,
+        answer: impl Fn(&str) -> Result<S, String> + Send + Sync + 'static,
+    ) -> Self {
+        let answer = move |argument: &str| {
+            serde_json::to_vec(&answer(argument)?)
+                .map_err(|error| format!("cannot write the answer: {error}"))
+        };
+        Question {
+            word,
+            kind: Kind::Document(Box::new(answer)),
+        }
+    }
+
+    /// A line of root that begins with `word` is answered with what `start`, which may block, makes of the rest and of who asks: until
+    /// there is no more, or the client goes or reads nothing for long. The socket's group shall not read packets of hosts.
+    pub fn stream(
+        word: &'static str,
+        start: impl Fn(&str, &str) -> Result<Lines, String> + Send + Sync + 'static,
+    ) -> Self {
+        Question {
+            word,
+            kind: Kind::Stream(Box::new(start)),
+        }
+    }
 }
 
 impl ControlSocket {
@@ -59,6 +117,20 @@ impl ControlSocket {
         path: &Path,
         status: impl Fn() -> Result<S, String> + Send + Sync + 'static,
         reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::listen_with(path, status, reload, Vec::new())
+    }
+
+    /// As [`ControlSocket::listen`], and answers these questions too.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn listen_with<S: Serialize>(
+        path: &Path,
+        status: impl Fn() -> Result<S, String> + Send + Sync + 'static,
+        reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+        questions: Vec<Question>,
     ) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -81,6 +153,7 @@ impl ControlSocket {
                     .map_err(|error| format!("cannot report the status: {error}"))
             }),
             reload: Box::new(reload),
+            questions,
         };
         Ok(ControlSocket {
             path: path.to_owned(),
@@ -125,13 +198,45 @@ async fn client(mut stream: UnixStream, answers: Arc<Answers>) {
         return;
     };
     let by = match stream.peer_cred() {
-        Ok(peer) => format!("uid {}, pid {}", peer.uid(), peer.pid().unwrap_or_default()),
-        Err(_) => "control socket".to_owned(),
+        Ok(peer) => Peer {
+            is_root: peer.uid() == 0,
+            name: format!("uid {}, pid {}", peer.uid(), peer.pid().unwrap_or_default()),
+        },
+        Err(_) => Peer {
+            is_root: false,
+            name: "control socket".to_owned(),
+        },
     };
     let Ok(answer) = tokio::task::spawn_blocking(move || answer(&line, &by, &answers)).await else {
         return;
     };
-    let _ = timeout(PATIENCE, stream.write_all(&answer)).await;
+    match answer {
+        Answer::Whole(answer) => {
+            let _ = timeout(PATIENCE, stream.write_all(&answer)).await;
+        }
+        Answer::Stream(lines) => pass_on(stream, lines).await,
+    }
+}
+
+/// Writes what comes. The producer ends soon after this.
+async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
+    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(64);
+    tokio::task::spawn_blocking(move || {
+        while let Some(line) = lines() {
+            let is_over = match line.is_empty() {
+                true => sender.is_closed(),
+                false => sender.blocking_send(line).is_err(),
+            };
+            if is_over {
+                return;
+            }
+        }
+    });
+    while let Some(line) = receiver.recv().await {
+        if !matches!(timeout(PATIENCE, stream.write_all(&line)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
 }
 
 /// The line of a client; empty if it is silent.
@@ -153,25 +258,50 @@ async fn line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     }
 }
 
-fn answer(line: &[u8], by: &str, answers: &Answers) -> Vec<u8> {
+fn answer(line: &[u8], by: &Peer, answers: &Answers) -> Answer {
     let result = match line.trim_ascii() {
         b"" | b"status" => match (answers.status)() {
-            Ok(document) => return document,
+            Ok(document) => return Answer::Whole(document),
             Err(error) => Err(error),
         },
         b"reload" => {
             let result = (answers.reload)();
-            log::reloaded(by, &result);
+            log::reloaded(&by.name, &result);
             result
         }
-        other => Err(format!(
-            "unknown command \"{}\"; known: status, reload",
-            other.escape_ascii()
-        )),
+        other => match ask(other, by, answers) {
+            Ok(answer) => return answer,
+            Err(error) => Err(error),
+        },
     };
-    match result {
+    Answer::Whole(match result {
         Ok(text) => format!("ok\n{text}").into_bytes(),
         Err(text) => format!("error\n{text}").into_bytes(),
+    })
+}
+
+/// What is neither status nor reload.
+fn ask(line: &[u8], by: &Peer, answers: &Answers) -> Result<Answer, String> {
+    let text = String::from_utf8_lossy(line);
+    let (word, argument) = text.split_once(' ').unwrap_or((&text, ""));
+    let mut questions = answers.questions.iter();
+    match questions.find(|question| question.word == word) {
+        Some(question) => match &question.kind {
+            Kind::Document(answer) => answer(argument.trim()).map(Answer::Whole),
+            Kind::Stream(_) if !by.is_root => {
+                Err("only root may see packets; run it as root".to_owned())
+            }
+            Kind::Stream(start) => start(argument.trim(), &by.name).map(Answer::Stream),
+        },
+        None => {
+            let words = answers.questions.iter().map(|question| question.word);
+            let known: Vec<&str> = ["status", "reload"].into_iter().chain(words).collect();
+            Err(format!(
+                "unknown command \"{}\"; known: {}",
+                line.escape_ascii(),
+                known.join(", ")
+            ))
+        }
     }
 }
 
@@ -256,6 +386,73 @@ mod tests {
             ask(&running, Some("status\n")).await,
             "error\nthe gateway waits"
         );
+    }
+
+    #[tokio::test]
+    async fn other_questions_are_answered_with_a_document_or_an_error() {
+        let folder = std::env::temp_dir().join(format!("sig-control-{}", std::process::id()));
+        let length = Question::new("length", |argument| match argument {
+            "" => Err("of what?".to_owned()),
+            text => Ok(text.len()),
+        });
+        let path = folder.join("question.sock");
+        let (status, reload) = (|| Ok(example::idle()), || Ok(String::new()));
+        let running = Running {
+            socket: ControlSocket::listen_with(&path, status, reload, vec![length]).unwrap(),
+            reloads: Arc::default(),
+        };
+        assert_eq!(ask(&running, Some("length of this\n")).await, "7");
+        assert_eq!(ask(&running, Some("length\n")).await, "error\nof what?");
+        assert_eq!(
+            ask(&running, Some("size\n")).await,
+            "error\nunknown command \"size\"; known: status, reload, length"
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_stream_ends_with_its_source_or_its_reader() {
+        let folder = std::env::temp_dir().join(format!("sig-control-{}", std::process::id()));
+        let endless = Arc::new(AtomicU32::new(0));
+        let told = endless.clone();
+        let count = Question::stream("count", move |argument, _| {
+            let mut left: u32 = argument.parse().map_err(|_| "how many?".to_owned())?;
+            Ok(Box::new(move || {
+                left = left.checked_sub(1)?;
+                Some(format!("{left}\n").into_bytes())
+            }))
+        });
+        let forever = Question::stream("forever", move |_, _| {
+            let told = told.clone();
+            Ok(Box::new(move || {
+                std::thread::sleep(Duration::from_millis(1));
+                told.fetch_add(1, Ordering::Relaxed);
+                Some(b"again\n".to_vec())
+            }))
+        });
+        let path = folder.join("stream.sock");
+        let (status, reload) = (|| Ok(example::idle()), || Ok(String::new()));
+        let questions = vec![count, forever];
+        let running = Running {
+            socket: ControlSocket::listen_with(&path, status, reload, questions).unwrap(),
+            reloads: Arc::default(),
+        };
+        assert_eq!(ask(&running, Some("count 3\n")).await, "2\n1\n0\n");
+        assert_eq!(ask(&running, Some("count\n")).await, "error\nhow many?");
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        stream.write_all(b"forever\n").await.unwrap();
+        let mut first = [0; 6];
+        stream.read_exact(&mut first).await.unwrap();
+        drop(stream);
+        let mut before = u32::MAX;
+        for _ in 0..600 {
+            let now = endless.load(Ordering::Relaxed);
+            if now == before {
+                return;
+            }
+            before = now;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("it goes on without a reader");
     }
 
     #[tokio::test]

@@ -1,12 +1,14 @@
 //! The command line of the binary `sig`: one file per subcommand.
 
 mod accelerate;
+mod capture;
 mod chain;
 mod checked;
 mod completions;
 mod config;
 mod dissect;
 mod doctor;
+mod drops;
 mod notation;
 mod path;
 mod quick;
@@ -20,7 +22,9 @@ mod status;
 mod supervise;
 mod table;
 mod top;
+mod trace;
 mod version;
+mod watch;
 mod watchdog;
 
 use std::io::{self, Write};
@@ -57,6 +61,9 @@ enum Command {
     Quick(quick::Args),
     Status(status::Args),
     Reload(reload::Args),
+    Trace(trace::Args),
+    Capture(capture::Args),
+    Drops(drops::Args),
     Config(config::Args),
     Dissect(dissect::Args),
     Doctor(doctor::Args),
@@ -130,6 +137,9 @@ pub fn main() -> ExitCode {
         Command::Quick(args) => quick::run(&args, &mut out),
         Command::Status(args) => status::run(&args, &mut out),
         Command::Reload(args) => reload::run(&args, &mut out),
+        Command::Trace(args) => trace::run(&args, &mut out),
+        Command::Capture(args) => capture::run(&args, &mut out),
+        Command::Drops(args) => drops::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
         Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),

@@ -36,6 +36,13 @@ impl Kind {
         }
     }
 
+    const fn article(self) -> &'static str {
+        match self {
+            Self::Accelerator | Self::SrNode => "an",
+            Self::Gateway | Self::Router => "a",
+        }
+    }
+
     /// The command that starts one, and of which there are others for it.
     const fn command(self) -> &'static str {
         match self {
@@ -92,12 +99,26 @@ pub(super) fn expect(socket: &Path, wanted: Kind, command: &str) -> Result<(), S
         Some(found) if found != wanted => Err(format!(
             "{}: this is {} {}; use \"{} {command}\"",
             socket.display(),
-            match found {
-                Kind::Accelerator | Kind::SrNode => "an",
-                Kind::Gateway | Kind::Router => "a",
-            },
+            found.article(),
             found.name(),
             found.command()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a socket of something else than a gateway, where `command` asks gateways only.
+///
+/// # Errors
+///
+/// What it is.
+pub(super) fn expect_gateway(socket: &Path, command: &str) -> Result<(), String> {
+    match kind(socket) {
+        Some(found) if found != Kind::Gateway => Err(format!(
+            "{}: this is {} {}; \"sig {command}\" asks gateways",
+            socket.display(),
+            found.article(),
+            found.name()
         )),
         _ => Ok(()),
     }
@@ -205,13 +226,8 @@ pub(super) fn only_socket(folder: &Path, wanted: Kind) -> Result<PathBuf, String
     }
 }
 
-/// The answer of the gateway or router to a line, or to none. It has to come within `patience`.
-pub(super) fn ask(
-    socket: &Path,
-    line: &str,
-    patience: Duration,
-    asked: Kind,
-) -> Result<Vec<u8>, String> {
+/// Connects to the gateway or router, and sends it a line, or none.
+pub(super) fn open(socket: &Path, line: &str, asked: Kind) -> Result<UnixStream, String> {
     let shown = socket.display();
     let name = asked.name();
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
@@ -229,6 +245,19 @@ pub(super) fn ask(
     let _ = stream
         .write_all(line.as_bytes())
         .and_then(|()| stream.shutdown(Shutdown::Write));
+    Ok(stream)
+}
+
+/// The answer of the gateway or router to a line, or to none. It has to come within `patience`.
+pub(super) fn ask(
+    socket: &Path,
+    line: &str,
+    patience: Duration,
+    asked: Kind,
+) -> Result<Vec<u8>, String> {
+    let shown = socket.display();
+    let name = asked.name();
+    let mut stream = open(socket, line, asked)?;
     let mut document = Vec::new();
     stream
         .set_read_timeout(Some(patience))

@@ -23,7 +23,9 @@ mod ports;
 mod sockets;
 mod sources;
 mod status;
+mod trace;
 mod tunnel;
+pub(crate) mod watching;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -121,6 +123,8 @@ struct Shared {
     chains: Mutex<chains::Chains>,
     /// Held while rules are put into force.
     setting_rules: tokio::sync::Mutex<()>,
+    /// What those who watch packets want of the programs.
+    wishes: Mutex<watching::Wishes>,
 }
 
 /// Programs on devices; they leave when this is dropped.
@@ -294,6 +298,7 @@ impl Host {
             beside: Mutex::new(chains::beside(&config, tunnel.ifindex())),
             chains: Mutex::new(chains::Chains::new(counts, fail.clone())),
             setting_rules: tokio::sync::Mutex::new(()),
+            wishes: Mutex::default(),
         });
         // From here on, changes are followed.
         let changes = watch.subscribe();
@@ -613,7 +618,10 @@ async fn watch_load(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let sent = {
-            let programs = lock(&shared.programs);
+            // Whoever attaches a program has it for as long as the driver takes.
+            let Ok(programs) = shared.programs.try_lock() else {
+                continue;
+            };
             let stats = [Stat::LanFast, Stat::TunnelFast];
             let stats = programs
                 .iter()

@@ -9,10 +9,10 @@ use std::{
 use super::{
     config::{self, Config, LogLevel},
     configured, discovery,
-    host::HostHandle,
+    host::{HostHandle, watching::Watch},
     rules::Rules,
 };
-use sig_core::status::Status;
+use sig_core::{status::Status, trace::Trace};
 use sig_observe::{log::LogControl, operator::Operator};
 use tokio::runtime::Handle as Runtime;
 
@@ -76,6 +76,28 @@ impl Running {
     pub(crate) fn reload_with(&self, config: Config) -> Result<String, String> {
         let _reloading = lock(&self.reloading);
         self.put_into_force(config)
+    }
+
+    /// What would be done with the packet of this question, which is JSON. May block for a moment.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the question.
+    pub(crate) fn trace(&self, question: &str) -> Result<Trace, String> {
+        let question = serde_json::from_str(question)
+            .map_err(|error| format!("not a question that this version understands: {error}"))?;
+        self.host.trace(&question)
+    }
+
+    /// Packets as this request, which is JSON, says. `by` asks, for the log.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the request.
+    pub(crate) fn watch(&self, wanted: &str, by: &str) -> Result<Watch, String> {
+        let wanted = serde_json::from_str(wanted)
+            .map_err(|error| format!("not a request that this version understands: {error}"))?;
+        self.host.watch(&wanted, by)
     }
 
     /// What messages about the configuration begin with.

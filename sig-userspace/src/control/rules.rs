@@ -47,6 +47,18 @@ pub(crate) struct Rule {
     pub(crate) ingress: bool,
 }
 
+impl Rule {
+    /// Whether workers look at it for packets to remotes: of a chain also for those whose answers it takes.
+    pub(crate) const fn is_of_egress(&self) -> bool {
+        self.egress || matches!(self.action, Action::Chain { .. })
+    }
+
+    /// The same for packets from remotes.
+    pub(crate) const fn is_of_ingress(&self) -> bool {
+        self.ingress || matches!(self.action, Action::Chain { .. })
+    }
+}
+
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -519,14 +531,14 @@ pub(crate) fn filter(rules: &Rules, links: &Links, workers: usize, counts: &mut 
             Action::Chain { egress, ingress } => [chain(egress, ingress), chain(ingress, egress)],
         };
         let is_chain = matches!(rule.action, Action::Chain { .. });
-        if rule.egress || is_chain {
+        if rule.is_of_egress() {
             egress.push(FilterRule {
                 condition: rule.condition.clone(),
                 action: to,
                 hits: if rule.egress { of_egress } else { Arc::new([]) },
             });
         }
-        if rule.ingress || is_chain {
+        if rule.is_of_ingress() {
             ingress.push(FilterRule {
                 // The answers to what a chain takes.
                 condition: match is_chain {

@@ -6,7 +6,11 @@ use tokio::sync::mpsc;
 
 use super::{Error, Status};
 use crate::control::{config::Config, operator::Running};
-use sig_observe::{operator::Operator as _, service::ServiceManager, socket::ControlSocket};
+use sig_observe::{
+    operator::Operator as _,
+    service::ServiceManager,
+    socket::{ControlSocket, Question},
+};
 
 /// Looks at a gateway and reloads its files, from any task, also while it starts. Cheap to clone.
 #[derive(Clone)]
@@ -63,14 +67,15 @@ impl Handle {
     ///
     /// If the gateway does not run, with what it is waiting for.
     pub fn status(&self) -> Result<Status, NotRunning> {
-        let running = match &*self.phase() {
-            Phase::Starting(stage) => {
-                return Err(NotRunning(format!("the gateway is starting: {stage}")));
-            }
-            Phase::Running(running) => running.clone(),
-            Phase::Ended => return Err(NotRunning(ended())),
-        };
-        Ok(running.status())
+        Ok(self.running()?.status())
+    }
+
+    fn running(&self) -> Result<Arc<Running>, NotRunning> {
+        match &*self.phase() {
+            Phase::Starting(stage) => Err(NotRunning(format!("the gateway is starting: {stage}"))),
+            Phase::Running(running) => Ok(running.clone()),
+            Phase::Ended => Err(NotRunning(ended())),
+        }
     }
 
     /// Reads the files again, as [`Gateway::reload`](super::Gateway::reload) does. While the gateway waits for the SCION
@@ -102,12 +107,24 @@ impl Handle {
         answered.recv().map_err(|_| ended())?
     }
 
-    /// Opens the socket that `sig status` and `sig reload` ask.
+    /// Opens the socket that `sig status`, `sig reload`, `sig trace`, `sig capture` and `sig drops` ask.
     pub(super) fn listen(&self, config: &Config) -> Result<ControlSocket, Error> {
         let path = &config.gateway.status_socket;
         let (asked, reloaded) = (self.clone(), self.clone());
         let status = move || asked.status().map_err(|error| error.0);
-        ControlSocket::listen(path, status, move || reloaded.reload_now()).map_err(|source| {
+        let traced = self.clone();
+        let trace = Question::new("trace", move |question| {
+            let running = traced.running().map_err(|error| error.0)?;
+            running.trace(question)
+        });
+        let watched = self.clone();
+        let watch = Question::stream("watch", move |wanted, by| {
+            let running = watched.running().map_err(|error| error.0)?;
+            let mut watch = running.watch(wanted, by)?;
+            Ok(Box::new(move || watch.next()))
+        });
+        let reload = move || reloaded.reload_now();
+        ControlSocket::listen_with(path, status, reload, vec![trace, watch]).map_err(|source| {
             Error::StatusSocket {
                 path: path.clone(),
                 source,

@@ -99,13 +99,36 @@ fn a_lan_interface_comes_and_goes_without_losing_a_packet_of_the_others() {
         );
         let config = with_second(&bed.network, &few);
         std::fs::write(bed.network.a.config_file(), config).expect("the configuration");
+        let is_down_at_start = workers == 2;
+        if is_down_at_start {
+            second.plug_in(&bed.network, 99);
+            let set_down = bed.network.a.gateway.ip("link set more down");
+            set_down.expect("it is there");
+        }
         bed.network
             .start_gateways()
             .unwrap_or_else(|e| panic!("{e:#}"));
         let network = &bed.network;
         assert_pings(network, Family::V4, 5, 64);
         let first = status(network);
-        assert_eq!(first.lan.left_out.len(), 1, "{:#?}", first.lan);
+        let [left_out] = &first.lan.left_out[..] else {
+            panic!("{:#?}", first.lan);
+        };
+        assert_eq!(
+            left_out.reason.contains("is down"),
+            is_down_at_start,
+            "{left_out:?}"
+        );
+        if is_down_at_start {
+            network
+                .a
+                .gateway
+                .ip("link set more up")
+                .expect("it is there");
+            wait_for_service(network, true);
+            second.unplug(network);
+            wait_for_service(network, false);
+        }
         let before = streams(network);
         let (to, rounds) = (network.b.client_ip(Family::V4), 12);
         let pinged = thread::scope(|scope| {

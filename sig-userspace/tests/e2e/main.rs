@@ -23,5 +23,6 @@ mod quick;
 mod reload;
 mod restart;
 mod rights;
+mod see;
 mod sockets;
 mod traffic;

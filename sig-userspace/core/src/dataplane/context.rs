@@ -13,6 +13,7 @@ use super::{
 };
 use crate::fast_path::teacher::Teacher;
 use crate::port::umem::{Area, Frame, FreeList, HEADROOM};
+use crate::tap::{Look, Point};
 
 /// Borrowed for one batch.
 pub(super) struct Context<'a> {
@@ -28,6 +29,9 @@ pub(super) struct Context<'a> {
     pub(super) area: &'a Area,
     pub(super) free: &'a mut FreeList,
     pub(super) counters: &'a WorkerCounters,
+    /// Who watches, if anybody does, and where the packets at hand came in.
+    pub(super) look: Option<&'a Look>,
+    pub(super) point: Point,
     /// Finished frames for the underlay.
     pub(super) to_underlay: &'a mut Vec<Frame>,
     /// Finished Ethernet frames for the tunnel port.
@@ -82,10 +86,33 @@ impl Context<'_> {
         }
     }
 
-    /// Counts a dropped packet or frame and frees its chunk.
+    /// Counts a dropped IP packet and frees its chunk.
     #[inline]
     pub(super) fn discard(&mut self, frame: Frame, reason: DropReason) {
+        self.drop(frame, reason, false);
+    }
+
+    /// The same for an Ethernet frame.
+    #[inline]
+    pub(super) fn discard_frame(&mut self, frame: Frame, reason: DropReason) {
+        self.drop(frame, reason, true);
+    }
+
+    #[inline]
+    fn drop(&mut self, frame: Frame, reason: DropReason, is_ethernet: bool) {
+        if let Some(look) = self.look {
+            let bytes = frame.bytes(self.area);
+            look.drop(self.tables, self.point, reason, bytes, is_ethernet);
+        }
         self.counters.drop(reason);
         self.free.put(frame);
+    }
+
+    /// Counts a dropped IP packet that is in no chunk of its own.
+    pub(super) fn discard_copy(&self, packet: &[u8], reason: DropReason) {
+        if let Some(look) = self.look {
+            look.drop(self.tables, self.point, reason, packet, false);
+        }
+        self.counters.drop(reason);
     }
 }

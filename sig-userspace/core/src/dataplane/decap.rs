@@ -165,7 +165,7 @@ impl Decap {
         let (parsed, slot) = match self.admit(context, frame.bytes(context.area)) {
             Ok(admitted) => admitted,
             Err(reason) => {
-                context.discard(frame, reason);
+                context.discard_frame(frame, reason);
                 return;
             }
         };
@@ -365,6 +365,9 @@ impl Delivery<'_, '_> {
     fn released(&mut self, key: StreamKey, piece: Piece<'_>, congestion: bool) {
         match (self.context.tables.remote_slot(key.remote), piece) {
             (Some(slot), Piece::Assembled(packet)) => self.copy(slot, packet, congestion),
+            (None, Piece::Assembled(packet)) => {
+                self.context.discard_copy(packet, DropReason::UnknownRemote);
+            }
             _ => self.context.counters.drop(DropReason::UnknownRemote),
         }
     }
@@ -373,7 +376,7 @@ impl Delivery<'_, '_> {
     fn copy(&mut self, slot: u16, packet: &[u8], congestion: bool) {
         match copy(self.context.area, self.context.free, packet) {
             Ok(copied) => self.packet(slot, copied, congestion),
-            Err(reason) => self.context.counters.drop(reason),
+            Err(reason) => self.context.discard_copy(packet, reason),
         }
     }
 

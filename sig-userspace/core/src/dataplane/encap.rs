@@ -122,7 +122,11 @@ impl Encap {
                 if let Some((message, packet)) = message {
                     context.tell_sender(&mut self.icmp_limit, message, &frame, &packet);
                 }
-                context.discard(frame, reason);
+                // Of what is no IP packet, nothing was cut off.
+                match reason {
+                    DropReason::InvalidPacket => context.discard_frame(frame, reason),
+                    _ => context.discard(frame, reason),
+                }
             }
         }
     }

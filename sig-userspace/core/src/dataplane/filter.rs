@@ -143,6 +143,23 @@ impl Filter {
         decide(&self.egress, packet, |_| {})
     }
 
+    /// As [`Filter::of_egress`] and [`Filter::of_ingress`], and the places of the rules that held among those of the direction.
+    pub(super) fn explain(
+        &self,
+        direction: Direction,
+        packet: &InnerPacket,
+    ) -> (Decision, Vec<usize>) {
+        let rules = match direction {
+            Direction::Egress => &self.egress,
+            Direction::Ingress => &self.ingress,
+        };
+        let mut held = Vec::new();
+        let decision = decide(rules, packet, |rule| {
+            held.extend(rules.iter().position(|of| std::ptr::eq(of, rule)));
+        });
+        (decision, held)
+    }
+
     /// The same for packets from a remote.
     #[must_use]
     pub fn of_ingress(&self, packet: &InnerPacket) -> Decision {

@@ -39,6 +39,22 @@ impl<T> Lpm<T> {
         }
     }
 
+    /// The longest prefix that holds the address, and its value.
+    pub fn find(&self, address: IpAddr) -> Option<(IpNet, &T)> {
+        match address {
+            IpAddr::V4(v4) => {
+                let ((bits, len), value) = self.v4.get_lpm(&(v4.into(), 32))?;
+                let net = Ipv4Net::new(bits.into(), len).ok()?;
+                Some((net.trunc().into(), value))
+            }
+            IpAddr::V6(v6) => {
+                let ((bits, len), value) = self.v6.get_lpm(&(v6.into(), 128))?;
+                let net = Ipv6Net::new(bits.into(), len).ok()?;
+                Some((net.trunc().into(), value))
+            }
+        }
+    }
+
     /// Whether a prefix holds all of this one.
     pub fn holds(&self, prefix: IpNet) -> bool {
         match prefix {
@@ -100,6 +116,10 @@ mod tests {
         assert_eq!(lpm.get(address("11.2.2.3")), None);
         assert_eq!(lpm.get(address("2001:db8::1")), Some(&7));
         assert_eq!(lpm.get(address("2001:db9::1")), Some(&6));
+        let found = lpm.find(address("10.1.2.3"));
+        let found = found.map(|(prefix, value)| (prefix.to_string(), *value));
+        assert_eq!(found, Some(("10.1.0.0/16".to_owned(), 2)));
+        assert_eq!(lpm.find(address("11.2.2.3")), None);
         let holds = |prefix: &str| lpm.holds(prefix.parse().expect("a prefix"));
         assert!(holds("10.1.0.0/16") && holds("10.128.0.0/9") && holds("::/0"));
         assert!(!holds("11.0.0.0/8") && !holds("8.0.0.0/6") && !holds("0.0.0.0/0"));

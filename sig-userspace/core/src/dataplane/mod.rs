@@ -21,6 +21,7 @@ mod sources;
 mod tables;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod worker;
 
 pub use decap::max_packet;

@@ -159,7 +159,7 @@ impl Used {
 
     /// The upper bits: the lower ones spread flows over workers and streams.
     #[inline]
-    const fn bucket(flow_hash: u32) -> usize {
+    pub(super) const fn bucket(flow_hash: u32) -> usize {
         (flow_hash >> 24) as usize
     }
 
@@ -179,7 +179,7 @@ impl Spread {
 
     /// Number of the path for a flow.
     #[inline]
-    fn look_up(&self, flow_hash: u32) -> u16 {
+    pub(super) fn look_up(&self, flow_hash: u32) -> u16 {
         self.buckets[Used::bucket(flow_hash)].into()
     }
 }
@@ -421,17 +421,41 @@ impl Tables {
         packet: &InnerPacket,
         pick: impl FnOnce(&Spread) -> u16,
     ) -> Result<u16, DropReason> {
-        let action = match target {
-            Target::Fixed(action) => action,
-            Target::Rules(site) => self.routing.decide(site, packet),
-            Target::Home => return Err(DropReason::NoRoute),
-        };
-        let session = action.session().ok_or(DropReason::NoSession)?;
+        let session = self.session_to(target, packet)?;
         match &self.sessions[usize::from(session)] {
             Session::OnePath(path) => Ok(*path),
             Session::ManyPaths(first, spread) => Ok(first + pick(spread)),
             Session::Pathless => Err(DropReason::NoPath),
         }
+    }
+
+    /// The AS that an address is behind, by the prefixes that lead to remotes.
+    pub(crate) fn behind(&self, address: IpAddr) -> Option<IsdAs> {
+        let session = match self.routing.way(address)? {
+            Target::Fixed(action) => action.session(),
+            Target::Rules(site) => {
+                let mut rules = self.routing.sites[usize::from(site)].iter();
+                rules.find_map(|rule| rule.action.session())
+            }
+            Target::Home => None,
+        }?;
+        let slot = *self.session_remotes.get(usize::from(session))?;
+        Some(self.remotes.get(usize::from(slot))?.isd_as)
+    }
+
+    /// The place in `sessions` of the session that a packet goes into, whose target is known.
+    #[inline]
+    pub(super) fn session_to(
+        &self,
+        target: Target,
+        packet: &InnerPacket,
+    ) -> Result<u16, DropReason> {
+        let action = match target {
+            Target::Fixed(action) => action,
+            Target::Rules(site) => self.routing.decide(site, packet),
+            Target::Home => return Err(DropReason::NoRoute),
+        };
+        action.session().ok_or(DropReason::NoSession)
     }
 
     /// The place in `lan` of the next hop for packets of the remote with this [`Remote::id`] and of this flow, if they are
@@ -490,11 +514,24 @@ impl Routing {
         self.routes.get(destination).copied()
     }
 
+    /// As [`Routing::way`], with the longest prefix.
+    pub(super) fn find(&self, destination: IpAddr) -> Option<(IpNet, Target)> {
+        let (prefix, target) = self.routes.find(destination)?;
+        Some((prefix, *target))
+    }
+
     /// What the rules of a site do with a packet.
     pub(super) fn decide(&self, site: u16, packet: &InnerPacket) -> Action {
-        let mut rules = self.sites[usize::from(site)].iter();
-        let rule = rules.find(|rule| rule.condition.matches(packet));
+        let place = self.class(site, packet);
+        let rule = place.and_then(|place| self.sites[usize::from(site)].get(place));
         rule.map_or(Action::Drop, |rule| rule.action)
+    }
+
+    /// The place of the rule of a site that holds for a packet.
+    #[inline]
+    pub(super) fn class(&self, site: u16, packet: &InnerPacket) -> Option<usize> {
+        let mut rules = self.sites[usize::from(site)].iter();
+        rules.position(|rule| rule.condition.matches(packet))
     }
 }
 

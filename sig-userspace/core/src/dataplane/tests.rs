@@ -6,6 +6,7 @@ mod hub;
 mod jumbo;
 mod lan;
 mod mss;
+mod trace;
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -15,6 +15,7 @@ use crate::{
     framing::{Limits, LimitsError},
     port::BATCH,
     port::umem::{Area, Frame, FreeList},
+    tap::{Event, Look, Point, Tap},
 };
 
 /// What a worker is made with; the same for all workers of a gateway.
@@ -90,6 +91,7 @@ pub struct Worker {
     clamp_mss: bool,
     teacher: Option<Teacher>,
     counters: Arc<WorkerCounters>,
+    tap: Option<Arc<Tap>>,
 }
 
 impl Worker {
@@ -116,6 +118,7 @@ impl Worker {
             clamp_mss: config.clamp_mss,
             teacher: None,
             counters: Arc::default(),
+            tap: None,
         })
     }
 
@@ -127,6 +130,11 @@ impl Worker {
     /// Sets whether hosts may leave transport checksums to their network card.
     pub fn set_partial_checksums(&mut self, partial: bool) {
         self.origin = Origin::Lan { partial };
+    }
+
+    /// Lets packets be watched.
+    pub fn watched_by(&mut self, tap: Arc<Tap>) {
+        self.tap = Some(tap);
     }
 
     /// Refuses frames that are brought by others than these, where no XDP program does so.
@@ -154,6 +162,12 @@ impl Worker {
     /// to be transmitted to `output`. Every chunk ends up in `output` or is free again.
     pub fn process(&mut self, now: u64, tables: &Tables, input: &mut Input, output: &mut Output) {
         self.encap.follow(tables, self.number);
+        let look = self.tap.as_ref();
+        let look = look.and_then(|tap| tap.look(now, self.number));
+        let look = look.as_ref();
+        let waiting = look
+            .filter(|look| look.passing())
+            .map(|look| (look, watch_input(look, tables, &self.area, input, output)));
         let mut context = Context {
             now,
             worker: self.number,
@@ -163,6 +177,8 @@ impl Worker {
             area: &self.area,
             free: &mut self.free,
             counters: &self.counters,
+            look,
+            point: Point::Underlay,
             to_underlay: &mut output.underlay,
             to_tunnel: &mut output.tunnel,
             to_lan: &mut output.lan,
@@ -182,16 +198,61 @@ impl Worker {
         {
             self.decap.poll(&mut context);
         }
+        context.point = Point::Lan(None);
         let mut frames = input.lan.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
             self.encap.packet(&mut context, frame, self.origin);
         }
+        context.point = Point::Tunnel;
         let mut frames = input.tunnel.drain(..);
         while let Some(frame) = next(&mut frames, &self.area) {
             self.encap.packet(&mut context, frame, Origin::Tunnel);
         }
         self.encap.flush(&mut context);
+        if let Some((look, waiting)) = waiting {
+            watch_output(look, tables, &self.area, output, &waiting);
+        }
     }
+}
+
+/// Shows what comes in. Returns how many frames wait for transmission on each side, in the order of [`sides`].
+#[cold]
+fn watch_input(
+    look: &Look,
+    tables: &Tables,
+    area: &Area,
+    input: &Input,
+    output: &Output,
+) -> Vec<usize> {
+    for (point, frames) in [
+        (Point::Lan(None), &input.lan),
+        (Point::Tunnel, &input.tunnel),
+        (Point::Underlay, &input.underlay),
+    ] {
+        for frame in frames {
+            look.pass(tables, point, Event::In, frame.bytes(area));
+        }
+    }
+    sides(output).map(|(_, frames)| frames.len()).collect()
+}
+
+/// Shows what goes out, but for the frames that had been `waiting`.
+#[cold]
+fn watch_output(look: &Look, tables: &Tables, area: &Area, output: &Output, waiting: &[usize]) {
+    for ((point, frames), waiting) in sides(output).zip(waiting) {
+        for frame in frames.iter().skip(*waiting) {
+            look.pass(tables, point, Event::Out, frame.bytes(area));
+        }
+    }
+}
+
+fn sides(output: &Output) -> impl Iterator<Item = (Point, &Vec<Frame>)> {
+    let lan = output.lan.iter().zip(0u16..);
+    lan.filter_map(|(frames, port)| Some((Point::Lan(Some(port)), frames.as_ref()?)))
+        .chain([
+            (Point::Tunnel, &output.tunnel),
+            (Point::Underlay, &output.underlay),
+        ])
 }
 
 /// How many frames ahead memory is asked for. More would not help: packets start at the same place of

@@ -23,6 +23,7 @@ use crate::{
     port::BATCH,
     port::Port,
     port::umem::{Area, Frame, FreeList, Pool},
+    tap::Tap,
 };
 use idle::Idle;
 
@@ -61,6 +62,8 @@ pub struct EngineConfig {
     pub fast_path: Option<Arc<Shared>>,
     /// Who may bring frames, where no XDP program looks at that.
     pub sources: Option<Arc<Sources>>,
+    /// Where packets are copied for those who watch.
+    pub tap: Arc<Tap>,
 }
 
 /// A port side without a port.
@@ -144,6 +147,7 @@ impl Engine {
                 worker.teach(shared.clone(), workers);
                 Order::new(shared.clone())
             });
+            worker.watched_by(config.tap.clone());
             if let Some(sources) = &config.sources {
                 worker.check_sources(sources.clone());
             }

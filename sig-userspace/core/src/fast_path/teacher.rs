@@ -235,7 +235,7 @@ impl Teacher {
 
 /// Whether the packet is no fragment: these have no ports, which is another flow than that with ports of 0, but has the same key.
 #[inline]
-fn has_all_of_its_flow(packet: &InnerPacket) -> bool {
+pub(crate) fn has_all_of_its_flow(packet: &InnerPacket) -> bool {
     match packet.upper() {
         UpperLayer::At {
             protocol: PROTO_TCP | PROTO_UDP | PROTO_SCTP,

@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use sig_common::wire::{PROTO_TCP, PROTO_UDP, inner::InnerPacket, ipv6::UpperLayer};
 
 pub use parse::{ClassError, MAX_CONDITIONS, MAX_DEPTH, is_name, names, parse, parse_rule};
+pub use protocol::{name as protocol_name, number as protocol_number};
 
 /// A condition on a packet. Its text form is described in [`parse`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -8,13 +8,17 @@ use std::{
 
 use aya::{
     Pod,
-    maps::{HashMap, LpmTrie, MapData, MapError, PerCpuArray, ProgramArray, XskMap, lpm_trie::Key},
+    maps::{
+        Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, ProgramArray, RingBuf, XskMap,
+        lpm_trie::Key,
+    },
 };
 use ipnet::IpNet;
 use sig_common::{
     addr::IsdAs,
     maps::{
-        self, Ip, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat, UnderlayPort,
+        self, Dropped, Ip, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat,
+        UnderlayPort,
     },
     reason::DropReason,
     wire::{ethernet, underlay::Local},
@@ -69,6 +73,8 @@ pub(super) struct Maps {
     lan_v6: LpmTrie<MapData, [u8; 16], LanRoute>,
     drops: PerCpuArray<MapData, u64>,
     stats: PerCpuArray<MapData, u64>,
+    drops_wanted: Array<MapData, u32>,
+    dropped: RingBuf<MapData>,
     underlay_now: BTreeMap<u32, UnderlayPort>,
     underlay_flags: u16,
     sources_now: BTreeMap<IpNet, u32>,
@@ -91,6 +97,8 @@ impl Maps {
             lan_v6: object.map(maps::LAN_V6)?,
             drops: object.map(maps::DROPS)?,
             stats: object.map(maps::STATS)?,
+            drops_wanted: object.map(maps::DROPS_WANTED)?,
+            dropped: object.map(maps::DROPPED)?,
             underlay_now: BTreeMap::new(),
             underlay_flags: 0,
             sources_now: BTreeMap::new(),
@@ -379,6 +387,29 @@ impl Programs {
     /// The kernel does not let us read.
     pub fn stat(&self, stat: Stat) -> Result<u64, Error> {
         sum(&self.maps.stats, stat as u32)
+    }
+
+    /// Sets whether the programs copy what they drop, for [`Self::dropped`].
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_drops_wanted(&mut self, wanted: bool) -> Result<(), Error> {
+        let set = self.maps.drops_wanted.set(0, u32::from(wanted), 0);
+        set.map_err(|e| errors::of_map("ask for dropped packets".into(), e))
+    }
+
+    /// Hands over copies of dropped packets, the beginnings of their Ethernet frames, but not more than `limit`.
+    pub fn dropped(&mut self, limit: usize, mut take: impl FnMut(&Dropped, &[u8])) {
+        for _ in 0..limit {
+            let Some(item) = self.maps.dropped.next() else {
+                return;
+            };
+            if let Some((head, packet)) = item.split_first_chunk::<{ size_of::<Dropped>() }>() {
+                // SAFETY: numbers: any bits are a value.
+                let head: Dropped = unsafe { head.as_ptr().cast::<Dropped>().read_unaligned() };
+                take(&head, packet);
+            }
+        }
     }
 
     /// Reads the counters of all programs, summed over the CPUs.

@@ -70,7 +70,7 @@ impl Live {
 }
 
 /// Becomes true with the first signal to end. A second one ends the process even if nobody reads its output.
-fn until_signal() -> io::Result<Arc<AtomicBool>> {
+pub(in crate::cli) fn until_signal() -> io::Result<Arc<AtomicBool>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

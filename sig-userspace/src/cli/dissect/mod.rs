@@ -4,7 +4,7 @@ mod assemble;
 mod capture;
 mod decode;
 mod inner;
-mod live;
+pub(super) mod live;
 mod report;
 mod srv6;
 

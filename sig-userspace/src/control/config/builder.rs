@@ -274,7 +274,7 @@ mod tests {
         assert!(
             errors(builder().remote(nowhere)).starts_with("remote[0]: no path; write at least one")
         );
-        let own = remote().path(Path::new(RAW, "10.10.0.2:30042".parse().unwrap(), 1472));
+        let own = remote().path(Path::new(RAW, "10.10.0.2:30056".parse().unwrap(), 1472));
         assert!(errors(builder().remote(own)).contains("this gateway's own address"));
         let limits = Dataplane {
             workers: 0,

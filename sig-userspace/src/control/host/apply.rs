@@ -9,7 +9,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use sig_common::addr::IsdAs;
+use sig_common::{addr::IsdAs, maps::LanRoute};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -344,6 +344,28 @@ impl Applied {
             lan: Arc::default(),
             routes: BTreeMap::new(),
         }
+    }
+
+    /// What LAN programs and kernel do with packets from the LAN to an address: the longest prefix, and what it says.
+    pub(super) fn from_lan(&self, destination: IpAddr) -> Option<(IpNet, LanRoute)> {
+        let all = IpNet::from(destination);
+        let wider = std::iter::successors(Some(all), IpNet::supernet);
+        wider
+            .map(|net| net.trunc())
+            .find_map(|net| Some((net, *self.lan.get(&net)?)))
+    }
+
+    /// The prefix of a remote that contains an address and that the guard left out.
+    pub(super) fn excluded(&self, plan: &Plan, destination: IpAddr) -> Option<IpNet> {
+        let is_there = |prefix: &IpNet| {
+            let mut sites = plan.sites.iter();
+            sites.any(|site| site.prefixes.contains(prefix))
+        };
+        let wanted = self.wanted.sites.iter().flat_map(|site| &site.prefixes);
+        wanted
+            .filter(|prefix| prefix.contains(&destination) && !is_there(prefix))
+            .max_by_key(|prefix| prefix.prefix_len())
+            .copied()
     }
 
     /// Plans have no effect any more.

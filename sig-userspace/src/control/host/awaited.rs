@@ -12,7 +12,7 @@ use sig_linux::{
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Waits until interfaces and addresses of the configuration are there; `told` is told what is missing, and again when that
-/// changes. LAN interfaces may come later, but must be up.
+/// changes. LAN interfaces may come later.
 ///
 /// # Errors
 /// The kernel does not say what there is.
@@ -65,11 +65,8 @@ async fn missing(netlink: &Netlink, config: &Config) -> Result<Option<String>, E
         (_, Some(name)) => find(name),
         (_, None) => links.iter().find(|link| link.has_address(data_ip)),
     };
-    let mut used = underlay
-        .into_iter()
-        .chain(dataplane.lan.iter().filter_map(find));
     let is_down = |link: &&Link| !link.up && link.mac.is_some();
-    Ok(used.find(is_down).map(|link| {
+    Ok(underlay.filter(is_down).map(|link| {
         let name = &link.name;
         format!("interface {name}, which is down (`ip link set dev {name} up`)")
     }))

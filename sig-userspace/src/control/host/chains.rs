@@ -78,6 +78,11 @@ impl Chains {
         rules.collect()
     }
 
+    /// The rules.
+    pub(super) const fn in_force(&self) -> &Rules {
+        &self.rules
+    }
+
     /// What the node does.
     pub(super) fn node(&self) -> Option<status::srv6::Status> {
         self.node.as_ref().map(|node| node.node.status())

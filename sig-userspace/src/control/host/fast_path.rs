@@ -264,26 +264,23 @@ impl Follower {
         Ok(works)
     }
 
-    /// Looks whether the devices take packets from programs of others. Whether there was a change.
-    fn check_outputs(&mut self) -> bool {
-        let outputs = self.outputs.iter_mut().flatten();
-        outputs.fold(false, |changed, output| output.check() | changed)
-    }
-
-    /// As [`Self::check_outputs`], and says so.
+    /// Looks whether the devices take packets from programs of others, and says so. Whether there was a change.
     fn follow_outputs(&mut self) -> bool {
         let before = self.problems();
-        let changed = self.check_outputs();
+        let mut changed = false;
+        for output in self.outputs.iter_mut().flatten() {
+            let has_changed = output.check();
+            changed |= has_changed;
+            if has_changed && output.works {
+                tracing::info!(
+                    interface = output.device.interface,
+                    "XDP programs can send through it again"
+                );
+            }
+        }
         let now = self.problems();
         for problem in now.iter().filter(|problem| !before.contains(problem)) {
             tracing::warn!("{problem}");
-        }
-        let outputs = self.outputs.iter().flatten();
-        for output in outputs.filter(|output| changed && output.works) {
-            tracing::info!(
-                interface = output.device.interface,
-                "XDP programs can send through it again"
-            );
         }
         changed
     }
@@ -574,9 +571,13 @@ impl InKernel for Follower {
             minus(now, received.before)
         });
         let delivered = delivered.fold(self.delivered_past, plus);
+        let mut problems = self.problems();
+        if !self.enabled {
+            problems.push("off while packets are captured (\"sig capture\")".to_owned());
+        }
         status::FastPath {
             on: self.enabled && self.outputs.iter().flatten().any(|output| output.works),
-            problems: self.problems(),
+            problems,
             packets_sent: sent.packets,
             packet_bytes_sent: sent.bytes,
             packets_delivered: delivered.packets,
@@ -587,6 +588,38 @@ impl InKernel for Follower {
     fn set_lan(&mut self, number: u16, device: Option<Device>) -> Result<(), Error> {
         self.set_output(UNDERLAY + 1 + number, Role::Lan, device)?;
         Ok(())
+    }
+
+    fn why_not(&self, path: &Path) -> Option<String> {
+        if !self.enabled {
+            return Some("the fast path is off while packets are captured".to_owned());
+        }
+        if self.works(UNDERLAY).is_none() {
+            let underlay = |output: &&Output| output.role == Role::Underlay;
+            let problem = self
+                .outputs
+                .iter()
+                .flatten()
+                .find(underlay)
+                .and_then(Output::problem);
+            return Some(problem.unwrap_or_else(|| "there is no underlay device".to_owned()));
+        }
+        let headers = path.template.len();
+        if headers > MAX_HEADERS_WITH_ROOM {
+            return Some(format!(
+                "the headers of the path take {headers} bytes, and XDP has room for {MAX_HEADERS_WITH_ROOM}"
+            ));
+        }
+        let known = self.paths.get(&path.id);
+        if known.is_some_and(|known| known.packed_until.is_some()) {
+            return Some(
+                "many small packets are under way, which workers pack into frames".to_owned(),
+            );
+        }
+        match path.fast {
+            Some(_) => None,
+            None => Some(format!("more than {MAX_PATHS} paths are in use")),
+        }
     }
 
     fn enable(&mut self, on: bool) {

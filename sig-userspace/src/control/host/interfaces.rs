@@ -70,7 +70,9 @@ impl Interfaces {
     async fn check(&self, netlink: &Netlink, config: &Config) -> Result<(), Error> {
         let links = link::all(netlink).await?;
         let ethtool = Ethtool::open().map_err(sig_linux::Error::doing("open an ethtool socket"))?;
-        for link in self.all() {
+        // A LAN interface that is down may come up later.
+        let lan = self.lan.iter().filter(|link| link.up);
+        for link in self.underlay.iter().chain(lan) {
             check(&ethtool, config, link, &links, true)?;
         }
         Ok(())

@@ -110,9 +110,23 @@ impl State {
 
     /// When to look again, if something is to be tried again.
     fn retry_at(&self, now: Instant) -> Option<Instant> {
-        let refused = self.refused.values().map(|refused| refused.since + RETRY);
-        let failed = self.has_failed.then(|| now + RETRY);
-        refused.chain(failed).min()
+        if self.has_failed {
+            return Some(now + RETRY);
+        }
+        let refused = self.refused.values();
+        refused.map(|refused| refused.since + RETRY).min()
+    }
+
+    /// The interfaces that are LAN interfaces by now: also one in service that was renamed.
+    fn around<'a>(&self, links: &'a [Link]) -> Vec<&'a Link> {
+        let find = |name: &String| {
+            let mut services = self.in_service.iter();
+            let service = services.find(|service| service.name == *name);
+            let has_index = |link: &&Link| service.is_some_and(|of| of.ifindex == link.ifindex);
+            let named = links.iter().find(|link| link.name == *name);
+            named.or_else(|| links.iter().find(has_index))
+        };
+        self.wanted.iter().filter_map(find).collect()
     }
 
     /// What is left to the kernel, and why.
@@ -161,6 +175,7 @@ impl Refused {
         let known = Link {
             carrier: link.carrier,
             oper_state: link.oper_state.clone(),
+            addresses: link.addresses.clone(),
             ..self.link.clone()
         };
         known != *link || now >= self.since + RETRY
@@ -194,11 +209,24 @@ struct Service {
 pub(super) struct View {
     /// In the order of the configuration.
     pub(super) ports: Vec<Arc<PortFacts>>,
+    /// By the indexes of these, their numbers in the tables.
+    numbers: BTreeMap<u32, u16>,
     /// What is left to the kernel, and why.
     pub(super) helped: Vec<String>,
     pub(super) left_out: Vec<LeftOut>,
     /// What was counted at interfaces that have been given up.
     pub(super) past: Past,
+}
+
+impl View {
+    /// The interfaces by their numbers in the tables.
+    pub(super) fn numbered(&self) -> BTreeMap<u16, &PortFacts> {
+        let numbered = |facts: &'_ Arc<PortFacts>| self.numbers.get(&facts.ifindex).copied();
+        let ports = self.ports.iter();
+        ports
+            .filter_map(|facts| Some((numbered(facts)?, &**facts)))
+            .collect()
+    }
 }
 
 /// What was counted at sockets that are closed.
@@ -288,7 +316,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// One is there that cannot be used.
+    /// One is there and up, and cannot be used.
     pub(super) async fn start_lans(&self) -> Result<(), Error> {
         let mut state = self.lans.state.lock().await;
         state.wanted.clone_from(&self.lans.config.dataplane.lan);
@@ -352,6 +380,8 @@ impl Shared {
         state.has_failed = links.is_err();
         let links = links?;
         state.asking = start.elapsed();
+        // Before anything that takes its time: hosts must not pose as border routers.
+        self.close_to_frames(&state.around(&links));
         let mut outcome = Outcome::default();
         let done = self
             .follow_links(state, &links, &std::mem::take(gone), occasion, &mut outcome)
@@ -384,7 +414,14 @@ impl Shared {
                     // Whoever has the configured name now is meant.
                     let is_meant =
                         by_name(&service.name).is_none_or(|link| link.ifindex == service.ifindex);
-                    state.wanted.contains(&service.name) && is_meant && is_there(service)
+                    // Its present name may be that of another one in the configuration: then it is that one.
+                    let mut wanted = state.wanted.iter();
+                    let is_other = wanted.any(|name| {
+                        let link = by_name(name).filter(|_| *name != service.name);
+                        link.is_some_and(|link| link.ifindex == service.ifindex)
+                    });
+                    let is_wanted = state.wanted.contains(&service.name);
+                    is_wanted && is_meant && !is_other && is_there(service)
                 });
         state.in_service = stay;
         for service in go {
@@ -403,14 +440,6 @@ impl Shared {
             outcome
                 .changes
                 .push(format!("LAN interface {name}: given up"));
-        }
-
-        for service in &mut state.in_service {
-            let mut links = links.iter();
-            if let Some(link) = links.find(|link| link.ifindex == service.ifindex) {
-                let followed = self.follow_port(&mut service.followed, link.into(), &service.facts);
-                done = done.and(followed);
-            }
         }
 
         let was_missing = std::mem::take(&mut state.missing);
@@ -461,13 +490,17 @@ impl Shared {
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    if occasion != Occasion::Start && before.as_ref() != Some(&error) {
+                    // At start, whoever waits for the gateway sees what is wrong; but one that is down may come.
+                    let is_fatal = occasion == Occasion::Start && link.up;
+                    if !is_fatal && before.as_ref() != Some(&error) {
                         tracing::warn!(
                             interface = name,
                             "cannot take the LAN interface into service, so its packets go through the kernel; retrying: {error}"
                         );
                     }
-                    outcome.errors.push(error.clone());
+                    if is_fatal || occasion != Occasion::Start {
+                        outcome.errors.push(error.clone());
+                    }
                     let refused = Refused {
                         why: error,
                         link: link.clone(),
@@ -475,6 +508,13 @@ impl Shared {
                     };
                     state.refused.insert(name, refused);
                 }
+            }
+        }
+        for service in &mut state.in_service {
+            let mut links = links.iter();
+            if let Some(link) = links.find(|link| link.ifindex == service.ifindex) {
+                let followed = self.follow_port(&mut service.followed, link.into(), &service.facts);
+                done = done.and(followed);
             }
         }
         done
@@ -492,12 +532,11 @@ impl Shared {
         let lans = &self.lans;
         let config = &lans.config;
         let mac = interfaces::mac(link)?;
-        // At start, all are checked together.
-        if occasion != Occasion::Start {
-            let ethtool = Ethtool::open();
-            let ethtool = ethtool.map_err(sig_linux::Error::doing("open an ethtool socket"))?;
-            interfaces::check(&ethtool, config, link, links, is_first)?;
-        }
+        let ethtool = Ethtool::open();
+        let ethtool = ethtool.map_err(sig_linux::Error::doing("open an ethtool socket"))?;
+        // At start, doubts have been told.
+        let told = is_first && occasion != Occasion::Start;
+        interfaces::check(&ethtool, config, link, links, told)?;
         let number = state.take_number(Instant::now()).ok_or_else(|| {
             Error::Interface(format!(
                 "interface {}: the gateway serves at most {MAX_LANS} LAN interfaces",
@@ -713,15 +752,19 @@ impl Shared {
         hops.set_ports(ports.collect());
     }
 
+    /// Refuses frames of remotes that come in by these interfaces, as far as the data address is on another one.
+    fn close_to_frames(&self, around: &[&Link]) {
+        let data_ip = self.lans.config.gateway.data_addr.ip();
+        let without_data = around.iter().filter(|link| !link.has_address(data_ip));
+        self.sources.close_to(without_data.map(|link| link.ifindex));
+    }
+
     /// Tells whoever follows what there is now.
     fn tell_of_lans(&self, state: &State, links: &[Link]) {
         let lans = &self.lans;
         self.transmit_through(&state.in_service);
-        let named = |name: &String| links.iter().find(|link| link.name == *name);
-        let around: Vec<&Link> = state.wanted.iter().filter_map(named).collect();
-        let data_ip = lans.config.gateway.data_addr.ip();
-        let without_data = around.iter().filter(|link| !link.has_address(data_ip));
-        self.sources.close_to(without_data.map(|link| link.ifindex));
+        let around = state.around(links);
+        self.close_to_frames(&around);
         let around: Vec<u32> = around.iter().map(|link| link.ifindex).collect();
         lans.around.send_if_modified(|current| {
             let changed = *current != around;
@@ -734,6 +777,10 @@ impl Shared {
         });
         let mut view = lans.lock_view();
         view.ports = in_order.map(|service| service.facts.clone()).collect();
+        let services = state.in_service.iter();
+        view.numbers = services
+            .map(|service| (service.ifindex, service.number))
+            .collect();
         view.left_out = state.left_out();
         view.helped = state.helped(lans.config.dataplane.lan_transmit, lans.opener.is_some());
     }
@@ -768,8 +815,11 @@ impl Shared {
                     let looked = self.look_at_lans(&mut state, &mut gone, Occasion::Change).await;
                     // However much is announced.
                     not_before = Instant::now() + state.asking * SHARE;
-                    look_at = state.retry_at(Instant::now());
+                    look_at = state.retry_at(Instant::now()).map(|at| at.max(not_before));
                     drop(state);
+                    if self.lans.has_ended() {
+                        look_at = None;
+                    }
                     if let Err(error) = looked {
                         tracing::warn!("cannot follow the LAN interfaces, retrying: {error}");
                     }
@@ -823,9 +873,14 @@ mod tests {
 
         let mut state = State::default();
         assert_eq!(state.retry_at(since), None);
-        state.has_failed = true;
-        assert_eq!(state.retry_at(since + RETRY), Some(since + 2 * RETRY));
         state.refused.insert("lan".into(), refused);
         assert_eq!(state.retry_at(since + RETRY), Some(since + RETRY));
+        state.has_failed = true;
+        let again = Some(since + 3 * RETRY);
+        assert_eq!(
+            state.retry_at(since + 2 * RETRY),
+            again,
+            "it is overdue, and nobody has looked at it"
+        );
     }
 }

@@ -141,6 +141,10 @@ pub(super) async fn watch_refused(shared: Arc<Shared>) {
     let mut limit = LogLimit::new(LINES, Instant::now());
     loop {
         tokio::time::sleep(LOOK).await;
+        // Whoever attaches a program has it for as long as the driver takes.
+        if shared.programs.try_lock().is_err() {
+            continue;
+        }
         for address in shared.sources.refused(&shared.programs) {
             if logged.contains(&address) {
                 continue;

@@ -28,7 +28,8 @@ const NAMES: &[(u8, &str)] = &[
 ];
 
 /// The number of a name in any case, or of a decimal number.
-pub(super) fn number(text: &str) -> Option<u8> {
+#[must_use]
+pub fn number(text: &str) -> Option<u8> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().ok();
     }
@@ -39,7 +40,8 @@ pub(super) fn number(text: &str) -> Option<u8> {
 }
 
 /// The name of a number.
-pub(super) fn name(number: u8) -> Option<&'static str> {
+#[must_use]
+pub fn name(number: u8) -> Option<&'static str> {
     let mut names = NAMES.iter();
     names
         .find(|(known, _)| *known == number)
