@@ -10,6 +10,8 @@ mod engine_lan;
 mod examples;
 #[cfg(feature = "xdp")]
 mod gateway;
+#[cfg(feature = "xdp")]
+mod mistakes;
 mod policies_doc;
 mod scion_captures;
 #[cfg(feature = "xdp")]
