@@ -2,7 +2,7 @@
 
 use sig_common::reason::DropReason;
 
-/// Likely cause and remedy, for operators; in short what docs/operations.md says.
+/// Likely cause and remedy, for operators; in short what docs/troubleshooting.md says.
 #[must_use]
 pub const fn remedy(reason: DropReason) -> &'static str {
     use DropReason as R;
