@@ -56,9 +56,14 @@ pub struct Question {
 }
 
 enum Kind {
-    Document(Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>),
-    Stream(Box<dyn Fn(&str, &str) -> Result<Lines, String> + Send + Sync>),
+    Document(Box<Document>),
+    Stream(Box<Stream>),
 }
+
+/// The document for what was asked.
+type Document = dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync;
+/// The lines for what was asked, and by whom.
+type Stream = dyn Fn(&str, &str) -> Result<Lines, String> + Send + Sync;
 
 /// Who asks.
 struct Peer {

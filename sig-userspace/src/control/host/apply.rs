@@ -347,7 +347,7 @@ impl Applied {
     }
 
     /// What LAN programs and kernel do with packets from the LAN to an address: the longest prefix, and what it says.
-    pub(super) fn from_lan(&self, destination: IpAddr) -> Option<(IpNet, LanRoute)> {
+    pub(super) fn lan_route(&self, destination: IpAddr) -> Option<(IpNet, LanRoute)> {
         let all = IpNet::from(destination);
         let wider = std::iter::successors(Some(all), IpNet::supernet);
         wider

@@ -95,7 +95,7 @@ impl HostHandle {
             probing: &probing,
             lan,
             tunnel: &planner.config().tunnel.name,
-            from_lan: applied.from_lan(question.destination),
+            from_lan: applied.lan_route(question.destination),
             excluded: applied.excluded(planner.current(), question.destination),
         }
         .answer(question)
@@ -132,7 +132,7 @@ impl Facts<'_> {
                 let isd_as: IsdAs = isd_as
                     .parse()
                     .map_err(|error| format!("\"{isd_as}\" is no ISD-AS: {error}"))?;
-                self.from_remote(isd_as, &packet, &mut answer);
+                self.to_lan(isd_as, &packet, &mut answer);
             }
         }
         Ok(answer.0)
@@ -480,7 +480,7 @@ impl Facts<'_> {
         answer.0.fast_path = Some(why_not.is_none());
     }
 
-    fn from_remote(&self, isd_as: IsdAs, packet: &InnerPacket, answer: &mut Answer) {
+    fn to_lan(&self, isd_as: IsdAs, packet: &InnerPacket, answer: &mut Answer) {
         let remotes = self.tables.remotes.iter().zip(0u16..);
         let known: Vec<u16> = remotes
             .filter(|(remote, _)| remote.isd_as == isd_as)
