@@ -36,6 +36,12 @@ pub struct Status {
     pub prefixes: Vec<IpNet>,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
+    /// Reloads of the configuration that took effect.
+    #[serde(default)]
+    pub reloads: u64,
+    /// Those that did not, since a file was wrong, or not in whole.
+    #[serde(default)]
+    pub reloads_refused: u64,
     /// The worker threads, in the order of their numbers.
     pub workers: Vec<Worker>,
     /// The interfaces with AF_XDP sockets.
@@ -443,10 +449,6 @@ pub struct Control {
     pub sockets: SocketCounts,
     /// Counts of refused input of peers, by reason; reasons without any are left out.
     pub refused: Vec<Refused>,
-    /// Configuration: reloads that took effect.
-    pub reloads: u64,
-    /// Configuration: reloads refused because a file was wrong.
-    pub reloads_refused: u64,
 }
 
 /// What the traffic policy says about one class of traffic to an AS.

@@ -28,6 +28,8 @@ pub fn idle() -> Status {
         data_addr: "10.10.0.2:30056".parse().unwrap(),
         prefixes: vec![],
         uptime_ms: 61_500,
+        reloads: 0,
+        reloads_refused: 0,
         workers: vec![],
         ports: vec![],
         underlay: Underlay::default(),
@@ -284,6 +286,7 @@ pub fn found() -> Status {
         ..status.remotes[0].clone()
     });
     status.control = Some(control());
+    (status.reloads, status.reloads_refused) = (2, 1);
     status
 }
 
@@ -383,8 +386,6 @@ fn control() -> Control {
             reason: "default_route".to_owned(),
             count: 2,
         }],
-        reloads: 2,
-        reloads_refused: 1,
     }
 }
 

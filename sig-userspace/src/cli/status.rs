@@ -75,6 +75,10 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             "serves no prefixes: set prefixes in [gateway], or all received packets are dropped"
         )?;
     }
+    if status.reloads > 0 || status.reloads_refused > 0 {
+        let (applied, refused) = (status.reloads, status.reloads_refused);
+        writeln!(out, "reloads: {applied} applied, {refused} refused")?;
+    }
     write_ports(status, out)?;
     write_workers(&status.workers, out)?;
     write_underlay(&status.underlay, out)?;

@@ -3,7 +3,10 @@
 use std::{
     fmt::Write as _,
     path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::{
@@ -39,6 +42,8 @@ pub(crate) struct Running {
     last: Mutex<Config>,
     /// Held while files are read and put into force, so that the newer ones stay.
     reloading: Mutex<()>,
+    reloads: AtomicU64,
+    reloads_refused: AtomicU64,
     /// `None`: the log is none of ours.
     log: Option<LogControl>,
     runtime: Runtime,
@@ -63,6 +68,8 @@ impl Running {
             first,
             in_force: Mutex::new(in_force),
             reloading: Mutex::default(),
+            reloads: AtomicU64::new(0),
+            reloads_refused: AtomicU64::new(0),
             log,
             runtime: Runtime::current(),
         }
@@ -75,7 +82,17 @@ impl Running {
     /// As [`Operator::reload`].
     pub(crate) fn reload_with(&self, config: Config) -> Result<String, String> {
         let _reloading = lock(&self.reloading);
-        self.put_into_force(config)
+        self.counted(self.put_into_force(config))
+    }
+
+    /// Counts the result of a reload.
+    fn counted(&self, result: Result<String, String>) -> Result<String, String> {
+        let counter = match result {
+            Ok(_) => &self.reloads,
+            Err(_) => &self.reloads_refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        result
     }
 
     /// What would be done with the packet of this question, which is JSON. May block for a moment.
@@ -195,7 +212,11 @@ impl Running {
 
 impl Operator for Running {
     fn status(&self) -> Status {
-        self.host.status()
+        Status {
+            reloads: self.reloads.load(Ordering::Relaxed),
+            reloads_refused: self.reloads_refused.load(Ordering::Relaxed),
+            ..self.host.status()
+        }
     }
 
     fn config(&self) -> String {
@@ -234,10 +255,10 @@ impl Operator for Running {
     fn reload(&self) -> Result<String, String> {
         let _reloading = lock(&self.reloading);
         let config = match &self.file {
-            Some(file) => config::load(file).map_err(|errors| errors.to_string())?,
-            None => lock(&self.last).clone(),
+            Some(file) => config::load(file).map_err(|errors| errors.to_string()),
+            None => Ok(lock(&self.last).clone()),
         };
-        self.put_into_force(config)
+        self.counted(config.and_then(|config| self.put_into_force(config)))
     }
 }
 

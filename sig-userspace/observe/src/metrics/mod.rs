@@ -51,6 +51,13 @@ fn page(status: &Status, process: &Process) -> Exposition {
     let mut page = Exposition::default();
     traffic(&mut page, status);
     errors(&mut page, status);
+    let isd_as = ("isd_as", &*status.isd_as);
+    for (result, count) in [
+        ("applied", status.reloads),
+        ("refused", status.reloads_refused),
+    ] {
+        page.add(RELOADS, &[isd_as, ("result", result)], count);
+    }
     sessions(&mut page, status);
     data_plane(&mut page, status);
     if let Some(control) = &status.control {
@@ -302,12 +309,6 @@ fn control_plane(page: &mut Exposition, isd_as: &str, control: &Control) {
     page.add(DAEMON_REQUESTS, &[isd_as], daemon.requests);
     page.add(DAEMON_FAILURES, &[isd_as], daemon.failures);
     page.add(DAEMON_PATHS_SKIPPED, &[isd_as], daemon.paths_skipped);
-    page.add(RELOADS, &[isd_as, ("result", "applied")], control.reloads);
-    page.add(
-        RELOADS,
-        &[isd_as, ("result", "refused")],
-        control.reloads_refused,
-    );
     for refused in &control.refused {
         let labels = [
             isd_as,

@@ -49,13 +49,6 @@ fn write_own(control: &Control, out: &mut dyn Write) -> io::Result<()> {
             advertised.requests
         )?;
     }
-    if control.reloads > 0 || control.reloads_refused > 0 {
-        writeln!(
-            out,
-            "  reloads: {} applied, {} refused",
-            control.reloads, control.reloads_refused
-        )?;
-    }
     Ok(())
 }
 

@@ -113,7 +113,6 @@ Control plane
   daemon 127.0.0.1:30255: reachable, 50 requests, 1 failed
   prefixes served at 10.10.0.2:30256, session probes answered at 10.10.0.2:30856, end host port: own
   advertised to 1-ff00:0:111: 10.1.0.0/24 (asked 12 times)
-  reloads: 2 applied, 1 refused
 
 Remote ASes
   ISD-AS        gateways  paths  alive  probes  answers  discovered  static prefixes

@@ -71,7 +71,6 @@ struct Shared {
     local: Arc<Local>,
     endhost: &'static str,
     wake: mpsc::Sender<Input>,
-    reloads: Mutex<(u64, u64)>,
     /// Held while policies are read and put into force, so that none gets lost between two changes.
     changing: Mutex<()>,
     client: RpcClient,
@@ -203,7 +202,6 @@ impl Discovery {
             local,
             endhost: if endhost.is_empty() { "shared" } else { "own" },
             wake,
-            reloads: Mutex::default(),
             changing: Mutex::default(),
             client,
             config,

@@ -32,10 +32,6 @@ impl Handle {
             refused,
             probing,
         } = shared.remotes().snapshot(Now::read());
-        let (reloads, reloads_refused) = *shared
-            .reloads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         ControlReport {
             control: status::Control {
                 daemon: daemon(shared.daemon.state()),
@@ -50,8 +46,6 @@ impl Handle {
                 contested,
                 sockets: shared.local.counters.read(),
                 refused,
-                reloads,
-                reloads_refused,
             },
             probing,
         }
@@ -64,19 +58,7 @@ impl Handle {
     /// All problems of the files; nothing changes then.
     pub(crate) fn reload(&self, control: &Control) -> Result<(Vec<String>, Vec<Problem>), Errors> {
         let _changing = self.changing();
-        let loaded = Policies::load(control, &self.0.config.gateway);
-        {
-            let mut reloads = self
-                .0
-                .reloads
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            match &loaded {
-                Ok(_) => reloads.0 += 1,
-                Err(_) => reloads.1 += 1,
-            }
-        }
-        let (policies, warnings) = loaded?;
+        let (policies, warnings) = Policies::load(control, &self.0.config.gateway)?;
         let changes = policies.changes(&self.0.policies.load());
         self.put_into_force(policies);
         Ok((changes, warnings))

@@ -110,6 +110,9 @@ pub(super) fn of(shared: &Shared) -> Status {
         data_addr: config.gateway.data_addr,
         prefixes: served.unwrap_or_else(|| config.gateway.prefixes.clone()),
         uptime_ms: engine.started().elapsed().as_millis() as u64,
+        // Counted where they are asked for.
+        reloads: 0,
+        reloads_refused: 0,
         workers: workers(&engine, &ports, &lans.past),
         ports: ports.iter().map(|facts| port(facts)).collect(),
         underlay: Underlay {

@@ -75,8 +75,8 @@ fn reloads_cost_no_packet_and_bad_files_change_nothing() {
 
     // Wrong files, one after the other: an error, and everything as before.
     let counts = |site: &Site| {
-        let control = status(site).control.expect("it finds its remotes");
-        (control.reloads, control.reloads_refused)
+        let status = status(site);
+        (status.reloads, status.reloads_refused)
     };
     assert_eq!(counts(a), (1, 0));
     let traffic = policy_file(a, "traffic");
