@@ -35,6 +35,7 @@ pub mod routes;
 pub mod socket_port;
 pub mod suited;
 pub mod sysctl;
+pub mod terminal;
 pub mod tun;
 pub mod tunnel_pair;
 pub mod watch;

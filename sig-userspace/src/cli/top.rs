@@ -1,5 +1,9 @@
 //! What changes between two looks at a status, again and again.
 
+mod gateway;
+
+pub(super) use gateway::{Args, run};
+
 use std::{
     io::{self, IsTerminal as _, Write},
     path::Path,
@@ -11,6 +15,7 @@ use super::{
     Failure,
     socket::{self, Kind},
 };
+use sig_linux::terminal::{INTERRUPT, Keys};
 
 /// How often, and for how long.
 #[derive(clap::Args)]
@@ -21,6 +26,9 @@ pub(super) struct Updates {
     /// Exit after this many updates.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// Exit after the first update.
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -37,28 +45,55 @@ pub(super) fn show<S: serde::de::DeserializeOwned>(
     asked: Kind,
     write: impl Fn(&S, &S, f64, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
+    show_as(updates, true, socket, asked, write, |_| false)
+}
+
+/// The same. On a terminal an update takes the place of the one before, if it `clears`; then `press` is told of keys, and
+/// says whether the update is to be written again. The key q ends it, as Ctrl-C does.
+fn show_as<S: serde::de::DeserializeOwned>(
+    updates: &Updates,
+    clears: bool,
+    socket: &Path,
+    asked: Kind,
+    write: impl Fn(&S, &S, f64, &mut dyn Write) -> io::Result<()>,
+    press: impl Fn(u8) -> bool,
+) -> Result<(), Failure> {
     // Home, and clear the rest: the terminal keeps what was above.
     const REDRAW: &str = "\x1b[H\x1b[2J";
     let mut out = io::stdout().lock();
-    let redraws = out.is_terminal();
-    let mut before: Option<(S, Instant)> = None;
+    let count = if updates.once { Some(1) } else { updates.count };
+    let redraws = clears && count != Some(1) && out.is_terminal();
+    let keys = redraws.then(Keys::open).flatten();
+    let mut draw = |earlier: &(S, Instant), latest: &(S, Instant)| -> io::Result<()> {
+        if redraws {
+            out.write_all(REDRAW.as_bytes())?;
+        }
+        let seconds = (latest.1 - earlier.1).as_secs_f64();
+        write(&earlier.0, &latest.0, seconds, &mut out)?;
+        out.flush()
+    };
+    let look = || Ok::<_, Failure>((socket::fetch(socket, asked)?, Instant::now()));
     let mut looks = 0;
-    loop {
-        let status = socket::fetch(socket, asked)?;
-        let now = Instant::now();
-        if let Some((earlier, then)) = &before {
-            let seconds = (now - *then).as_secs_f64();
-            if redraws {
-                out.write_all(REDRAW.as_bytes())?;
+    let mut earlier = None;
+    let mut latest = look()?;
+    while count != Some(looks) {
+        let next = latest.1 + Duration::from_secs_f64(updates.interval);
+        match &keys {
+            None => thread::sleep(next.saturating_duration_since(Instant::now())),
+            Some(keys) => {
+                while let Some(key) = keys.next(next) {
+                    match (key, &earlier) {
+                        (b'q' | INTERRUPT, _) => return Ok(()),
+                        (key, Some(earlier)) if press(key) => draw(earlier, &latest)?,
+                        _ => {}
+                    }
+                }
             }
-            write(earlier, &status, seconds, &mut out)?;
-            out.flush()?;
-            looks += 1;
         }
-        if updates.count == Some(looks) {
-            return Ok(());
-        }
-        before = Some((status, now));
-        thread::sleep(Duration::from_secs_f64(updates.interval));
+        let now = look()?;
+        draw(&latest, &now)?;
+        looks += 1;
+        earlier = Some(std::mem::replace(&mut latest, now));
     }
+    Ok(())
 }
