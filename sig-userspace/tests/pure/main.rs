@@ -12,6 +12,7 @@ mod examples;
 mod gateway;
 #[cfg(feature = "xdp")]
 mod mistakes;
+mod monitoring;
 mod policies_doc;
 mod scion_captures;
 #[cfg(feature = "xdp")]

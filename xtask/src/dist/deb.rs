@@ -30,7 +30,7 @@ const SCRIPTS: [(&str, &str); 3] = [
 ];
 
 /// What every package has.
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "./usr/bin/sig",
     "./usr/lib/systemd/system/sig.service",
     "./usr/lib/systemd/system/sig-router@.service",
@@ -40,6 +40,8 @@ const FILES: [&str; 9] = [
     "./usr/share/man/man1/sig.1.gz",
     "./usr/share/doc/sig/copyright",
     "./usr/share/doc/sig/examples/gateway.toml",
+    "./usr/share/doc/sig/grafana/gateway.json",
+    "./usr/share/doc/sig/prometheus/alerts.yml",
 ];
 
 /// Packs the tree; returns the file.

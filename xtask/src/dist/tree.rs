@@ -25,6 +25,13 @@ const SAMPLES: [(&str, &[&str]); 7] = [
     ("srv6.toml", &["srv6", "sample"]),
 ];
 
+/// What monitoring takes, in the folder `deploy`.
+const MONITORING: [&str; 3] = [
+    "grafana/gateway.json",
+    "grafana/router.json",
+    "prometheus/alerts.yml",
+];
+
 /// Where each shell looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/sig"),
@@ -71,6 +78,10 @@ pub(super) fn make(release: &Release, program: &Path) -> Result<PathBuf> {
     for (name, arguments) in SAMPLES {
         let text = print(arguments)?;
         tree.write(&format!("{doc}/examples/{name}"), text.as_bytes())?;
+    }
+    for file in MONITORING {
+        let text = read(&source.join("deploy").join(file))?;
+        tree.write(&format!("{doc}/{file}"), &text)?;
     }
     for file in fs::read_dir(source.join("docs"))?.flatten() {
         let path = file.path();

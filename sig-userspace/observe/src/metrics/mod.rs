@@ -393,6 +393,10 @@ fn data_plane(page: &mut Exposition, status: &Status) {
         ];
         page.raise(INTERFACE_UP, &labels, 0u8);
     }
+    let fast_path = &status.fast_path;
+    page.raise(FAST_PATH_ON, &[isd_as], u8::from(fast_path.on));
+    let problems = fast_path.problems.len() as f64;
+    page.raise(FAST_PATH_PROBLEMS, &[isd_as], problems);
 }
 
 fn chains(page: &mut Exposition, isd_as: (&'static str, &str), node: &srv6::Status) {

@@ -167,6 +167,11 @@ metrics! {
     Gauge INTERFACE_UP "gateway_interface_up"
         "Whether the link of an interface is up. Mode \"none\": a LAN interface of the configuration that is not in service.";
 
+    Gauge FAST_PATH_ON "gateway_fast_path_on"
+        "Whether packets take the fast path.";
+    Gauge FAST_PATH_PROBLEMS "gateway_fast_path_problems"
+        "How many things keep packets from the fast path, although it is asked for.";
+
     // Process.
     Gauge BUILD_INFO "scion_build_info"
         "Version of the program; the value is always 1.";
