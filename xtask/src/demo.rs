@@ -224,7 +224,7 @@ const THREE_ASES: &str = "
 ";
 
 /// Builds the gateway and returns its program.
-fn build() -> Result<PathBuf> {
+pub(crate) fn build() -> Result<PathBuf> {
     println!("building the gateway");
     shell::run(testbed::cargo().current_dir(shell::root()).args([
         "build",

@@ -7,6 +7,7 @@ mod build_ebpf;
 mod demo;
 mod dependencies;
 mod dist;
+mod screenshots;
 mod setup;
 mod shell;
 mod test;
@@ -36,6 +37,8 @@ enum Task {
     Dist(dist::Arguments),
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
+    /// Take the pictures of the documentation, and try the live page in a browser
+    Screenshots(screenshots::Arguments),
     /// Measure sig against the limits of the machine and against what people use
     Bench(bench::Arguments),
     /// Run gateways and routers on other kernels and emulated network cards
@@ -54,6 +57,7 @@ fn main() -> std::process::ExitCode {
         Task::Dependencies => dependencies::run(),
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
+        Task::Screenshots(arguments) => screenshots::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Vm(arguments) => vm::run(&arguments),
         Task::VmGuest(arguments) => vm::run_guest(&arguments),

@@ -32,6 +32,8 @@ pub mod forward;
 pub mod metrics;
 pub mod model;
 #[cfg(feature = "linux")]
+mod remedy;
+#[cfg(feature = "linux")]
 pub mod run;
 #[cfg(feature = "linux")]
 pub mod slow;

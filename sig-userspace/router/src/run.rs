@@ -15,14 +15,15 @@ use super::{
     AsModel,
     config::{self, Settings},
     fast::{FastConfig, FastPath, HostView},
-    metrics,
+    metrics, remedy,
     slow::{IsUp, SlowConfig, SlowPath},
     status::Status,
 };
+use sig_common::router::Reason;
 use sig_core::{document::common::Listen, problem::Problem};
 use sig_linux::link;
 use sig_observe::{
-    http::{Server, Text},
+    http::{Server, Text, ui},
     log::LogControl,
     metrics::CONTENT_TYPE,
     process::Process,
@@ -161,23 +162,44 @@ impl Running {
     }
 
     async fn serve(self: &Arc<Self>, key: &'static str, listen: Listen) -> Result<Server, String> {
+        const JSON: &str = "application/json";
         let (measured, asked) = (self.clone(), self.clone());
+        let document: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || {
+            // Nothing in a status can fail to be written.
+            serde_json::to_string(&asked.status()).unwrap_or_default()
+        });
         let pages = vec![
             Text {
                 path: "/metrics",
+                about: "metrics for Prometheus",
                 content_type: CONTENT_TYPE,
                 text: Arc::new(move || metrics::render(&measured.status(), &Process::read())),
             },
             Text {
                 path: "/status",
-                content_type: "application/json",
-                text: Arc::new(move || {
-                    // Nothing in a status can fail to be written.
-                    serde_json::to_string(&asked.status()).unwrap_or_default()
+                about: "the status document",
+                content_type: JSON,
+                text: document.clone(),
+            },
+            Text {
+                path: ui::STATUS,
+                about: "the same",
+                content_type: JSON,
+                text: document,
+            },
+            Text {
+                path: ui::REASONS,
+                about: "what its reasons mean",
+                content_type: JSON,
+                text: Arc::new(|| {
+                    let drops = Reason::ALL
+                        .map(|reason| (reason.name(), reason.describe(), remedy::remedy(reason)));
+                    ui::reasons([("drops", drops.into())])
                 }),
             },
         ];
-        let server = Server::texts(key, listen, pages).await;
+        let id = self.parts().model.router.clone();
+        let server = Server::texts(key, listen, &id, pages).await;
         server.map_err(|error| error.to_string())
     }
 

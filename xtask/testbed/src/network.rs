@@ -99,6 +99,8 @@ pub struct Options {
     pub gateways_by: Vec<String>,
     /// The same for routers.
     pub routers_by: Vec<String>,
+    /// Where gateways and routers serve their pages, each in its namespace: address and port; empty: nowhere.
+    pub pages: &'static str,
 }
 
 impl Options {
@@ -127,6 +129,7 @@ impl Default for Options {
             switch_fast_path: None,
             gateways_by: Vec::new(),
             routers_by: Vec::new(),
+            pages: "",
         }
     }
 }
@@ -302,6 +305,7 @@ impl Network {
                 Cables::Cards => "auto",
             },
             started_by: &options.routers_by,
+            pages: options.pages,
         }
     }
 

@@ -65,6 +65,8 @@ pub(super) struct Topology<'a> {
     pub(super) xdp_mode: &'static str,
     /// What starts it, with arguments; empty: nothing.
     pub(super) started_by: &'a [String],
+    /// Where the routers serve their pages; empty: nowhere.
+    pub(super) pages: &'a str,
 }
 
 /// A running border router.
@@ -105,8 +107,9 @@ impl Topology<'_> {
         write(
             "router.toml",
             &format!(
-                "[general]\nid = \"{name}\"\nconfig_dir = \".\"\n\n[metrics]\nprometheus = \"\"\n\n\
+                "[general]\nid = \"{name}\"\nconfig_dir = \".\"\n\n[metrics]\nprometheus = \"{}\"\n\n\
                  [xdp]\nmode = \"{}\"\nexclude = {:?}\nstatus_socket = \"{}\"\n",
+                self.pages,
                 self.xdp_mode,
                 own.exclude.as_slice(),
                 socket.display()

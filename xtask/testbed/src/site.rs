@@ -165,6 +165,7 @@ impl Site {
              prefixes = [\"{v4}\", \"{v6}\"]\nstatus_socket = \"{socket}\"\n\n\
              [tunnel]\nname = \"sig\"\nmtu = {tunnel_mtu}\n{tunnel}\n\n\
              [dataplane]\nunderlay = \"underlay\"\nlan = [\"lan\"]\n{dataplane}\n\n\
+             {pages}\
              [[remote]]\nisd_as = \"{remote_isd_as}\"\ngateway = \"{remote_data}\"\n\
              prefixes = [\"{remote_v4}\", \"{remote_v6}\"]\n\n\
              [[remote.path]]\nraw = \"{path}\"\nnext_hop = \"{next_hop}\"\nmtu = {path_mtu}\n",
@@ -179,6 +180,10 @@ impl Site {
                 .display(),
             tunnel_mtu = options.tunnel_mtu,
             dataplane = options.dataplane,
+            pages = match options.pages {
+                "" => String::new(),
+                address => format!("[metrics]\nprometheus = \"{address}\"\n\n"),
+            },
             tunnel = options.tunnel,
             remote_isd_as = remote.isd_as(),
             remote_data = remote.data_addr(),

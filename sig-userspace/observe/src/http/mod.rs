@@ -9,6 +9,7 @@ mod api;
 mod connections;
 mod origin;
 mod status_pages;
+pub mod ui;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,11 +17,12 @@ use axum::{
     Router,
     extract::DefaultBodyLimit,
     http::{StatusCode, header},
+    response::Html,
     routing::get,
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use super::operator::Operator;
+use super::{operator::Operator, pages};
 use connections::accept;
 use origin::Access;
 use sig_core::document::common::Listen;
@@ -99,6 +101,8 @@ impl Service {
 pub struct Text {
     /// Where it is: `/metrics`.
     pub path: &'static str,
+    /// What it shows, for the index.
+    pub about: &'static str,
     /// Its media type.
     pub content_type: &'static str,
     /// Makes it; may block for a moment.
@@ -126,21 +130,26 @@ impl Server {
         Self::start(service, listen, operator, LIMITS).await
     }
 
-    /// Listens where `key` says, and shows these pages and a list of them.
+    /// Listens where `key` says, and shows these pages, an index of them, and [the live page](ui), for which
+    /// [`ui::STATUS`] and [`ui::REASONS`] have to be among them.
     ///
     /// # Errors
     ///
     /// If the address cannot be bound.
-    pub async fn texts(key: &'static str, listen: Listen, pages: Vec<Text>) -> Result<Self, Error> {
-        let list: String = pages
-            .iter()
-            .map(|page| format!("{}\n", page.path))
-            .collect();
-        let mut router = Router::new().fallback(get(move || async move { list }));
+    pub async fn texts(
+        key: &'static str,
+        listen: Listen,
+        id: &str,
+        pages: Vec<Text>,
+    ) -> Result<Self, Error> {
+        let entries = pages.iter().map(|page| (page.path, page.about));
+        let index = pages::links(id, [(ui::PATH, ui::ABOUT)].into_iter().chain(entries));
+        let mut router = ui::routes().fallback(get(move || async move { Html(index) }));
         for Text {
             path,
             content_type,
             text,
+            about: _,
         } in pages
         {
             let show = get(move || async move {

@@ -10,17 +10,26 @@ use axum::{
     routing::{MethodRouter, get},
 };
 
-use super::answer::{self, Gateway};
+use super::{
+    answer::{self, Gateway},
+    ui,
+};
 use crate::{
     metrics,
     operator::Operator,
     pages::{self, Page},
     process::Process,
 };
+use sig_common::{reason::DropReason, srv6::maps::Reason as NodeReason};
+use sig_core::remedy::remedy;
 
-/// Every page at its path, the index everywhere else.
+/// Every page at its path, the live one beside them, the index everywhere else.
 pub(super) fn routes() -> Router<Arc<dyn Operator>> {
-    let mut routes = Router::new().route("/all", get(all)).fallback(get(index));
+    let mut routes = ui::routes()
+        .route("/all", get(all))
+        .route(ui::STATUS, get(document))
+        .route(ui::REASONS, get(reasons))
+        .fallback(get(index));
     let pages = Page::ALL.into_iter();
     for page in pages.filter(|page| *page != Page::Metrics) {
         routes = routes.route(page.path(), methods(page));
@@ -48,6 +57,23 @@ async fn show_metrics(
     });
     let content_type = Page::Metrics.content_type();
     Ok(([(header::CONTENT_TYPE, content_type)], text.await?).into_response())
+}
+
+/// The status document.
+async fn document(operator: Gateway) -> Result<Response, StatusCode> {
+    let text = answer::ask(operator, |operator| {
+        serde_json::to_string(&operator.status())
+    });
+    let text = text.await?.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// What the reasons of the document mean.
+async fn reasons() -> Response {
+    let drops = DropReason::ALL.map(|reason| (reason.name(), reason.describe(), remedy(reason)));
+    let node = NodeReason::ALL.map(|reason| (reason.name(), reason.describe(), ""));
+    let text = ui::reasons([("drops", drops.into()), ("srv6", node.into())]);
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 async fn index(operator: Gateway) -> Result<Html<String>, StatusCode> {

@@ -211,6 +211,103 @@ async fn unknown_paths_show_the_index() {
 }
 
 #[tokio::test]
+async fn the_live_page_is_served_with_a_strict_policy() {
+    let server = server(Service::StatusPages).await;
+    let answer = ask(&server, "GET /ui", &[], "").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert!(answer.text.starts_with("<!DOCTYPE html>"));
+    assert!(answer.text.len() < 40_000);
+    let policy = answer.header("content-security-policy").unwrap();
+    for part in [
+        "default-src 'none'; ",
+        "frame-ancestors 'none'; ",
+        "require-trusted-types-for 'script'",
+    ] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    for (name, value) in [
+        ("content-type", "text/html; charset=utf-8"),
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+    ] {
+        assert_eq!(answer.header(name), Some(value));
+    }
+    let index = ask(&server, "GET /", &[], "").await;
+    assert!(index.text.contains("<a href=\"/ui\">"), "{}", index.text);
+}
+
+#[tokio::test]
+async fn the_status_document_is_that_of_the_socket() {
+    let server = server(Service::StatusPages).await;
+    let answer = ask(&server, "GET /status.json", &[], "").await;
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.header("access-control-allow-origin"), None);
+    let mut status = example::found();
+    if let Some(control) = &mut status.control {
+        control.routing_policy.clear();
+    }
+    assert_eq!(answer.text, serde_json::to_string(&status).unwrap());
+}
+
+#[test]
+fn the_status_document_keeps_its_names() {
+    let text = serde_json::to_string_pretty(&example::found()).unwrap();
+    assert_eq!(format!("{text}\n"), include_str!("tests/found.json"));
+}
+
+#[tokio::test]
+async fn every_reason_of_the_document_is_explained() {
+    let server = server(Service::StatusPages).await;
+    let answer = ask(&server, "GET /reasons.json", &[], "").await;
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let reasons: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
+    for drop in example::found().drops {
+        let meaning = &reasons["drops"][&drop.reason]["meaning"];
+        assert!(meaning.is_string(), "{}", drop.reason);
+    }
+    assert!(reasons["srv6"]["function_down"]["meaning"].is_string());
+}
+
+#[tokio::test]
+async fn plain_pages_have_an_index_and_the_live_page_beside_them() {
+    let page = Text {
+        path: "/status.json",
+        about: "the <status>",
+        content_type: "application/json",
+        text: Arc::new(|| "{}".to_owned()),
+    };
+    let any = Listen {
+        address: "127.0.0.1:0".parse().unwrap(),
+        allow_remote: false,
+    };
+    let server = Server::texts("[metrics] prometheus", any, "br-1", vec![page])
+        .await
+        .unwrap();
+    let answer = ask(&server, "GET /status.json", &[], "").await;
+    assert_eq!(answer.text, "{}");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    for path in ["GET /", "GET /no/such/page"] {
+        let index = ask(&server, path, &[], "").await;
+        assert_eq!(
+            index.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+        for part in [
+            "<h1>br-1</h1>",
+            "<a href=\"/ui\">",
+            "<a href=\"/status.json\">[status.json]</a></td><td>the &lt;status&gt;</td>",
+        ] {
+            assert!(index.text.contains(part), "{}", index.text);
+        }
+    }
+    let live = ask(&server, "GET /ui", &[], "").await;
+    assert!(live.header("content-security-policy").is_some());
+}
+
+#[tokio::test]
 async fn the_log_level_is_set_with_json_and_with_a_form() {
     let server = server(Service::StatusPages).await;
     let form = "content-type: application/x-www-form-urlencoded";

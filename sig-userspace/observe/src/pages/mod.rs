@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use sig_core::status::Status;
 
-use super::{metrics, process::Process};
+use super::{http::ui, metrics, process::Process};
 use sig_core::document::common::LogLevel;
 
 /// What pages are made of.
@@ -151,10 +151,16 @@ pub fn all(view: &View) -> String {
 /// `/`: links to the pages, in HTML.
 #[must_use]
 pub fn index(id: &str) -> String {
+    let pages = Page::ALL.map(|page| (page.path(), page.about()));
+    links(id, [(ui::PATH, ui::ABOUT)].into_iter().chain(pages))
+}
+
+/// Links to pages, with what they show, in HTML.
+pub(crate) fn links<'a>(id: &str, pages: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let id = text::html(id);
     let mut rows = String::new();
-    for page in Page::ALL {
-        let (path, about) = (page.path(), page.about());
+    for (path, about) in pages {
+        let about = text::html(about);
         let _ = writeln!(
             rows,
             "<tr><td><a href=\"{path}\">[{}]</a></td><td>{about}</td></tr>",
