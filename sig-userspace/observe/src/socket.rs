@@ -10,7 +10,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
@@ -244,22 +244,26 @@ async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
     }
 }
 
-/// The line of a client; empty if it is silent.
+/// The line of a client, which may end with the client's output; empty if it is silent.
 async fn line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    let mut patience = SILENCE;
+    // However slowly it comes.
+    let end = Instant::now() + PATIENCE;
     loop {
         let mut bytes = [0; LONGEST_LINE];
+        let patience = match line.is_empty() {
+            true => SILENCE,
+            false => end.saturating_duration_since(Instant::now()),
+        };
         match timeout(patience, stream.read(&mut bytes)).await {
+            Ok(Ok(0)) => return Ok(line),
             Ok(count) => line.extend_from_slice(&bytes[..count?]),
             Err(_) if line.is_empty() => return Ok(line),
             Err(elapsed) => return Err(elapsed.into()),
         }
-        let is_whole = line.contains(&b'\n') || line.len() >= LONGEST_LINE;
-        if is_whole || line.is_empty() {
+        if line.contains(&b'\n') || line.len() >= LONGEST_LINE {
             return Ok(line);
         }
-        patience = PATIENCE;
     }
 }
 
@@ -473,6 +477,24 @@ mod tests {
             answer.starts_with("error\nunknown command \"xxx"),
             "{answer}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_client_that_ends_within_its_line_is_answered_or_forgotten() {
+        let running = listen("ends");
+        let mut stream = UnixStream::connect(&running.socket.path).await.unwrap();
+        stream.write_all(b"status").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(status(&answer), example::found());
+        // They would keep all places if they were waited for.
+        for _ in 0..2 * CLIENTS {
+            let mut stream = UnixStream::connect(&running.socket.path).await.unwrap();
+            stream.write_all(b"stat").await.unwrap();
+        }
+        let answer = timeout(PATIENCE / 2, ask(&running, Some("status\n"))).await;
+        assert_eq!(status(&answer.unwrap()), example::found());
     }
 
     #[tokio::test]
