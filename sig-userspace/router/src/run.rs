@@ -183,13 +183,13 @@ impl Running {
             },
             Text {
                 path: ui::STATUS,
-                about: "the same",
+                about: "the status document, for the live page",
                 content_type: JSON,
                 text: document,
             },
             Text {
                 path: ui::REASONS,
-                about: "what its reasons mean",
+                about: "what drop reasons mean",
                 content_type: JSON,
                 text: Arc::new(|| {
                     let drops = Reason::ALL

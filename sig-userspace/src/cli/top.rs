@@ -7,15 +7,20 @@ pub(super) use gateway::{Args, run};
 use std::{
     io::{self, IsTerminal as _, Write},
     path::Path,
+    sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
 };
 
 use super::{
     Failure,
+    dissect::live::until_signal,
     socket::{self, Kind},
 };
 use sig_linux::terminal::{INTERRUPT, Keys};
+
+/// How long a signal to end may go unnoticed.
+const NOTICE: Duration = Duration::from_millis(200);
 
 /// How often, and for how long.
 #[derive(clap::Args)]
@@ -63,7 +68,11 @@ fn show_as<S: serde::de::DeserializeOwned>(
     let mut out = io::stdout().lock();
     let count = if updates.once { Some(1) } else { updates.count };
     let redraws = clears && count != Some(1) && out.is_terminal();
-    let keys = redraws.then(Keys::open).flatten();
+    // The terminal must be as it was before also after a signal.
+    let keys = match redraws.then(Keys::open).flatten() {
+        Some(keys) => Some((keys, until_signal().map_err(Failure::from)?)),
+        None => None,
+    };
     let mut draw = |earlier: &(S, Instant), latest: &(S, Instant)| -> io::Result<()> {
         if redraws {
             out.write_all(REDRAW.as_bytes())?;
@@ -80,11 +89,12 @@ fn show_as<S: serde::de::DeserializeOwned>(
         let next = latest.1 + Duration::from_secs_f64(updates.interval);
         match &keys {
             None => thread::sleep(next.saturating_duration_since(Instant::now())),
-            Some(keys) => {
-                while let Some(key) = keys.next(next) {
-                    match (key, &earlier) {
-                        (b'q' | INTERRUPT, _) => return Ok(()),
-                        (key, Some(earlier)) if press(key) => draw(earlier, &latest)?,
+            Some((keys, ended)) => {
+                while Instant::now() < next {
+                    match (keys.next(next.min(Instant::now() + NOTICE)), &earlier) {
+                        _ if ended.load(Ordering::Relaxed) => return Ok(()),
+                        (Some(b'q' | INTERRUPT), _) => return Ok(()),
+                        (Some(key), Some(earlier)) if press(key) => draw(earlier, &latest)?,
                         _ => {}
                     }
                 }

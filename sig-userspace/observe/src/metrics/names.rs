@@ -170,7 +170,7 @@ metrics! {
     Gauge FAST_PATH_ON "gateway_fast_path_on"
         "Whether packets take the fast path.";
     Gauge FAST_PATH_PROBLEMS "gateway_fast_path_problems"
-        "How many things keep packets from the fast path, although it is asked for.";
+        "How many things keep packets from the fast path; the status names them.";
 
     // Process.
     Gauge BUILD_INFO "scion_build_info"

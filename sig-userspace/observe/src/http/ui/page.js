@@ -5,6 +5,7 @@
   const WINDOW = 120; // seconds that plots show
   const RECENT = 30; // seconds for which a drop stays among what needs attention
   const ROWS = 200; // of a table
+  const USUAL = ["filtered", "ttl_expired", "frame_duplicate"]; // drops that need nobody
   const SIGNS = { good: "● ", warn: "▲ ", bad: "× " };
 
   const byId = (id) => document.getElementById(id);
@@ -379,7 +380,7 @@
 
   const gatewayProblems = (paths, bad, warn) => {
     if (!now.workers.length) bad("The data plane is not running", "See the log.");
-    for (const port of now.ports) if (!port.up) bad(`${port.interface} is down`, `ip link set ${port.interface} up`);
+    for (const port of now.ports) if (!port.up) bad(`${port.interface} is down`, `ip link set ${port.interface} up; or its cable`);
     for (const left of now.lan.left_out) warn(`${left.interface} is not in service`, left.reason);
     for (const remote of now.remotes) {
       const session = `Session ${remote.session} with ${remote.gateway} of ${remote.isd_as}`;
@@ -405,7 +406,7 @@
     for (const site of control?.sites ?? []) {
       for (const of of site.classes) if (of.current === null) warn(`${site.isd_as}: class ${of.condition} has no session`, `Its packets to ${list(site.prefixes)} are dropped.`);
     }
-    for (const problem of now.fast_path.problems) warn("Not all packets take the fast path", problem);
+    for (const problem of now.fast_path.on ? now.fast_path.problems : []) warn("Not all packets take the fast path", problem);
     if (now.underlay.unchecked) warn("Frames are accepted from any address", now.underlay.unchecked);
     for (const address of now.underlay.refused) warn(`Frames from ${address} are dropped`, "If it is a border router of this AS, add it to underlay_sources in [dataplane].");
     for (const problem of now.chains?.problems ?? []) warn("Service chains", problem);
@@ -417,7 +418,7 @@
     for (const reason of new Set(now.drops.map((drop) => drop.reason))) {
       const lost = lately(`drop ${reason}`);
       const { meaning: what, remedy } = meaning("drops", reason);
-      if (lost > 0) warn(`${scaled(lost, "/s")} dropped: ${reason}`, remedy || what || "");
+      if (lost > 0.5 && !USUAL.includes(reason)) warn(`${scaled(lost, "/s")} dropped: ${reason}`, remedy || what || "");
     }
   };
 
@@ -454,7 +455,7 @@
     tiles(node, [
       ["To remotes", scaled(out * 8, "bit/s"), packetRate(outPackets)],
       ["From remotes", scaled(into * 8, "bit/s"), packetRate(inPackets)],
-      ["Fast path", now.fast_path.on ? percent(rate(fast) / rate(all)) : "off", now.fast_path.on ? `of packets; ${percent(fast(now) / all(now))} since the start` : "workers send and deliver all packets"],
+      ["Fast path", now.fast_path.on ? percent(Math.min(rate(fast) / rate(all), 1)) : "off", now.fast_path.on ? `of packets; ${percent(fast(now) / all(now))} since the start` : "workers send and deliver all packets"],
       ["Drops", scaled(lost, "/s"), `${grouped.format(sum(now.drops, (drop) => drop.count))} since the start`],
     ]);
     figure(node, "Bits per second", "bit/s", 8, [["a", "to remotes", "out bytes"], ["b", "from remotes", "in bytes"]]);
@@ -617,7 +618,7 @@
     for (const one of now.interfaces) for (const of of one.reasons) lost.set(of.reason, (lost.get(of.reason) ?? 0) + lately(`drop ${one.interface} ${of.reason}`));
     for (const [reason, rate] of lost) {
       const { meaning: what, remedy } = meaning("drops", reason);
-      if (rate > 0) warn(`${scaled(rate, "/s")} dropped: ${reason}`, remedy || what || "");
+      if (rate > 0.5) warn(`${scaled(rate, "/s")} dropped: ${reason}`, remedy || what || "");
     }
   };
 
@@ -703,6 +704,8 @@
   };
 
   const show = (document) => {
+    // Another version has another page.
+    if (now && ["kind", "id", "version"].some((key) => document[key] !== now[key])) return location.reload();
     if (now && document.uptime_ms < now.uptime_ms) {
       // It has been restarted.
       now = null;
@@ -723,16 +726,17 @@
       timer = null;
       return;
     }
-    let status = null;
     try {
       if (!Object.keys(meanings).length) meanings = await fetched("reasons.json");
-      status = await fetched("status.json");
-      say("good", "live");
+      const status = await fetched("status.json");
+      if (!isPaused()) {
+        show(status);
+        say("good", "live");
+      }
     } catch (error) {
       say("bad", `no answer (${error.message}); trying again`);
     }
     timer = setTimeout(look, INTERVAL);
-    if (status && !isPaused()) show(status);
   };
   const again = () => {
     if (timer === null) timer = setTimeout(look);
