@@ -202,6 +202,9 @@ fn failed(error: PcapError, shown: &str) -> Failure {
         PcapError::IoError(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             Failure::OutputClosed
         }
+        PcapError::IoError(error) => {
+            Failure::Failed(format!("{shown}: cannot be written: {error}"))
+        }
         error => Failure::Failed(format!("{shown}: cannot be written: {error}")),
     }
 }

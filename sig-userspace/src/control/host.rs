@@ -30,7 +30,7 @@ pub(crate) mod watching;
 use std::{
     collections::{HashMap, HashSet},
     net::{IpAddr, UdpSocket},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     time::Duration,
 };
 
@@ -619,8 +619,10 @@ async fn watch_load(shared: Arc<Shared>) {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let sent = {
             // Whoever attaches a program has it for as long as the driver takes.
-            let Ok(programs) = shared.programs.try_lock() else {
-                continue;
+            let programs = match shared.programs.try_lock() {
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Poisoned(programs)) => programs.into_inner(),
+                Ok(programs) => programs,
             };
             let stats = [Stat::LanFast, Stat::TunnelFast];
             let stats = programs

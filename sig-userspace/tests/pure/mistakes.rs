@@ -154,7 +154,7 @@ gateway.toml:7: not TOML: invalid basic string, expected `"`"#),
     ("gateway.toml", Some("[dataplane]"), Some(r#"[xdp]
 mode = "off"
 [dataplane]"#),
-     r#"gateway.toml:6: xdp: unknown key; it is of the configuration of a border router, which "sig router check FILE" checks"#),
+     r#"gateway.toml:6: xdp: unknown key; it belongs in the configuration of a border router, which "sig router check FILE" checks"#),
     ("gateway.toml", Some("1-ff00:0:110"), Some("1-ff00:0"),
      r#"gateway.toml:2: gateway.isd_as: "1-ff00:0" is not an ISD-AS number; write for example "1-ff00:0:110" or "1-64512""#),
     ("gateway.toml", Some("1-ff00:0:110"), Some("0-0"),
@@ -344,7 +344,7 @@ static.toml:9: remote[0].data_addr: unknown key here; it belongs in [gateway]"#)
     ("router.toml", Some("[general]"), Some(r#"[dataplane]
 lan = ["eth1"]
 [general]"#),
-     r#"router.toml:1: dataplane: unknown key; it is of the configuration of a gateway, which "sig config check FILE" checks"#),
+     r#"router.toml:1: dataplane: unknown key; it belongs in the configuration of a gateway, which "sig config check FILE" checks"#),
     ("router.toml", Some(r#"mode = "auto""#), Some(r#"[xdp.rate_limits]
 bfd = -1"#),
      "router.toml:9: xdp.rate_limits.bfd: -1 is out of range; write a number from 0 to 100000000"),

@@ -45,7 +45,7 @@ impl Schema {
         let kind = KINDS.iter().find(|(words, ..)| words.contains(&unknown));
         if let (Some((_, kind, check)), "") = (kind, section) {
             return format!(
-                "unknown key; it is of the configuration of {kind}, which \"{check}\" checks"
+                "unknown key; it belongs in the configuration of {kind}, which \"{check}\" checks"
             );
         }
         if let Some(key) = nearest(here.clone(), unknown) {

@@ -205,7 +205,7 @@ fn routers_here(
         && let Some(here) = next_hops.find(is_here)
     {
         place(root, "dataplane", "underlay_port").error(format!(
-            "AF_XDP does not reach the border router {here}, which is on this host; write \"auto\" or \"socket\""
+            "AF_XDP does not reach the border router {here}, which is on this host; write underlay_port = \"auto\" or \"socket\""
         ));
     }
 }

@@ -110,7 +110,7 @@ impl Output {
             ),
             true => format!(
                 "{interface}: {what} take the slower way, it does not transmit for XDP programs (of a veth pair, the other \
-                 end must have GRO on: `ethtool -K DEVICE gro on`)"
+                 end must have GRO on: `ethtool -K DEVICE gro on`; if it is on already, off and on again while the device is up)"
             ),
         })
     }

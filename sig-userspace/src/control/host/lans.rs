@@ -74,6 +74,8 @@ struct State {
     in_service: Vec<Service>,
     /// By name, interfaces that are there and cannot be used.
     refused: BTreeMap<String, Refused>,
+    /// The index that each name had last.
+    indexes: BTreeMap<String, u32>,
     /// Names of those that are not there.
     missing: Vec<String>,
     /// Numbers that no interface has any more, the longest free first, and since when.
@@ -117,16 +119,20 @@ impl State {
         refused.map(|refused| refused.since + RETRY).min()
     }
 
-    /// The interfaces that are LAN interfaces by now: also one in service that was renamed.
-    fn around<'a>(&self, links: &'a [Link]) -> Vec<&'a Link> {
-        let find = |name: &String| {
-            let mut services = self.in_service.iter();
-            let service = services.find(|service| service.name == *name);
-            let has_index = |link: &&Link| service.is_some_and(|of| of.ifindex == link.ifindex);
+    /// The LAN interfaces that are there, also those that were renamed since.
+    fn around<'a>(&mut self, links: &'a [Link], gone: &HashSet<u32>) -> Vec<&'a Link> {
+        self.indexes.retain(|_, index| !gone.contains(index));
+        let mut around = Vec::new();
+        for name in &self.wanted {
+            let last = self.indexes.get(name).copied();
             let named = links.iter().find(|link| link.name == *name);
-            named.or_else(|| links.iter().find(has_index))
-        };
-        self.wanted.iter().filter_map(find).collect()
+            let link = named.or_else(|| links.iter().find(|link| Some(link.ifindex) == last));
+            if let Some(link) = link {
+                self.indexes.insert(name.clone(), link.ifindex);
+                around.push(link);
+            }
+        }
+        around
     }
 
     /// What is left to the kernel, and why.
@@ -381,13 +387,14 @@ impl Shared {
         let links = links?;
         state.asking = start.elapsed();
         // Before anything that takes its time: hosts must not pose as border routers.
-        self.close_to_frames(&state.around(&links));
+        let around = state.around(&links, gone);
+        self.close_to_frames(&around);
         let mut outcome = Outcome::default();
         let done = self
             .follow_links(state, &links, &std::mem::take(gone), occasion, &mut outcome)
             .await;
         // Whatever went wrong with one of them.
-        self.tell_of_lans(state, &links);
+        self.tell_of_lans(state, &around);
         state.has_failed = done.is_err();
         done.map(|()| outcome)
     }
@@ -498,8 +505,12 @@ impl Shared {
                             "cannot take the LAN interface into service, so its packets go through the kernel; retrying: {error}"
                         );
                     }
-                    if is_fatal || occasion != Occasion::Start {
+                    if link.up {
                         outcome.errors.push(error.clone());
+                    } else if before.is_none() {
+                        outcome
+                            .changes
+                            .push(format!("LAN interface {name}: it is down"));
                     }
                     let refused = Refused {
                         why: error,
@@ -760,11 +771,9 @@ impl Shared {
     }
 
     /// Tells whoever follows what there is now.
-    fn tell_of_lans(&self, state: &State, links: &[Link]) {
+    fn tell_of_lans(&self, state: &State, around: &[&Link]) {
         let lans = &self.lans;
         self.transmit_through(&state.in_service);
-        let around = state.around(links);
-        self.close_to_frames(&around);
         let around: Vec<u32> = around.iter().map(|link| link.ifindex).collect();
         lans.around.send_if_modified(|current| {
             let changed = *current != around;

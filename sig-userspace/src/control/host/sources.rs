@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, TryLockError},
     time::{Duration, Instant},
 };
 
@@ -142,7 +142,7 @@ pub(super) async fn watch_refused(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(LOOK).await;
         // Whoever attaches a program has it for as long as the driver takes.
-        if shared.programs.try_lock().is_err() {
+        if matches!(shared.programs.try_lock(), Err(TryLockError::WouldBlock)) {
             continue;
         }
         for address in shared.sources.refused(&shared.programs) {

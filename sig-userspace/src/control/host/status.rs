@@ -59,6 +59,8 @@ pub(super) fn of(shared: &Shared) -> Status {
         let chains = lock(&shared.chains);
         (chains.rules(), chains.node())
     };
+    // Before the engine is locked: whoever attaches a program has the programs for as long as the driver takes.
+    let refused = shared.sources.refused(&shared.programs);
     let mut engine = lock(&shared.engine);
     let fast_path = engine.in_kernel().map(|programs| programs.status());
     let fast_path = fast_path.unwrap_or_else(|| FastPath {
@@ -117,7 +119,7 @@ pub(super) fn of(shared: &Shared) -> Status {
         ports: ports.iter().map(|facts| port(facts)).collect(),
         underlay: Underlay {
             unchecked: shared.sources.unchecked(),
-            refused: shared.sources.refused(&shared.programs),
+            refused,
         },
         lan: lan(shared, lans),
         fast_path,

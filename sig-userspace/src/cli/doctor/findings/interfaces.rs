@@ -469,7 +469,13 @@ fn used_interface(
         &area,
         format!("{role}: {}", describe(interface)),
     ));
-    if !link.up {
+    if !link.up && role == "LAN" {
+        out.push(Finding::warning(
+            &area,
+            "is down",
+            format!("it is taken into service once it is up: `ip link set dev {name} up`"),
+        ));
+    } else if !link.up {
         out.push(Finding::bad(
             &area,
             "is down",
