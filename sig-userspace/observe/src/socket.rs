@@ -72,7 +72,7 @@ struct Peer {
     name: String,
 }
 
-/// Tells what is written next, in a tenth of a second: nothing, if it is empty. `None`: there is no more.
+/// Called on a thread of its own. Tells what is written next, in a tenth of a second: nothing, if it is empty. `None`: there is no more.
 pub type Lines = Box<dyn FnMut() -> Option<Vec<u8>> + Send>;
 
 /// What a client gets.
@@ -225,8 +225,11 @@ async fn client(mut stream: UnixStream, answers: Arc<Answers>) {
 
 /// Writes what comes. The producer ends soon after this.
 async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
-    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(64);
-    tokio::task::spawn_blocking(move || {
+    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(16);
+    // Not one of the runtime's threads, which do other work afterwards.
+    let thread = std::thread::Builder::new().name("sig-watch".to_owned());
+    let started = thread.spawn(move || {
+        run_behind_others();
         while let Some(line) = lines() {
             let is_over = match line.is_empty() {
                 true => sender.is_closed(),
@@ -237,11 +240,20 @@ async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
             }
         }
     });
+    if let Err(error) = started {
+        tracing::warn!("cannot start a thread for who watches: {error}");
+    }
     while let Some(line) = receiver.recv().await {
         if !matches!(timeout(PATIENCE, stream.write_all(&line)).await, Ok(Ok(()))) {
             return;
         }
     }
+}
+
+/// Gives the calling thread the lowest priority: who forwards packets comes before who looks on.
+pub fn run_behind_others() {
+    // SAFETY: reads and writes no memory. Of 0, Linux understands the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
 /// The line of a client, which may end with the client's output; empty if it is silent.

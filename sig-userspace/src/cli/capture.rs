@@ -76,6 +76,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         drops: args.drops || all,
         filter: args.filter.join(" "),
         snaplen: args.snaplen,
+        drops_per_second: 0,
     };
     wanted
         .filter
@@ -131,7 +132,7 @@ fn show(watch: &mut Watch, out: &mut dyn Write) -> Result<(), Failure> {
                 time(*at),
                 counted(usize::try_from(*count).unwrap_or(usize::MAX), "packet"),
             )?,
-            Line::Alive { .. } => {}
+            Line::More { .. } | Line::Alive { .. } => {}
         }
     }
     Ok(out.flush()?)

@@ -1,9 +1,6 @@
 //! `sig drops`: what a running gateway drops, as it happens.
 
-use std::{
-    io::{self, Write},
-    time::{Duration, Instant},
-};
+use std::io::{self, Write};
 
 use sig_common::reason::DropReason;
 use sig_core::{
@@ -18,8 +15,8 @@ use super::{
     watch::{Limits, Watch, summary, time},
 };
 
-/// Lines that are shown of the same reason in a second; more are summed up.
-const PER_SECOND: u64 = 20;
+/// Packets that are shown of the same reason in a second; more are counted.
+const PER_SECOND: u32 = 20;
 
 /// Show the packets that a running gateway drops, until interrupted: time, reason, interface, addresses.
 ///
@@ -49,6 +46,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         filter: args.filter.join(" "),
         // Headers are enough.
         snaplen: 256,
+        drops_per_second: if args.all { 0 } else { PER_SECOND },
         ..Wanted::default()
     };
     wanted
@@ -57,21 +55,16 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .map_err(|error| Failure::Refused(error.to_string()))?;
     let socket = args.gateway.socket()?;
     let mut watch = Watch::begin(&socket, &wanted, &args.limits, "drops")?;
-    let mut drops = Drops::new(args.verbose, if args.all { u64::MAX } else { PER_SECOND });
-    let idle = |drops: &mut Drops, out: &mut dyn Write| -> Result<(), Failure> {
-        drops.begin_second(Instant::now(), out)?;
-        Ok(out.flush()?)
-    };
-    while let Some(line) = watch.next(|| idle(&mut drops, out))? {
+    let mut drops = Drops::new(args.verbose);
+    while let Some(line) = watch.next(|| Ok(out.flush()?))? {
         if args.json {
             serde_json::to_writer(&mut *out, &line)
                 .map_err(|error| Failure::from(io::Error::from(error)))?;
             writeln!(out)?;
         } else {
-            drops.write(&line, Instant::now(), out)?;
+            drops.write(&line, out)?;
         }
     }
-    drops.sum_up(out)?;
     out.flush()?;
     if watch.missed > 0 {
         let count = watch.missed;
@@ -83,47 +76,32 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What has been shown.
+/// What has been explained.
 struct Drops {
     verbose: bool,
-    limit: u64,
-    since: Option<Instant>,
-    /// Of each reason, how many in this second.
-    seen: [u64; DropReason::COUNT],
     explained: [bool; DropReason::COUNT],
 }
 
 impl Drops {
-    const fn new(verbose: bool, limit: u64) -> Self {
+    const fn new(verbose: bool) -> Self {
         Drops {
             verbose,
-            limit,
-            since: None,
-            seen: [0; DropReason::COUNT],
             explained: [false; DropReason::COUNT],
         }
     }
 
-    fn write(&mut self, line: &Line, now: Instant, out: &mut dyn Write) -> io::Result<()> {
-        self.begin_second(now, out)?;
+    fn write(&mut self, line: &Line, out: &mut dyn Write) -> io::Result<()> {
         let name = match line {
             Line::Packet(Packet {
                 reason: Some(reason),
                 ..
             })
-            | Line::Dropped { reason, .. } => reason,
+            | Line::Dropped { reason, .. }
+            | Line::More { reason, .. } => reason,
             Line::Packet(_) | Line::Alive { .. } => return Ok(()),
         };
-        let reason = DropReason::ALL.into_iter().find(|of| of.name() == name);
         match line {
             Line::Packet(packet) => {
-                if let Some(reason) = reason {
-                    let seen = &mut self.seen[reason as usize];
-                    *seen += 1;
-                    if *seen > self.limit {
-                        return Ok(());
-                    }
-                }
                 let data = from_base64(&packet.data).unwrap_or_default();
                 let remote = packet
                     .remote
@@ -143,36 +121,15 @@ impl Drops {
             Line::Dropped {
                 at, place, count, ..
             } => writeln!(out, "{} {name} {place}, {count} without a copy", time(*at))?,
+            Line::More { at, count, .. } => writeln!(out, "{} {name}, {count} more", time(*at))?,
             Line::Alive { .. } => {}
         }
+        let reason = DropReason::ALL.into_iter().find(|of| of.name() == name);
         if let Some(reason) = reason.filter(|_| self.verbose)
             && !std::mem::replace(&mut self.explained[reason as usize], true)
         {
             writeln!(out, "    {}", reason.describe())?;
             writeln!(out, "    {}", remedy(reason))?;
-        }
-        Ok(())
-    }
-
-    /// Tells what was not shown in a second that is over.
-    fn begin_second(&mut self, now: Instant, out: &mut dyn Write) -> io::Result<()> {
-        let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(1);
-        if self.since.is_none_or(is_over) {
-            self.sum_up(out)?;
-            self.since = Some(now);
-        }
-        Ok(())
-    }
-
-    /// Tells what was not shown.
-    fn sum_up(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        let limit = self.limit;
-        let seen = DropReason::ALL.into_iter().zip(&mut self.seen);
-        for (reason, seen) in seen {
-            if let Some(more) = seen.checked_sub(limit).filter(|more| *more > 0) {
-                writeln!(out, "    and {more} more {reason}")?;
-            }
-            *seen = 0;
         }
         Ok(())
     }
@@ -203,43 +160,28 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_reason_hides_no_other() {
-        let mut drops = Drops::new(false, 2);
-        let (mut out, start) = (Vec::new(), Instant::now());
-        for _ in 0..5 {
-            drops
-                .write(&packet(DropReason::NoRoute), start, &mut out)
-                .expect("written");
-        }
-        drops
-            .write(&packet(DropReason::NoPath), start, &mut out)
-            .expect("written");
-        let later = start + Duration::from_secs(1);
-        drops
-            .write(&packet(DropReason::NoRoute), later, &mut out)
-            .expect("written");
-        let line = |reason: &str| {
-            format!(
-                "00:00:01.000000 {reason} lan0 inner 10.1.0.5 -> 10.2.0.6 UDP 53 -> 80, 42 bytes"
-            )
+    fn a_packet_and_those_beyond_the_limit_are_a_line_each() {
+        let mut drops = Drops::new(false);
+        let mut out = Vec::new();
+        let more = Line::More {
+            at: 2_000_000_000,
+            reason: "no_route".to_owned(),
+            count: 3,
         };
-        let text = String::from_utf8(out).expect("text");
+        for line in [packet(DropReason::NoRoute), more] {
+            drops.write(&line, &mut out).expect("written");
+        }
         assert_eq!(
-            text.lines().collect::<Vec<_>>(),
-            [
-                &*line("no_route"),
-                &line("no_route"),
-                &line("no_path"),
-                "    and 3 more no_route",
-                &line("no_route"),
-            ]
+            String::from_utf8(out).expect("text"),
+            "00:00:01.000000 no_route lan0 inner 10.1.0.5 -> 10.2.0.6 UDP 53 -> 80, 42 bytes\n\
+             00:00:02.000000 no_route, 3 more\n"
         );
     }
 
     #[test]
     fn a_reason_is_explained_once() {
-        let mut drops = Drops::new(true, 20);
-        let (mut out, now) = (Vec::new(), Instant::now());
+        let mut drops = Drops::new(true);
+        let mut out = Vec::new();
         let counted = Line::Dropped {
             at: 0,
             reason: "unknown_remote".to_owned(),
@@ -247,7 +189,7 @@ mod tests {
             count: 7,
         };
         for _ in 0..2 {
-            drops.write(&counted, now, &mut out).expect("written");
+            drops.write(&counted, &mut out).expect("written");
         }
         let text = String::from_utf8(out).expect("text");
         let lines: Vec<&str> = text.lines().collect();

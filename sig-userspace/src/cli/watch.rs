@@ -16,6 +16,7 @@ use sig_core::{
     policy::class::protocol_name,
     tap::{Line, Wanted, whole},
 };
+use sig_observe::socket::run_behind_others;
 
 use super::{
     Failure,
@@ -74,6 +75,7 @@ impl Watch {
             .map_err(|error| Failure::Failed(format!("{}: {error}", socket.display())))?;
         let enough = until_signal()
             .map_err(|error| Failure::Failed(format!("cannot wait for signals: {error}")))?;
+        run_behind_others();
         let now = Instant::now();
         let mut watch = Watch {
             lines: BufReader::new(stream),

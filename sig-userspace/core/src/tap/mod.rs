@@ -11,7 +11,7 @@ use std::{
     borrow::Cow,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
 };
@@ -53,6 +53,9 @@ pub struct Wanted {
     /// Bytes of each that are kept; 0: all.
     #[serde(default)]
     pub snaplen: usize,
+    /// Copies of dropped packets in a second, for each reason; more are counted. 0: all.
+    #[serde(default)]
+    pub drops_per_second: u32,
 }
 
 impl Wanted {
@@ -127,10 +130,40 @@ struct Watcher {
     wanted: u8,
     filter: Filter,
     snaplen: usize,
+    drops_per_second: u32,
+    drops: [Dropped; DropReason::COUNT],
     queue: SyncSender<Seen>,
     /// Packets in the queue.
     waiting: AtomicUsize,
     missed: AtomicU64,
+}
+
+/// Packets that were dropped for one reason.
+#[derive(Default)]
+struct Dropped {
+    /// The latest second in which there was one.
+    second: AtomicU64,
+    /// Copied in this second.
+    copied: AtomicU32,
+    /// Beyond the limit, since the beginning.
+    more: AtomicU64,
+}
+
+impl Dropped {
+    /// Whether one at this time, in nanoseconds, is within the limit of a second. Workers that meet here may exceed it by a few.
+    fn is_within(&self, limit: u32, at: u64) -> bool {
+        let second = at / 1_000_000_000;
+        if self.second.load(Ordering::Relaxed) < second {
+            self.second.store(second, Ordering::Relaxed);
+            self.copied.store(0, Ordering::Relaxed);
+        }
+        if self.copied.load(Ordering::Relaxed) < limit {
+            self.copied.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        self.more.fetch_add(1, Ordering::Relaxed);
+        false
+    }
 }
 
 /// A watcher's end of the queue. With it, the watching ends.
@@ -158,6 +191,8 @@ impl Tap {
             wanted: wanted.bits(),
             filter,
             snaplen,
+            drops_per_second: wanted.drops_per_second,
+            drops: std::array::from_fn(|_| Dropped::default()),
             queue: sender,
             waiting: AtomicUsize::new(0),
             missed: AtomicU64::new(0),
@@ -258,6 +293,13 @@ impl Watching {
     pub fn missed(&self) -> u64 {
         self.watcher.missed.load(Ordering::Relaxed)
     }
+
+    /// How many packets were dropped beyond the limit of a second since it began, by reason.
+    pub fn more_drops(&self) -> impl Iterator<Item = (DropReason, u64)> {
+        let counts = self.watcher.drops.iter();
+        let counts = counts.map(|of| of.more.load(Ordering::Relaxed));
+        DropReason::ALL.into_iter().zip(counts)
+    }
 }
 
 impl Drop for Watching {
@@ -335,6 +377,11 @@ impl Look {
             let packet = bytes.get(start..).unwrap_or_default();
             let incoming = event != Event::Out;
             if !watcher.filter.takes(packet, (is_outer, incoming), tables) {
+                continue;
+            }
+            if let (Event::Drop(reason), 1..) = (event, watcher.drops_per_second)
+                && !watcher.drops[reason as usize].is_within(watcher.drops_per_second, self.at)
+            {
                 continue;
             }
             // A watcher that is behind costs no copies.
@@ -453,6 +500,15 @@ pub enum Line {
         reason: String,
         /// What dropped them: the programs in the kernel, or a worker.
         place: String,
+        /// How many.
+        count: u64,
+    },
+    /// Packets that were dropped in the last second beyond the limit of copies.
+    More {
+        /// Nanoseconds since 1970.
+        at: u64,
+        /// The name of a drop reason.
+        reason: String,
         /// How many.
         count: u64,
     },

@@ -120,6 +120,52 @@ fn memory_is_bounded_and_what_is_missed_is_counted() {
 }
 
 #[test]
+fn a_flood_of_one_reason_hides_no_other() {
+    let tap = Arc::new(Tap::default());
+    let limited = Wanted {
+        drops_per_second: 2,
+        ..wanted(true, true, "port 53")
+    };
+    let watching = tap.watch(&limited).expect("room");
+    let tables = tables();
+    let drop = |second: u64, reason, packet: &[u8]| {
+        let look = tap.look(second * 1_000_000_000, 0);
+        let look = look.expect("somebody watches");
+        look.drop(&tables, Point::Lan(None), reason, packet, true);
+        look.pass(&tables, Point::Lan(None), Event::In, packet);
+    };
+    for _ in 0..5 {
+        drop(3, DropReason::NoRoute, &packet());
+        // What the filter does not take is not counted.
+        drop(3, DropReason::NoRoute, &[0; 60]);
+    }
+    drop(3, DropReason::NoPath, &packet());
+    drop(4, DropReason::NoRoute, &packet());
+    // One of a worker that is late.
+    drop(3, DropReason::NoRoute, &packet());
+    drop(4, DropReason::NoRoute, &packet());
+    let seen = std::iter::from_fn(|| watching.next(NOW).ok());
+    let dropped = seen.filter_map(|seen| match seen.event {
+        Event::Drop(reason) => Some((seen.at / 1_000_000_000, reason)),
+        Event::In | Event::Out => None,
+    });
+    let (no_route, no_path) = (DropReason::NoRoute, DropReason::NoPath);
+    assert_eq!(
+        dropped.collect::<Vec<_>>(),
+        [
+            (3, no_route),
+            (3, no_route),
+            (3, no_path),
+            (4, no_route),
+            (3, no_route)
+        ]
+    );
+    let more = watching.more_drops().filter(|(_, count)| *count > 0);
+    assert_eq!(more.collect::<Vec<_>>(), [(no_route, 4)]);
+    assert_eq!(watching.missed(), 0);
+}
+
+#[test]
 fn filters_take_what_they_say() {
     let packet = packet();
     let takes = |text: &str| {

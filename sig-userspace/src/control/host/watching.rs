@@ -29,6 +29,9 @@ const DRAIN: Duration = Duration::from_millis(10);
 /// Between signs of life, and looks at names.
 const ALIVE: Duration = Duration::from_secs(1);
 
+/// Bytes of lines that are told at once, and a line more.
+const AT_ONCE: usize = 1 << 15;
+
 /// Copies of dropped packets that are read from the kernel in a row: more than fit the ring.
 const MAX_AT_ONCE: usize = DROPPED_BYTES as usize / size_of::<Dropped>();
 
@@ -45,6 +48,8 @@ pub(crate) struct Watch {
     by: String,
     /// Drops without a packet that were counted at the last look, by place and reason.
     counted: BTreeMap<(&'static str, DropReason), u64>,
+    /// Drops beyond the limit of a second at the last look.
+    more: [u64; DropReason::COUNT],
     waiting: Vec<Line>,
     wish: Wish,
 }
@@ -177,6 +182,7 @@ impl HostHandle {
             drained: Instant::now(),
             by: by.to_owned(),
             counted: BTreeMap::new(),
+            more: [0; DropReason::COUNT],
             // Whoever asked knows at once that it has begun.
             waiting: vec![Line::Alive { missed: 0 }],
             wish: Wish::new(shared, wanted),
@@ -197,7 +203,7 @@ impl HostHandle {
 }
 
 impl Watch {
-    /// The next line, as JSON with a line feed; empty if there is none for now. `None`: the gateway has ended.
+    /// The next lines, as JSON with a line feed each; empty if there is none for now. `None`: the gateway has ended.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         if self.waiting.is_empty() && self.looked.elapsed() >= ALIVE {
             self.look()?;
@@ -206,20 +212,22 @@ impl Watch {
             self.drained = Instant::now();
             self.names.show_kernel_drops(&*self.shared.upgrade()?);
         }
-        let line = match self.waiting.pop() {
-            Some(line) => line,
-            None => match self
-                .watching
-                .next(if self.wish.drops { DRAIN } else { WAIT })
-            {
-                Ok(seen) => Line::Packet(self.names.describe(&seen)),
-                Err(RecvTimeoutError::Timeout) => return Some(Vec::new()),
-                Err(RecvTimeoutError::Disconnected) => return None,
-            },
-        };
-        let mut line = serde_json::to_vec(&line).ok()?;
-        line.push(b'\n');
-        Some(line)
+        let mut lines = Vec::new();
+        let mut patience = if self.wish.drops { DRAIN } else { WAIT };
+        while lines.len() < AT_ONCE {
+            let line = match self.waiting.pop() {
+                Some(line) => line,
+                None => match self.watching.next(patience) {
+                    Ok(seen) => Line::Packet(self.names.describe(&seen)),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                },
+            };
+            serde_json::to_writer(&mut lines, &line).ok()?;
+            lines.push(b'\n');
+            patience = Duration::ZERO;
+        }
+        Some(lines)
     }
 
     /// Follows new tables, and counts what was dropped without a copy.
@@ -230,8 +238,18 @@ impl Watch {
         self.waiting.push(Line::Alive {
             missed: self.watching.missed(),
         });
+        let at = since_1970();
+        for (reason, count) in self.watching.more_drops() {
+            let before = std::mem::replace(&mut self.more[reason as usize], count);
+            if count > before {
+                self.waiting.push(Line::More {
+                    at,
+                    reason: reason.name().to_owned(),
+                    count: count - before,
+                });
+            }
+        }
         if self.wants_drops {
-            let at = since_1970();
             for ((place, reason), count) in without_packet(&shared, &self.names) {
                 // Copies of later packets may make it lower for a moment.
                 let before = self.counted.entry((place, reason)).or_default();
