@@ -1,5 +1,6 @@
 //! A running router: slow and fast path, what operators ask of it, and how another configuration comes into force.
 
+mod pages;
 mod report;
 
 use std::{
@@ -15,20 +16,12 @@ use super::{
     AsModel,
     config::{self, Settings},
     fast::{FastConfig, FastPath, HostView},
-    metrics, remedy,
     slow::{IsUp, SlowConfig, SlowPath},
     status::Status,
 };
-use sig_common::router::Reason;
-use sig_core::{document::common::Listen, problem::Problem};
+use sig_core::problem::Problem;
 use sig_linux::link;
-use sig_observe::{
-    http::{Server, Text, ui},
-    log::LogControl,
-    metrics::CONTENT_TYPE,
-    process::Process,
-    socket::ControlSocket,
-};
+use sig_observe::{http::Server, log::LogControl, socket::ControlSocket};
 
 /// A running border router.
 pub struct Running {
@@ -146,61 +139,16 @@ impl Running {
             format!("{path}: cannot listen for `sig router status`: {error}")
         })?;
         let mut servers = Vec::new();
-        let wanted = [
-            ("[metrics] prometheus", observe.prometheus),
-            ("[api] addr", observe.api),
-        ];
-        for (key, listen) in wanted {
-            if let Some(listen) = listen {
-                servers.push(self.serve(key, listen).await?);
-            }
+        if let Some(listen) = observe.prometheus {
+            servers.push(pages::status(self, listen).await?);
+        }
+        if let Some(listen) = observe.api {
+            servers.push(pages::api(self, listen).await?);
         }
         Ok(Endpoints {
             _socket: socket,
             _servers: servers,
         })
-    }
-
-    async fn serve(self: &Arc<Self>, key: &'static str, listen: Listen) -> Result<Server, String> {
-        const JSON: &str = "application/json";
-        let (measured, asked) = (self.clone(), self.clone());
-        let document: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || {
-            // Nothing in a status can fail to be written.
-            serde_json::to_string(&asked.status()).unwrap_or_default()
-        });
-        let pages = vec![
-            Text {
-                path: "/metrics",
-                about: "metrics for Prometheus",
-                content_type: CONTENT_TYPE,
-                text: Arc::new(move || metrics::render(&measured.status(), &Process::read())),
-            },
-            Text {
-                path: "/status",
-                about: "the status document",
-                content_type: JSON,
-                text: document.clone(),
-            },
-            Text {
-                path: ui::STATUS,
-                about: "the status document, for the live page",
-                content_type: JSON,
-                text: document,
-            },
-            Text {
-                path: ui::REASONS,
-                about: "what drop reasons mean",
-                content_type: JSON,
-                text: Arc::new(|| {
-                    let drops = Reason::ALL
-                        .map(|reason| (reason.name(), reason.describe(), remedy::remedy(reason)));
-                    ui::reasons([("drops", drops.into())])
-                }),
-            },
-        ];
-        let id = self.parts().model.router.clone();
-        let server = Server::texts(key, listen, &id, pages).await;
-        server.map_err(|error| error.to_string())
     }
 
     /// Waits until everything that can keep others waiting has answered. May block; false if the thread of BFD has ended.

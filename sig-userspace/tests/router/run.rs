@@ -10,8 +10,8 @@ use std::{
 
 use crate::support::netns::{root_or_skip, veth, wait_until};
 use bed::{
-    Bed, PATIENCE, STANDALONE, Transit, datagram, host, internal, isd_as, parse, receive, socket,
-    topology,
+    Bed, PATIENCE, STANDALONE, Transit, datagram, host, http, internal, isd_as, parse, receive,
+    socket, topology,
 };
 use sig_common::{
     addr::{HostAddr, IsdAs},
@@ -744,6 +744,46 @@ fn two_routers_of_an_as_hand_packets_in_transit_to_each_other() {
     }
     assert!(first.interface(0).total("in_transit").packets >= 21);
     assert!(second.interface(2).total("out_transit").packets >= 21);
+
+    let get = |address: &str, path: &str| http(&bed.neighbour_1, address, &format!("GET {path}"));
+    let (pages, api) = ("10.9.1.1:80", "10.9.1.1:81");
+    let interfaces = get(api, "/api/v1/interfaces");
+    let bfd = serde_json::json!({
+        "desired_minimum_tx_interval": "200ms", "detection_multiplier": 20,
+        "enabled": false, "required_minimum_receive": "200ms",
+    });
+    let expected = serde_json::json!({
+        "interfaces": [{
+            "bfd": bfd, "interface_id": 1, "internal_interface": "[fd00:1::1]:30042",
+            "neighbor": {"address": "10.9.1.2:50000", "isd_as": "1-ff00:0:111"},
+            "relationship": "child", "scion_mtu": 1400, "state": "up",
+        }],
+        "sibling_interfaces": [{
+            "interface_id": 2, "internal_interface": "[fd00:1::2]:30042",
+            "neighbor": {"isd_as": "1-ff00:0:112"},
+            "relationship": "child", "scion_mtu": 1400, "state": "up",
+        }],
+    });
+    let found: serde_json::Value = serde_json::from_str(&interfaces).unwrap();
+    assert_eq!(found, expected);
+    let description = get(api, "/openapi.json");
+    for path in ["interfaces", "info", "config", "log/level"] {
+        assert!(
+            description.contains(&format!("\"/{path}\":{{\"get\"")),
+            "{path}"
+        );
+        assert!(get(api, "/").contains(&format!("/api/v1/{path}")), "{path}");
+        get(api, &format!("/api/v1/{path}"));
+    }
+    assert!(get(pages, "/config").contains("detect_mult = 20"));
+    assert!(get(pages, "/topology").contains("\"br-2\""));
+    assert!(get(pages, "/info").contains("router"));
+    let told = http(
+        &bed.neighbour_1,
+        api,
+        "PUT /api/v1/log/level\n{\"level\":\"warn\"}",
+    );
+    assert_eq!(told, get(pages, "/log/level"));
 
     second.signal(libc::SIGTERM);
     assert!(second.wait());

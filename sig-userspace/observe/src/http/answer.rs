@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{
-    body::Bytes,
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::Next,
@@ -12,11 +11,10 @@ use axum::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Access;
+use super::{Access, JSON};
 use crate::{
     operator::Operator,
-    pages::{Page, View},
-    process::Process,
+    pages::{self, Page, View},
 };
 use sig_core::document::common::LogLevel;
 
@@ -50,13 +48,7 @@ pub(super) async fn ask<T: Send + 'static>(
 
 /// What pages are made of, now.
 pub(super) async fn view(operator: Gateway) -> Result<View, StatusCode> {
-    ask(operator, |operator| View {
-        status: operator.status(),
-        process: Process::read(),
-        config: operator.config(),
-        log_level: operator.log_level(),
-    })
-    .await
+    ask(operator, View::of).await
 }
 
 /// A page.
@@ -65,24 +57,20 @@ pub(super) async fn page(operator: Gateway, page: Page) -> Result<Response, Stat
     Ok(([(header::CONTENT_TYPE, page.content_type())], text).into_response())
 }
 
-/// `{"level": …}` or, as the reference understands as well, `level=…` from a form.
+/// `{"level": …}` or, as the reference understands as well, `level=…` from a form. `set` may block.
 pub(super) async fn set_log_level(
-    operator: Gateway,
-    headers: HeaderMap,
-    body: Bytes,
+    set: impl FnOnce(LogLevel) -> Result<(), String> + Send + 'static,
+    headers: &HeaderMap,
+    body: &[u8],
 ) -> Result<Response, StatusCode> {
-    let level = match wanted_level(&headers, &body) {
+    let level = match wanted_level(headers, body) {
         Ok(level) => level,
         Err(error) => return Ok(refusal(StatusCode::BAD_REQUEST, &error)),
     };
-    let text = format!("{{\"level\":\"{}\"}}\n", level.as_str());
+    let result = tokio::task::spawn_blocking(move || set(level)).await;
     Ok(
-        match ask(operator, move |operator| operator.set_log_level(level)).await? {
-            Ok(()) => (
-                [(header::CONTENT_TYPE, Page::LogLevel.content_type())],
-                text,
-            )
-                .into_response(),
+        match result.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)? {
+            Ok(()) => ([(header::CONTENT_TYPE, JSON)], pages::log_level(level)).into_response(),
             Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error),
         },
     )
@@ -115,5 +103,5 @@ fn wanted_level(headers: &HeaderMap, body: &[u8]) -> Result<LogLevel, String> {
 /// An error as JSON, in the reference's shape.
 fn refusal(status: StatusCode, error: &str) -> Response {
     let text = format!("{}\n", json!({ "error": error }));
-    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+    (status, [(header::CONTENT_TYPE, JSON)], text).into_response()
 }

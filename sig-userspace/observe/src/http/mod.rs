@@ -11,12 +11,15 @@ mod origin;
 mod status_pages;
 pub mod ui;
 
+pub use api::openapi;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
+    body::Bytes,
     extract::DefaultBodyLimit,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::Html,
     routing::get,
 };
@@ -25,7 +28,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use super::{operator::Operator, pages};
 use connections::accept;
 use origin::Access;
-use sig_core::document::common::Listen;
+use sig_core::document::common::{Listen, LogLevel};
 
 /// Longest body of a request, in bytes: a routing policy.
 const MAX_BODY: usize = 1 << 20;
@@ -88,7 +91,11 @@ impl Service {
     fn router(self, operator: Arc<dyn Operator>, access: Access) -> Router {
         let routes = match self {
             Self::StatusPages => status_pages::routes(),
-            Self::Api => api::routes(),
+            Self::Api => api::routes(
+                "Management API of the SCION-IP gateway",
+                api::OPENAPI.to_owned(),
+                api::pages(&operator),
+            ),
         };
         routes
             .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -107,6 +114,43 @@ pub struct Text {
     pub content_type: &'static str,
     /// Makes it; may block for a moment.
     pub text: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Takes the level of the log that is sent there with `PUT`, as JSON or from a form. `None`: the page takes nothing.
+    pub set_level: Option<SetLevel>,
+}
+
+/// Changes the level of the log; may block for a moment.
+pub type SetLevel = Arc<dyn Fn(LogLevel) -> Result<(), String> + Send + Sync>;
+
+/// Media type of [`Text::text`] for people.
+pub const PLAIN: &str = "text/plain; charset=utf-8";
+/// Media type of JSON.
+pub const JSON: &str = "application/json";
+
+/// These pages.
+fn texts<S: Clone + Send + Sync + 'static>(pages: Vec<Text>) -> Router<S> {
+    let mut router = Router::new();
+    for page in pages {
+        let Text {
+            path,
+            content_type,
+            text,
+            about: _,
+            set_level,
+        } = page;
+        let mut methods = get(move || async move {
+            let text = tokio::task::spawn_blocking(move || text())
+                .await
+                .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+            Ok::<_, StatusCode>(([(header::CONTENT_TYPE, content_type)], text))
+        });
+        if let Some(set) = set_level {
+            methods = methods.put(move |headers: HeaderMap, body: Bytes| async move {
+                answer::set_log_level(move |level| set(level), &headers, &body).await
+            });
+        }
+        router = router.route(path, methods);
+    }
+    router
 }
 
 /// A listening server. Dropping it closes it and its connections.
@@ -144,25 +188,32 @@ impl Server {
     ) -> Result<Self, Error> {
         let entries = pages.iter().map(|page| (page.path, page.about));
         let index = pages::links(id, [(ui::PATH, ui::ABOUT)].into_iter().chain(entries));
-        let mut router = ui::routes().fallback(get(move || async move { Html(index) }));
-        for Text {
-            path,
-            content_type,
-            text,
-            about: _,
-        } in pages
-        {
-            let show = get(move || async move {
-                let text = tokio::task::spawn_blocking(move || text())
-                    .await
-                    .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-                Ok::<_, StatusCode>(([(header::CONTENT_TYPE, content_type)], text))
-            });
-            router = router.route(path, show);
-        }
+        let router = ui::routes()
+            .merge(texts(pages))
+            .fallback(get(move || async move { Html(index) }));
+        Self::plain(key, listen, router).await
+    }
+
+    /// Listens where `key` says, and shows these pages as a management API, which `openapi` describes for programs (OpenAPI 3.0).
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound.
+    pub async fn api(
+        key: &'static str,
+        listen: Listen,
+        title: &str,
+        openapi: String,
+        pages: Vec<Text>,
+    ) -> Result<Self, Error> {
+        Self::plain(key, listen, api::routes(title, openapi, pages)).await
+    }
+
+    async fn plain(key: &'static str, listen: Listen, router: Router) -> Result<Self, Error> {
         let access = Access::of(listen);
         let guard = axum::middleware::from_fn_with_state(access, answer::guard);
-        Self::serve(key, listen.address, router.layer(guard), LIMITS).await
+        let router = router.layer(DefaultBodyLimit::max(MAX_BODY)).layer(guard);
+        Self::serve(key, listen.address, router, LIMITS).await
     }
 
     async fn start(

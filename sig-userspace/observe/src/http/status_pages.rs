@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::Bytes,
-    http::{StatusCode, header},
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
     response::{Html, IntoResponse, Response},
     routing::{MethodRouter, get},
 };
@@ -42,7 +43,7 @@ pub(super) fn routes() -> Router<Arc<dyn Operator>> {
 fn methods(page: Page) -> MethodRouter<Arc<dyn Operator>> {
     let show = get(move |operator: Gateway| answer::page(operator, page));
     match page {
-        Page::LogLevel => show.put(answer::set_log_level),
+        Page::LogLevel => show.put(set_log_level),
         Page::RoutingPolicy => show.put(set_routing_policy),
         _ => show,
     }
@@ -84,6 +85,14 @@ async fn index(operator: Gateway) -> Result<Html<String>, StatusCode> {
 async fn all(operator: Gateway) -> Result<Response, StatusCode> {
     let text = pages::all(&answer::view(operator).await?);
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+}
+
+async fn set_log_level(
+    State(operator): Gateway,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, StatusCode> {
+    answer::set_log_level(move |level| operator.set_log_level(level), &headers, &body).await
 }
 
 async fn set_routing_policy(operator: Gateway, body: Bytes) -> Result<Response, StatusCode> {

@@ -278,6 +278,7 @@ async fn plain_pages_have_an_index_and_the_live_page_beside_them() {
         about: "the <status>",
         content_type: "application/json",
         text: Arc::new(|| "{}".to_owned()),
+        set_level: None,
     };
     let any = Listen {
         address: "127.0.0.1:0".parse().unwrap(),

@@ -257,8 +257,8 @@ fn advertised(policy: &str) -> Vec<&str> {
     advertised
 }
 
-/// Indented by four spaces, with a line end.
-fn pretty(value: &impl Serialize) -> String {
+/// A value as JSON, indented by four spaces as the reference has it, with a line end.
+pub fn pretty(value: &impl Serialize) -> String {
     let mut text = Vec::new();
     let mut serializer =
         serde_json::Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    "));

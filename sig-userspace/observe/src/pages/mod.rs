@@ -7,9 +7,10 @@ mod text;
 
 use std::fmt::Write as _;
 
+pub use json::pretty;
 use sig_core::status::Status;
 
-use super::{http::ui, metrics, process::Process};
+use super::{http::ui, metrics, operator::Operator, process::Process};
 use sig_core::document::common::LogLevel;
 
 /// What pages are made of.
@@ -23,6 +24,18 @@ pub struct View {
     pub config: String,
     /// Least important message of the log.
     pub log_level: LogLevel,
+}
+
+impl View {
+    /// What is so now. May block for a moment.
+    pub fn of(operator: &dyn Operator) -> Self {
+        View {
+            status: operator.status(),
+            process: Process::read(),
+            config: operator.config(),
+            log_level: operator.log_level(),
+        }
+    }
 }
 
 /// A page.
@@ -122,12 +135,12 @@ impl Page {
             Self::PrefixWatcher => json::prefix_watcher(status),
             Self::Sgrp => json::sgrp(status),
             Self::Engine => json::engine(status),
-            Self::Info => info(status, &view.process),
+            Self::Info => info(&status.version, &view.process),
             Self::RoutingPolicy => {
                 let control = status.control.as_ref();
                 control.map_or_else(String::new, |control| control.routing_policy.clone())
             }
-            Self::LogLevel => format!("{{\"level\":\"{}\"}}\n", view.log_level.as_str()),
+            Self::LogLevel => log_level(view.log_level),
             Self::Metrics => metrics::render(status, &view.process),
             Self::SessionConfigurator => json::session_configurator(status),
             Self::Status => status::render(status),
@@ -174,8 +187,15 @@ pub(crate) fn links<'a>(id: &str, pages: impl Iterator<Item = (&'a str, &'a str)
     )
 }
 
-/// `/info`.
-fn info(status: &Status, process: &Process) -> String {
+/// `/log/level`: `{"level":"info"}`, with a line end.
+#[must_use]
+pub fn log_level(level: LogLevel) -> String {
+    format!("{{\"level\":\"{}\"}}\n", level.as_str())
+}
+
+/// `/info`: of a program with this version.
+#[must_use]
+pub fn info(version: &str, process: &Process) -> String {
     let ids = match process.user_group {
         Some((user, group)) => format!("{user} {group}"),
         None => "? ?".to_owned(),
@@ -188,7 +208,7 @@ fn info(status: &Status, process: &Process) -> String {
     format!(
         "  Scion version: {}\n  In docker:     {}\n  pid:           {}\n  euid/egid:     {ids}\n  \
          cmd line:      [{}]\n",
-        status.version,
+        version,
         process.in_docker,
         process.pid,
         command.join(" ")

@@ -65,6 +65,17 @@ pub struct Settings {
     pub slow_path: bool,
     /// Sizes of these sockets' buffers.
     pub buffers: Buffers,
+    /// The own file and the topology as they were read.
+    pub texts: Texts,
+}
+
+/// The text of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Texts {
+    /// The own file, TOML.
+    pub own: String,
+    /// The topology, JSON.
+    pub topology: String,
 }
 
 /// Sizes of socket buffers in bytes; `None`: as the system has it.
@@ -115,7 +126,13 @@ pub fn check(
     errors.append(&mut found.errors);
     warnings.append(&mut found.warnings);
     match (model, own) {
-        (Some(model), Some(own)) if errors.is_empty() => Ok((own.settings(model), warnings)),
+        (Some((model, topology)), Some(own)) if errors.is_empty() => {
+            let texts = Texts {
+                own: text.to_owned(),
+                topology,
+            };
+            Ok((own.settings(model, texts), warnings))
+        }
         _ => {
             // What is missing may be there under a name that has no effect.
             errors.append(&mut warnings);
@@ -208,7 +225,7 @@ struct Problems {
     warnings: Vec<Problem>,
 }
 
-/// The AS as the files in `config_dir` have it. `own` is absent if something is wrong there; the files are checked
+/// The AS as the files in `config_dir` have it, and the text of the topology. `own` is absent if something is wrong there; the files are checked
 /// nevertheless.
 fn model(
     root: &Section<'_>,
@@ -216,7 +233,7 @@ fn model(
     config_dir: &Path,
     read_file: ReadFile<'_>,
     found: &mut Problems,
-) -> Option<AsModel> {
+) -> Option<(AsModel, String)> {
     let text = |name: &str| {
         let path: PathBuf = config_dir.join(name).components().collect();
         let file = path.display().to_string();
@@ -256,5 +273,5 @@ fn model(
     let (mut errors, mut warnings) = report.take();
     found.errors.append(&mut errors);
     found.warnings.append(&mut warnings);
-    model
+    Some((model?, text))
 }

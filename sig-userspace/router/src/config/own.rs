@@ -8,7 +8,7 @@ use std::{
 
 use sig_common::router::maps::MAX_CPU_NUMBERS;
 
-use super::{Buffers, RateLimits, Settings, limits};
+use super::{Buffers, RateLimits, Settings, Texts, limits};
 use crate::{AsModel, Bfd};
 use sig_core::{
     document::{
@@ -37,7 +37,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn settings(self, model: AsModel) -> Settings {
+    pub(super) fn settings(self, model: AsModel, texts: Texts) -> Settings {
         Settings {
             model,
             log: self.log,
@@ -46,6 +46,7 @@ impl Own {
             xdp: self.xdp,
             slow_path: self.slow_path,
             buffers: self.buffers,
+            texts,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
-    net::{SocketAddr, UdpSocket},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -282,6 +282,21 @@ impl Drop for Router {
     }
 }
 
+/// The answer to an HTTP request, `GET /path` or with a body behind a line end, of a program in another namespace.
+pub(crate) fn http(netns: &Netns, address: &str, request: &str) -> String {
+    let mut stream = netns.run(|| TcpStream::connect(address)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (line, body) = request.split_once('\n').unwrap_or((request, ""));
+    let len = body.len();
+    let head = format!("{line} HTTP/1.0\r\nContent-Length: {len}\r\n\r\n{body}");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{request}: {answer}");
+    body.to_owned()
+}
+
 /// A UDP socket of a namespace.
 pub(crate) fn socket(netns: &Netns, address: &str) -> UdpSocket {
     let socket = netns.run(|| UdpSocket::bind(address)).unwrap();
@@ -369,7 +384,8 @@ impl Transit {
         let socket = folder.join("router.sock");
         let own = format!(
             "[general]\nid = \"br-{number}\"\nconfig_dir = \".\"\n[xdp]\nstatus_socket = \"{}\"\n\
-             [router.bfd]\ndetect_mult = 20\n",
+             [router.bfd]\ndetect_mult = 20\n\
+             [metrics]\nprometheus = \"10.9.{number}.1:80\"\n[api]\naddr = \"10.9.{number}.1:81\"\nallow_remote = true\n",
             socket.display()
         );
         fs::write(folder.join("br.toml"), own).unwrap();
