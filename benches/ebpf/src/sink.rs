@@ -61,6 +61,7 @@ pub fn sink(ctx: XdpContext) -> u32 {
     let taken = match expected.kind {
         kind::IP => ip(&frame, expected, totals),
         kind::SIG_FRAMES => sig_frame(&frame, expected, totals),
+        kind::UDP => udp(&frame, expected, totals),
         _ => scion(&frame, expected, totals),
     };
     if taken.is_none() {
@@ -77,6 +78,15 @@ fn ip(frame: &Packet, expected: &Expected, totals: &mut Totals) -> Option<()> {
     let at = (expected.at & 0xff) as usize;
     let marker = Marker::read(frame, at)?;
     totals.bytes += frame.len().saturating_sub(at) as u64;
+    count(&marker, expected, totals);
+    Some(())
+}
+
+/// Counts a generated packet by its UDP header.
+#[inline(always)]
+fn udp(frame: &Packet, expected: &Expected, totals: &mut Totals) -> Option<()> {
+    let marker = Marker::behind_udp(frame, (expected.at & 0xff) as usize)?;
+    totals.bytes += frame.len().saturating_sub(IP) as u64;
     count(&marker, expected, totals);
     Some(())
 }

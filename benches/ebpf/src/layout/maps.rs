@@ -16,7 +16,7 @@ pub struct Forwarding {
 pub struct Expected {
     /// What is looked for, see [`kind`].
     pub kind: u32,
-    /// Offset of the IP header of IP packets, of the UDP/SCION header of SCION packets. Below 256.
+    /// Offset of the IP header of IP packets, of the UDP header of others. Below 256.
     pub at: u32,
     /// SIG frames: length of inner packets. If 0, they are counted by their headers.
     pub packet_len: u32,
@@ -36,6 +36,8 @@ pub mod kind {
     pub const SIG_FRAMES: u32 = 1;
     /// Generated SCION packets with a certain path header.
     pub const SCION: u32 = 2;
+    /// Generated packets by their UDP header, whatever is in front of it.
+    pub const UDP: u32 = 3;
 }
 
 /// What a sink counts, per CPU.

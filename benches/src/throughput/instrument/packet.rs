@@ -90,6 +90,11 @@ pub enum Expect {
         /// Offset of their IP header: 14 in plain frames, 64 behind VXLAN over IPv4.
         at: u16,
     },
+    /// Generated IP packets with something between their IP and UDP headers.
+    Udp {
+        /// Offset of the UDP header.
+        at: u16,
+    },
     /// SIG frames that hold generated IP packets.
     SigFrames {
         /// Length of every inner packet, bytes: packets are counted by payload bytes, whatever frames

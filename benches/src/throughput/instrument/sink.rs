@@ -67,6 +67,11 @@ impl Sink {
                 at: at.into(),
                 ..none
             },
+            Expect::Udp { at } => Expected {
+                kind: kind::UDP,
+                at: at.into(),
+                ..none
+            },
             Expect::SigFrames { packet_len } => Expected {
                 kind: kind::SIG_FRAMES,
                 packet_len: packet_len.into(),

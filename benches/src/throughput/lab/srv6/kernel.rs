@@ -33,18 +33,31 @@ pub(in super::super) fn start(network: &Network, case: &Case) -> Result<Kernel> 
     add_routes(network)?;
     let [v4, v6] = [Family::Ipv4, Family::Ipv6].map(|family| network.right.tester_ip(family));
     let route = match behavior(case)? {
-        Behavior::Encaps => {
+        behavior if behavior.is_headend() => {
             let [first, last] = NEXT;
+            let mode = match behavior {
+                Behavior::EncapsFrames => "l2encap",
+                Behavior::Insert => "inline",
+                _ => "encap",
+            };
             // Without this it looks for a source address for every packet.
             let source = network.right.device_ip(Family::Ipv6);
-            let encap = format!("encap seg6 mode encap segs {first},{last} dev {right}");
+            let encap = format!("encap seg6 mode {mode} segs {first},{last} dev {right}");
+            // Insertion is for IPv6.
+            let v4 = match behavior {
+                Behavior::Insert => String::new(),
+                _ => format!("route add {v4}/32 {encap}\n"),
+            };
             format!(
                 "sr tunsrc set {source}\n\
-                 route add {v4}/32 {encap}\n\
+                 {v4}\
                  route add {v6}/128 {encap}\n"
             )
         }
-        Behavior::Sid(sid) => {
+        behavior => {
+            let Behavior::Sid(sid) = behavior else {
+                anyhow::bail!("the kernel has no {behavior}");
+            };
             let name = sid.name();
             let argument = match sid {
                 Sid::EndX | Sid::EndDx6 => format!("nh6 {v6}"),

@@ -45,6 +45,8 @@ const TABLE: u32 = 100;
 
 /// Bytes of an IPv6 header and an SRH of two segments.
 const HEADERS_LEN: usize = ipv6::HEADER_LEN + srv6::FIXED_LEN + 2 * srv6::SEGMENT_LEN;
+/// Bytes of an IPv6 header and an SRH of three segments, the last of which is that of the packet.
+const INSERTED_LEN: usize = HEADERS_LEN + srv6::SEGMENT_LEN;
 /// MTU of both links: nothing is too long with its headers.
 pub(super) const LINK_MTU: u16 = MTU + (HEADERS_LEN + ethernet::HEADER_LEN) as u16;
 
@@ -73,7 +75,7 @@ fn behavior(case: &Case) -> Result<Behavior> {
 /// What the generator sends: `inner` behind headers, unless the node is to put them there.
 pub(super) fn load(network: &Network, case: &Case, inner: IpLoad) -> Result<Load> {
     let behavior = behavior(case)?;
-    if behavior == Behavior::Encaps {
+    if behavior.is_headend() {
         return Ok(Load::Ip(inner));
     }
     let IpAddr::V6(source) = network.left.tester_ip(Family::Ipv6) else {
@@ -102,17 +104,28 @@ pub(super) fn load(network: &Network, case: &Case, inner: IpLoad) -> Result<Load
 
 /// What arrives behind the node.
 pub(super) fn expect(case: &Case) -> Result<Expect> {
-    let headers = match behavior(case)?.decapsulates() {
-        true => 0,
-        false => HEADERS_LEN,
+    let behavior = behavior(case)?;
+    if behavior == Behavior::Insert {
+        return Ok(Expect::Udp {
+            at: (ethernet::HEADER_LEN + INSERTED_LEN) as u16,
+        });
+    }
+    let headers = match behavior {
+        Behavior::EncapsFrames => HEADERS_LEN + ethernet::HEADER_LEN,
+        behavior if behavior.decapsulates() => 0,
+        _ => HEADERS_LEN,
     };
     Ok(Expect::Ip {
         at: (ethernet::HEADER_LEN + headers) as u16,
     })
 }
 
-/// The headers of a packet on its way to the first of two segments. The payload length is missing.
-fn headers(source: Ipv6Addr, segments: [Ipv6Addr; 2], next_header: u8) -> Result<Vec<u8>> {
+/// The headers of a packet on its way to the first of its segments. The payload length is missing.
+fn headers<const N: usize>(
+    source: Ipv6Addr,
+    segments: [Ipv6Addr; N],
+    next_header: u8,
+) -> Result<Vec<u8>> {
     let outer = ipv6::Header {
         traffic_class: 0,
         flow_label: 0,
@@ -130,7 +143,7 @@ fn headers(source: Ipv6Addr, segments: [Ipv6Addr; 2], next_header: u8) -> Result
         tag: 0,
         tlvs: &[],
     };
-    let mut headers = vec![0; HEADERS_LEN];
+    let mut headers = vec![0; ipv6::HEADER_LEN + srv6::FIXED_LEN + N * srv6::SEGMENT_LEN];
     let at = outer.emit(&mut headers)?;
     srh.emit(&mut headers[at..])?;
     Ok(headers)

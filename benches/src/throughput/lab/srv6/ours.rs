@@ -1,6 +1,6 @@
 //! Our SR node's XDP programs, with tables as `sig srv6 run` fills them.
 
-use std::sync::Arc;
+use std::{net::Ipv6Addr, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
@@ -18,7 +18,7 @@ use sig_core::policy::{
 };
 use sig_linux::bpf::{Attachment, Rules, Sr, SrPrograms, XdpMode};
 
-use super::{HEADERS_LEN, LINK_MTU, NEXT, SID, TABLE, add_routes, behavior, headers};
+use super::{LINK_MTU, NEXT, SID, TABLE, add_routes, behavior, headers};
 use crate::throughput::{
     experiment::{Behavior, Case, Family},
     instrument::{
@@ -177,15 +177,27 @@ fn tables(
     let mut sr = Sr::default();
     let mut flags = Port::TRUSTED;
     match behavior {
-        Behavior::Encaps => {
-            flags |= Port::STEERED;
+        Behavior::EncapsFrames => {
+            flags |= Port::FRAMES;
             sr.policies.insert(ONE, policy(network, SLOT)?);
+        }
+        Behavior::Encaps | Behavior::Insert => {
+            flags |= Port::STEERED;
+            let policy = match behavior {
+                Behavior::Insert => insertion(network)?,
+                _ => policy(network, SLOT)?,
+            };
+            sr.policies.insert(ONE, policy);
             for family in [Family::Ipv4, Family::Ipv6] {
                 let net: IpNet = network.right.prefix(family).parse()?;
                 sr.steered.insert(net, ONE);
             }
         }
-        Behavior::Sid(sid) => {
+        Behavior::Sid(_) | Behavior::ProxyOfFlows => {
+            let sid = match behavior {
+                Behavior::Sid(sid) => sid,
+                _ => Sid::EndAd6,
+            };
             let target = match sid {
                 Sid::EndX | Sid::EndDx4 | Sid::EndDx6 => ONE,
                 Sid::EndT | Sid::EndDt4 | Sid::EndDt6 | Sid::EndDt46 => TABLE,
@@ -213,7 +225,7 @@ fn tables(
             flags: kind | Function::UP,
             policy: ONE,
             slot: RETURNED_SLOT,
-            flows: 0,
+            flows: u32::from(behavior == Behavior::ProxyOfFlows),
         };
         sr.functions.insert(ONE, value);
         let port = Port {
@@ -227,6 +239,10 @@ fn tables(
     let port = Port {
         mac: network.left.device_mac,
         flags,
+        function: match behavior {
+            Behavior::EncapsFrames => ONE,
+            _ => 0,
+        },
         ..Port::default()
     };
     sr.ports.insert(left, port);
@@ -268,18 +284,37 @@ fn refusals(count: u16, is_advanced: bool) -> Result<Rules> {
 
 /// Two segments for packets that are steered into them.
 fn policy(network: &Network, slot: u32) -> Result<Policy> {
+    policy_of(network, slot, NEXT)
+}
+
+/// Two segments that are inserted in front of the packet's own destination.
+fn insertion(network: &Network) -> Result<Policy> {
+    let [first, second] = NEXT;
+    let policy = policy_of(network, SLOT, [first, second, Ipv6Addr::UNSPECIFIED])?;
+    Ok(Policy {
+        flags: Policy::INSERT,
+        ..policy
+    })
+}
+
+fn policy_of<const N: usize>(
+    network: &Network,
+    slot: u32,
+    segments: [Ipv6Addr; N],
+) -> Result<Policy> {
     let std::net::IpAddr::V6(source) = network.right.device_ip(Family::Ipv6) else {
         anyhow::bail!("the node has no IPv6 address");
     };
+    let headers = headers(source, segments, NEXT_IPV6)?;
     let mut policy = Policy {
         headers: [0; MAX_HEADERS],
-        len: HEADERS_LEN as u16,
+        len: headers.len() as u16,
         next_header_at: ipv6::HEADER_LEN as u16,
         flags: 0,
         slot,
         mtu: LINK_MTU.into(),
     };
-    policy.headers[..HEADERS_LEN].copy_from_slice(&headers(source, NEXT, NEXT_IPV6)?);
+    policy.headers[..headers.len()].copy_from_slice(&headers);
     Ok(policy)
 }
 

@@ -14,13 +14,15 @@ const SIZE: u16 = 64;
 
 /// What the kernel can be compared in, and what needs no function.
 const BEHAVIORS: [(Family, &[Behavior]); 2] = {
-    use Behavior::{Encaps, Sid as Of};
+    use Behavior::{Encaps, EncapsFrames, Insert, Sid as Of};
     [
         (Family::Ipv4, &[Encaps, Of(Sid::EndDx4), Of(Sid::EndDt4)]),
         (
             Family::Ipv6,
             &[
                 Encaps,
+                EncapsFrames,
+                Insert,
                 Of(Sid::End),
                 Of(Sid::EndX),
                 Of(Sid::EndT),
@@ -100,7 +102,11 @@ pub(super) fn rows(row: &mut impl FnMut(&str, f64, Ratio)) {
         );
     }
     let end = ours(Behavior::Sid(Sid::End));
-    for proxy in [Sid::EndAd6, Sid::EndAm].map(Behavior::Sid) {
+    for proxy in [
+        Behavior::Sid(Sid::EndAd6),
+        Behavior::ProxyOfFlows,
+        Behavior::Sid(Sid::EndAm),
+    ] {
         let ratio = Ratio::Of(&[Metric::Pdr], cell, ours(proxy), end);
         let name = format!("SR node {proxy}, IPv6 {SIZE} B inside, PDR / End");
         row(&name, 0.8, ratio);
