@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// A file, the text in it that is replaced (`None`: all of it), what is written instead (`None`: the file is removed), and
@@ -457,6 +458,9 @@ node.toml:8: srv6.sid[0].sids: unknown key; did you mean "sid"?"#),
      r#"node.toml:8: srv6.sid[0].sid: "10.0.0.1" is not an IPv6 address; write for example "2001:db8:a::1""#),
 ];
 
+/// When the path in these files was made, in hexadecimal seconds since 1970: it would expire.
+const MADE_AT: &str = "6b0a7eba";
+
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -507,26 +511,29 @@ fn write(folder: &Path, file: &str, text: &str) {
 fn mistakes_are_told_with_file_line_key_and_remedy() {
     let folder = std::env::temp_dir().join(format!("sig-mistakes-{}", std::process::id()));
     let folder = Folder(folder);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = format!("{:08x}", now.expect("after 1970").as_secs());
+    let fresh = |text: &str| text.replace(MADE_AT, &now);
     for (file, text) in FILES {
-        write(&folder.0, file, text);
+        write(&folder.0, file, &fresh(text));
     }
     for (file, _) in FILES {
         assert_eq!(check(&folder.0, file), (0, String::new()), "{file}");
     }
     for (file, instead, text, says) in MISTAKES {
         let right = FILES.iter().find(|(name, _)| name == file);
-        let right = right.expect("one of the files").1;
-        match (instead, text) {
+        let right = fresh(right.expect("one of the files").1);
+        match (instead.map(fresh), text.map(fresh)) {
             (Some(instead), Some(text)) => {
-                assert!(right.contains(instead), "{file}: {instead}");
-                write(&folder.0, file, &right.replacen(instead, text, 1));
+                assert!(right.contains(&instead), "{file}: {instead}");
+                write(&folder.0, file, &right.replacen(&instead, &text, 1));
             }
-            (_, Some(text)) => write(&folder.0, file, text),
+            (_, Some(text)) => write(&folder.0, file, &text),
             (_, None) => fs::remove_file(folder.0.join(file)).expect("it is there"),
         }
         let code = if says.starts_with("warning: ") { 0 } else { 2 };
         let what = format!("{file}: {instead:?} -> {text:?}");
         assert_eq!(check(&folder.0, file), (code, (*says).to_owned()), "{what}");
-        write(&folder.0, file, right);
+        write(&folder.0, file, &right);
     }
 }
