@@ -38,6 +38,10 @@ pub const PORTS: &str = "PORTS";
 pub const LAN_V4: &str = "LAN_V4";
 /// IPv6 destinations: longest prefix to [`LanRoute`].
 pub const LAN_V6: &str = "LAN_V6";
+/// VLANs of trunks, and trunks themselves for frames without one: [`TrunkKey`] to [`TrunkPort`].
+pub const TRUNKS: &str = "TRUNKS";
+/// The programs that `sig_trunk` goes on with, by [`TrunkPort::program`].
+pub const TRUNK_PROGRAMS: &str = "TRUNK_PROGRAMS";
 /// Drops per CPU: [`crate::reason::DropReason`] to `u64` packets.
 pub const DROPS: &str = "DROPS";
 /// Verdicts per CPU: [`Stat`] to `u64` packets.
@@ -73,6 +77,8 @@ const _: () = assert!(size_of::<Dropped>() == 24);
 
 /// Entries of [`LOCAL`] and [`PORTS`].
 pub const MAX_PORTS: u32 = 64;
+/// Entries of [`TRUNKS`].
+pub const MAX_VLANS: u32 = MAX_PORTS;
 /// Entries of [`REMOTES`].
 pub const MAX_REMOTES: u32 = 65536;
 /// Entries of [`SOURCES`].
@@ -259,6 +265,35 @@ impl LanPort {
     pub const PARTIAL_CHECKSUMS: u16 = 4;
 }
 
+/// A VLAN of a trunk: the interface below VLAN devices, on which the programs run in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct TrunkKey {
+    /// Interface index of the trunk.
+    pub trunk: u32,
+    /// VLAN id; 0: frames that are in no VLAN.
+    pub vlan: u32,
+}
+
+/// What frames of a VLAN are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct TrunkPort {
+    /// Interface index of the VLAN device, or of the trunk itself: what [`LOCAL`], [`PORTS`] and [`STEERING`] know it by.
+    pub ifindex: u32,
+    /// One of the constants of this type.
+    pub program: u32,
+}
+
+impl TrunkPort {
+    /// `sig_underlay`.
+    pub const UNDERLAY: u32 = 0;
+    /// `sig_lan`.
+    pub const LAN: u32 = 1;
+    /// How many programs there are.
+    pub const PROGRAMS: u32 = 2;
+}
+
 /// What happens to packets from the LAN to a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -331,7 +366,7 @@ mod pod {
             )+
         };
     }
-    pod!(Ip RemoteKey RemoteValue QueueKey Sockets UnderlayPort LanPort LanRoute);
+    pod!(Ip RemoteKey RemoteValue QueueKey Sockets UnderlayPort LanPort LanRoute TrunkKey TrunkPort);
 }
 
 // Sizes are the sums of the fields: there is no implicit padding.
@@ -344,6 +379,8 @@ const _: () = {
     assert!(size_of::<UnderlayPort>() == size_of::<Local>() + 6 + 2);
     assert!(size_of::<LanPort>() == 6 + 2 + 4);
     assert!(size_of::<LanRoute>() == 4);
+    assert!(size_of::<TrunkKey>() == 4 + 4);
+    assert!(size_of::<TrunkPort>() == 4 + 4);
 };
 
 #[cfg(test)]

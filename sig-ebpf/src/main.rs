@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `sig_underlay` | XDP of underlay interfaces | SIG frames to our data address |
 //! | `sig_lan` | XDP of LAN interfaces | IP packets to prefixes of remotes |
+//! | `sig_trunk` | XDP of the interface below VLAN devices | frames of VLANs whose devices are underlay or LAN; goes on with the two above |
 //! | `sig_tunnel` | XDP of the tunnel port's device | IP packets the kernel routed into the tunnel |
 //! | `sig_inject` | TC ingress of the `sig` device | decapsulated packets |
 //! | `sig_router` | XDP of a border router's devices | SCION packets to the router's underlay endpoints |
@@ -31,6 +32,7 @@ mod maps;
 mod packet;
 mod router;
 mod srv6;
+mod trunk;
 mod underlay;
 
 use aya_ebpf::{
@@ -140,11 +142,11 @@ struct Stats {
 impl Stats {
     /// The index of the device that a packet came in by, or [`TUNNEL_PORT`].
     #[inline(always)]
-    fn device(&self, ctx: &XdpContext) -> u32 {
+    fn device(&self, ifindex: u32) -> u32 {
         if self.is_tunnel {
             return TUNNEL_PORT;
         }
-        ctx.ingress_ifindex() as u32
+        ifindex
     }
 }
 
@@ -185,13 +187,23 @@ pub fn sig_underlay(ctx: XdpContext) -> u32 {
 /// Packets of the LAN to prefixes of remotes go to a worker.
 #[xdp(frags)]
 pub fn sig_lan(ctx: XdpContext) -> u32 {
-    let Some(verdict) = lan::from_lan(&ctx, ctx.ingress_ifindex() as u32) else {
+    let Some(verdict) = lan::from_lan(&ctx, trunk::ingress(&ctx)) else {
         maps::count(LAN.passed);
+        if !trunk::put_back(&ctx, trunk::end(&ctx).1) {
+            return XDP_DROP;
+        }
         // SAFETY: the context is of the running program, which ends here if there is another one.
         unsafe { maps::NEXT.tail_call(&ctx, 0) };
         return XDP_PASS;
     };
     act(&ctx, &LAN, verdict)
+}
+
+/// Frames of VLANs go on to the programs above; all others stay with the kernel.
+#[xdp(frags)]
+pub fn sig_trunk(ctx: XdpContext) -> u32 {
+    trunk::go_on(&ctx);
+    XDP_PASS
 }
 
 /// Packets that the kernel routed into the `sig` device go to a worker.
@@ -322,16 +334,17 @@ fn act(ctx: &XdpContext, stats: &Stats, verdict: Verdict) -> u32 {
         owner,
         place,
     } = verdict;
+    let (ifindex, tag) = trunk::end(ctx);
     match kind {
         Kind::Pass => {
             maps::count(stats.passed);
-            XDP_PASS
+            pass(ctx, tag)
         }
         Kind::Drop => {
             debug!(ctx, "dropped, reason {}", value as u8);
             maps::count_drop(value);
             maps::count(stats.dropped);
-            maps::show_drop(ctx.ctx, value, stats.device(ctx));
+            maps::show_drop(ctx.ctx, value, stats.device(ifindex));
             XDP_DROP
         }
         Kind::Fast => {
@@ -347,16 +360,25 @@ fn act(ctx: &XdpContext, stats: &Stats, verdict: Verdict) -> u32 {
                     maps::count(stats.redirected);
                     action
                 }
-                Err(action) => {
+                Err(_) => {
                     maps::count(stats.no_socket);
-                    action
+                    pass(ctx, tag)
                 }
             }
         }
         Kind::NoSocket => {
             maps::count(stats.no_socket);
-            XDP_PASS
+            pass(ctx, tag)
         }
+    }
+}
+
+/// Leaves a packet to the kernel, in the VLAN that it came in by.
+#[inline(always)]
+fn pass(ctx: &XdpContext, tag: u32) -> u32 {
+    match trunk::put_back(ctx, tag) {
+        true => XDP_PASS,
+        false => XDP_DROP,
     }
 }
 

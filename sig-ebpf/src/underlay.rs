@@ -18,7 +18,7 @@ use crate::{
     },
     maps::{self, AlignedKey, LOCAL, REMOTES, SOURCES},
     packet::{self, Packet},
-    socket,
+    socket, trunk,
 };
 
 /// What becomes of a packet from the underlay.
@@ -64,7 +64,7 @@ fn admitted(ctx: &XdpContext, into: &mut Frame) -> Result<(), u32> {
         len => len as usize,
     };
     let packet = &Packet::of_xdp(ctx).with_len(len);
-    let ifindex = ctx.ingress_ifindex() as u32;
+    let ifindex = trunk::ingress(ctx);
     // SAFETY: the value is only read; an update replaces it as a whole.
     let port = unsafe { LOCAL.get(ifindex) }.ok_or(PASS)?;
     // What is bridged, flooded or mirrored past this host belongs to others, as it does for the kernel.

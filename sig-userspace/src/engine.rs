@@ -109,6 +109,8 @@ pub(crate) struct Device {
     pub(crate) is_veth: bool,
     /// Its XDP program is in native mode.
     pub(crate) native: bool,
+    /// Frames leave in a VLAN of the device below.
+    pub(crate) in_vlan: bool,
 }
 
 /// What an engine is made of.

@@ -212,7 +212,10 @@ pub struct Port {
     pub role: Role,
     /// Interface name; `udp` for UDP sockets.
     pub interface: String,
-    /// Name of its driver, where the kernel tells it.
+    /// Of a VLAN device in native mode, the interface below it, where program and sockets are.
+    #[serde(default)]
+    pub trunk: Option<String>,
+    /// Name of the driver, where the kernel tells it.
     pub driver: Option<String>,
     /// How packets get to it.
     pub mode: PortMode,

@@ -22,6 +22,7 @@ pub use accelerate::{AcceleratorPrograms, Attached, Places, Sightings, monotonic
 pub use fast_path::{FastPathMaps, FastPathOptions};
 pub use maps::Counters;
 pub use mirror::Mirrors;
+pub(crate) use object::name_of;
 pub use object::{Attachment, Program, ProgramFigures, TcAttachment, TestOutcome, XdpMode};
 pub use permitted::permitted;
 pub use router::{RouterOptions, RouterPrograms, RouterTables, SlotReasons, SlotTraffic};
@@ -46,6 +47,24 @@ pub enum Logging {
     Debug,
 }
 
+/// How the programs of a gateway are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// What they tell.
+    pub logging: Logging,
+    /// Whether they serve VLANs of trunks, see [`Programs::set_vlan`]. Costs time per packet, on all devices.
+    pub trunks: bool,
+}
+
+impl From<Logging> for LoadOptions {
+    fn from(logging: Logging) -> Self {
+        LoadOptions {
+            logging,
+            trunks: false,
+        }
+    }
+}
+
 /// The programs of a gateway and their maps.
 pub struct Programs {
     object: Object,
@@ -60,9 +79,11 @@ impl Programs {
     ///
     /// # Errors
     /// Missing privileges (CAP_BPF, CAP_NET_ADMIN), or a kernel that does not take the programs.
-    pub fn load(logging: Logging) -> Result<Self, Error> {
+    pub fn load(options: impl Into<LoadOptions>) -> Result<Self, Error> {
+        let LoadOptions { logging, trunks } = options.into();
         Self::with_globals(&Globals {
             logging,
+            trunks,
             ..Globals::default()
         })
     }
@@ -72,15 +93,17 @@ impl Programs {
     /// # Errors
     /// As there, and if the kernel lacks what the fast path needs.
     pub fn load_with_fast_path(
-        logging: Logging,
-        options: FastPathOptions,
+        options: impl Into<LoadOptions>,
+        fast_path: FastPathOptions,
     ) -> Result<(Self, FastPathMaps), Error> {
+        let LoadOptions { logging, trunks } = options.into();
         let mut programs = Self::with_globals(&Globals {
             logging,
-            fast_path: Some(options),
+            trunks,
+            fast_path: Some(fast_path),
             ..Globals::default()
         })?;
-        let maps = FastPathMaps::take(&mut programs.object, options.sockets)?;
+        let maps = FastPathMaps::take(&mut programs.object, fast_path.sockets)?;
         Ok((programs, maps))
     }
 
@@ -98,7 +121,11 @@ impl Programs {
             Program::Tunnel,
             Program::Inject,
         ])?;
-        let maps = Maps::take(&mut object)?;
+        let mut maps = Maps::take(&mut object)?;
+        if globals.trunks {
+            object.load(&[Program::Trunk])?;
+            maps.set_trunk_programs(&mut object)?;
+        }
         Ok(Self {
             object,
             maps,

@@ -4,10 +4,13 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use super::bpf::name_of;
+
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
@@ -69,6 +72,59 @@ pub struct VlanOffloads {
     pub rx: bool,
     /// Tags of packets to be sent are put in last (`txvlan`).
     pub tx: bool,
+}
+
+/// Keeps an interface from taking VLAN tags out of the packets that it receives (`rxvlan`). When this is dropped, all is as before.
+#[derive(Debug)]
+pub struct TagsKept {
+    ethtool: Ethtool,
+    ifindex: u32,
+    before: VlanOffloads,
+}
+
+impl TagsKept {
+    /// Switches the offload of interface `ifindex` off.
+    ///
+    /// # Errors
+    /// Missing CAP_NET_ADMIN, or the driver does not let it be switched.
+    pub fn on(ifindex: u32) -> io::Result<Self> {
+        let ethtool = Ethtool::open()?;
+        let interface = name_of(ifindex)?;
+        let before = ethtool.vlan_offloads(&interface)?;
+        let wanted = VlanOffloads {
+            rx: false,
+            ..before
+        };
+        ethtool.set_vlan_offloads(&interface, wanted)?;
+        let kept = TagsKept {
+            ethtool,
+            ifindex,
+            before,
+        };
+        match kept.ethtool.vlan_offloads(&interface)?.rx {
+            false => Ok(kept),
+            true => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+        }
+    }
+}
+
+impl Drop for TagsKept {
+    fn drop(&mut self) {
+        // It may have another name now, or be gone.
+        let Ok(interface) = name_of(self.ifindex) else {
+            return;
+        };
+        match self.ethtool.set_vlan_offloads(&interface, self.before) {
+            Ok(()) => tracing::info!(
+                interface,
+                "the card takes VLAN tags out of received packets again (`rxvlan`)"
+            ),
+            Err(error) => tracing::warn!(
+                interface,
+                "`rxvlan` stays off: {error}; `ethtool -K {interface} rxvlan on`"
+            ),
+        }
+    }
 }
 
 /// A socket through which the interfaces of one network namespace are asked.
@@ -168,15 +224,34 @@ impl Ethtool {
 
     /// Which VLAN offloads are on.
     pub fn vlan_offloads(&self, interface: &str) -> io::Result<VlanOffloads> {
+        let flags = self.flags(interface)?;
+        Ok(VlanOffloads {
+            rx: flags & ETH_FLAG_RXVLAN != 0,
+            tx: flags & ETH_FLAG_TXVLAN != 0,
+        })
+    }
+
+    /// Switches the VLAN offloads. Drivers may have further conditions, such as both being the same: what they do not take stays as it
+    /// is. Needs CAP_NET_ADMIN.
+    pub fn set_vlan_offloads(&self, interface: &str, wanted: VlanOffloads) -> io::Result<()> {
+        let mut flags = self.flags(interface)? & !(ETH_FLAG_RXVLAN | ETH_FLAG_TXVLAN);
+        for (flag, on) in [(ETH_FLAG_RXVLAN, wanted.rx), (ETH_FLAG_TXVLAN, wanted.tx)] {
+            flags |= if on { flag } else { 0 };
+        }
+        let mut value = Value {
+            command: ETHTOOL_SFLAGS,
+            data: flags,
+        };
+        self.ioctl(interface, &mut value)
+    }
+
+    fn flags(&self, interface: &str) -> io::Result<u32> {
         let mut flags = Value {
             command: ETHTOOL_GFLAGS,
             data: 0,
         };
         self.ioctl(interface, &mut flags)?;
-        Ok(VlanOffloads {
-            rx: flags.data & ETH_FLAG_RXVLAN != 0,
-            tx: flags.data & ETH_FLAG_TXVLAN != 0,
-        })
+        Ok(flags.data)
     }
 
     /// Switches an offload. Needs CAP_NET_ADMIN.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sig_common::wire::ethernet::TPID_8021Q;
+
 use super::ethtool::Ethtool;
 use super::link::Link;
 
@@ -140,6 +142,52 @@ pub fn check_vlans(link: &Link, all: &[Link], tags: VlanTags) -> Result<(), Unsu
     })
 }
 
+/// The interface below a VLAN device, if programs and sockets on it can do, in native mode, what those on the VLAN device could only do
+/// in generic mode; or why not, as a sentence. `None`: it is no VLAN device.
+///
+/// `max_mtu` is the largest MTU that works. `tags` tells whether XDP sees VLAN tags on an interface, `native` whether its driver has
+/// native mode, if that is known.
+pub fn trunk<'a>(
+    link: &Link,
+    all: &'a [Link],
+    max_mtu: u32,
+    tags: impl Fn(&Link) -> VlanTags,
+    native: impl Fn(&Link) -> Option<bool>,
+) -> Option<Result<&'a Link, String>> {
+    let tag = link.vlan?;
+    let below = all
+        .iter()
+        .find(|below| Some(below.ifindex) == link.peer_ifindex && !link.peer_elsewhere);
+    let Some(below) = below else {
+        return Some(Err(
+            "the interface below it is in another network namespace".into(),
+        ));
+    };
+    let name = &below.name;
+    let why = match (below.kind.as_deref(), tags(below)) {
+        _ if tag.tpid != TPID_8021Q => format!("it is of 802.1ad, not 802.1Q, on {name}"),
+        (Some(kind), _) if kind != "veth" => format!("{name}, below it, is of kind {kind}"),
+        (_, VlanTags::Above | VlanTags::LeftOut | VlanTags::Unknown) => format!(
+            "the tags may not be in the packets that XDP sees on {name}, below it (`txvlan` of the other end of the pair)"
+        ),
+        _ if below.mac.is_none() => format!("{name}, below it, is not Ethernet"),
+        _ if below.xdp_program.is_some() => {
+            format!("{name}, below it, has an XDP program already")
+        }
+        _ if below.mtu > max_mtu => format!(
+            "the MTU of {name}, below it, is larger than {max_mtu}, for which packet buffers are"
+        ),
+        _ if check_aggregate(below, all, false).is_err() => {
+            format!("{name}, below it, is a port of another interface")
+        }
+        _ if native(below) == Some(false) => {
+            format!("the driver of {name}, below it, does not support native XDP")
+        }
+        (_, VlanTags::Seen | VlanTags::TakenOut) => return Some(Ok(below)),
+    };
+    Some(Err(why))
+}
+
 /// Who uses VLANs of the interface.
 fn vlan_user(link: &Link, all: &[Link]) -> Option<String> {
     let device = all.iter().find(|other| {
@@ -157,12 +205,13 @@ fn vlan_user(link: &Link, all: &[Link]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sig_common::wire::ethernet::{TPID_8021Q, Tag};
+    use sig_common::wire::ethernet::Tag;
 
     fn link(name: &str, ifindex: u32) -> Link {
         Link {
             name: name.into(),
             ifindex,
+            mac: Some([2, 0, 0, 0, 0, 1]),
             ..Link::default()
         }
     }
@@ -222,6 +271,67 @@ mod tests {
         }
         assert_eq!(check_vlans(&trunk, &all, VlanTags::Seen), Ok(()));
         assert_eq!(check_vlans(&all[2], &all, VlanTags::TakenOut), Ok(()));
+    }
+
+    #[test]
+    fn programs_go_on_the_interface_below_a_vlan_device_where_that_is_possible() {
+        let card = link("eth0", 1);
+        let vlan = Link {
+            vlan: Some(Tag {
+                tpid: TPID_8021Q,
+                tci: 200,
+            }),
+            peer_ifindex: Some(1),
+            ..kind("vlan", link("eth0.200", 9))
+        };
+        let look = |vlan: &Link, card: &Link, tags, native| {
+            let all = [card.clone(), vlan.clone(), kind("bond", link("agg0", 7))];
+            let found = trunk(vlan, &all, 9216, |_| tags, |_| native);
+            found.map(|found| found.map(|trunk| trunk.name.clone()))
+        };
+        for tags in [VlanTags::Seen, VlanTags::TakenOut] {
+            for native in [None, Some(true)] {
+                let found = look(&vlan, &card, tags, native);
+                assert_eq!(found, Some(Ok("eth0".into())));
+            }
+        }
+        let veth = kind("veth", card.clone());
+        assert!(look(&vlan, &veth, VlanTags::Seen, None).is_some_and(|found| found.is_ok()));
+        assert_eq!(look(&card, &card, VlanTags::Seen, None), None);
+
+        let refused = |vlan: &Link, card: &Link, tags, native, word| {
+            let why = look(vlan, card, tags, native).map(Result::unwrap_err);
+            assert!(
+                why.as_ref().is_some_and(|why| why.contains(word)),
+                "{why:?}"
+            );
+        };
+        let seen = VlanTags::Seen;
+        for (tags, card) in [
+            (VlanTags::Unknown, &veth),
+            (VlanTags::LeftOut, &veth),
+            (VlanTags::Above, &card),
+        ] {
+            refused(&vlan, card, tags, None, "txvlan");
+        }
+        refused(&vlan, &card, seen, Some(false), "native XDP");
+        refused(&vlan, &kind("bond", card.clone()), seen, None, "kind bond");
+        refused(&vlan, &port_of(7, card.clone()), seen, None, "is a port of");
+        let mut other = card.clone();
+        other.mtu = 9217;
+        refused(&vlan, &other, seen, None, "MTU");
+        other = card.clone();
+        other.xdp_program = Some(5);
+        refused(&vlan, &other, seen, None, "an XDP program");
+        other = vlan.clone();
+        other.peer_elsewhere = true;
+        refused(&other, &card, seen, None, "another network namespace");
+        other = vlan;
+        other.vlan = Some(Tag {
+            tpid: 0x88a8,
+            tci: 200,
+        });
+        refused(&other, &card, seen, None, "802.1ad");
     }
 
     #[test]

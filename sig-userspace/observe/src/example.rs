@@ -77,6 +77,7 @@ pub fn busy() -> Status {
         ports: vec![Port {
             role: Role::Underlay,
             interface: "eth0".to_owned(),
+            trunk: None,
             driver: Some("veth".to_owned()),
             mode: PortMode::Native,
             zero_copy: false,

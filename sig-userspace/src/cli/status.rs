@@ -115,7 +115,12 @@ fn write_ports(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     ]);
     for port in ports {
         table.row([
-            port.interface.clone(),
+            match &port.trunk {
+                Some(trunk) if *trunk != port.interface => {
+                    format!("{} on {trunk}", port.interface)
+                }
+                _ => port.interface.clone(),
+            },
             port.role.as_str().to_owned(),
             if port.up { "up" } else { "down" }.to_owned(),
             port.driver.clone().unwrap_or_else(|| "?".to_owned()),

@@ -24,6 +24,7 @@ mod sockets;
 mod sources;
 mod status;
 mod trace;
+mod trunks;
 mod tunnel;
 pub(crate) mod watching;
 
@@ -39,7 +40,7 @@ use tokio::sync::watch;
 
 use super::{
     Environment, PlannedPath,
-    config::{Config, FastPathUse, LanTransmit},
+    config::{self, Config, FastPathUse, LanTransmit},
     configured::Configured,
     rules::{Counts, Links, Rules, filter},
 };
@@ -58,7 +59,10 @@ use ports::PortFacts;
 use sig_common::maps::{Sockets as Slots, Stat, TUNNEL_PORT};
 use sig_core::{port::Role, status::Status, task::Task};
 use sig_linux::{
-    bpf::{Attachment, FastPathMaps, FastPathOptions, Logging, Program, Programs, TcAttachment},
+    bpf::{
+        Attachment, FastPathMaps, FastPathOptions, LoadOptions, Logging, Program, Programs,
+        TcAttachment,
+    },
     facts,
     lan::LanHops,
     neighbours::{NextHops, Snapshot, Timing},
@@ -69,6 +73,7 @@ use sig_linux::{
 };
 use sockets::{Rest, Sockets};
 pub use status::ControlReport;
+use trunks::{Refused, Trunks};
 use tunnel::Tunnel;
 
 /// How soon a vanished or changed neighbour is noticed.
@@ -98,6 +103,8 @@ struct Shared {
     engine: Mutex<Engine>,
     /// `None`: no port has any.
     programs: Mutex<Option<Programs>>,
+    /// Locked after `programs`.
+    trunks: Mutex<Trunks>,
     choice: Choice,
     /// Those that stay; the others are of `lans`.
     ports: Vec<Arc<PortFacts>>,
@@ -155,7 +162,26 @@ impl Host {
     pub(crate) async fn start_with(
         config: Config,
         rules: Rules,
+        routers: Vec<IpAddr>,
+    ) -> Result<Host, Error> {
+        let mut refused = Refused::new();
+        loop {
+            let before = refused.len();
+            let (config, rules) = (config.clone(), rules.clone());
+            let started = Self::start_without(config, rules, routers.clone(), &mut refused).await;
+            // The driver of the interface below the underlay did not take the program: without, it may work.
+            if started.is_ok() || refused.len() == before {
+                return started;
+            }
+        }
+    }
+
+    /// As [`Host::start_with`], without these trunks. One whose driver does not take the program is added to them.
+    async fn start_without(
+        config: Config,
+        rules: Rules,
         mut routers: Vec<IpAddr>,
+        refused: &mut Refused,
     ) -> Result<Host, Error> {
         let system = |what| move |source| Error::System { what, source };
         let netlink = Netlink::open().map_err(system("open a netlink socket"))?;
@@ -163,11 +189,12 @@ impl Host {
         let paths = config.remotes.iter().flat_map(|remote| &remote.paths);
         routers.extend(paths.map(|path| path.next_hop.ip()));
         let choice = Choice::make(&netlink, &config, &routers).await?;
-        let interfaces = Interfaces::find(&netlink, &config, choice).await?;
+        let mut interfaces =
+            Interfaces::find(&netlink, &config, (&rules, &*refused), choice).await?;
         let transmit = config.dataplane.lan_transmit;
         bypassed::tell(&netlink, &interfaces, choice.has_tun, transmit).await;
         let logging = match config.log.level {
-            super::config::LogLevel::Debug | super::config::LogLevel::Trace => Logging::Debug,
+            config::LogLevel::Debug | config::LogLevel::Trace => Logging::Debug,
             _ => Logging::Off,
         };
         let mut sockets = Sockets::open(&config, choice.has_sockets)?;
@@ -181,11 +208,13 @@ impl Host {
                 &mut sockets,
             )
         })?;
+        let how = how_to_load(&config, &interfaces, logging);
+        interfaces.trunks.set_possible(how.trunks);
         let Loaded {
             mut programs,
             fast_path,
             no_fast_path,
-        } = load(&config, logging, &ports)?;
+        } = load(&config, how, &ports)?;
 
         let (networks, following) =
             networks::follow(&netlink, &watch, tunnel.ifindex(), config.tunnel.table).await?;
@@ -208,7 +237,17 @@ impl Host {
         let mut attached = Attached::default();
         if let Some(programs) = &mut programs {
             fill_maps(programs, &interfaces, &config, &ports)?;
-            attached = attach(programs, &config, &interfaces, &tunnel, &mut ports.facts)?;
+            let done = attach(
+                programs,
+                &config,
+                &mut interfaces,
+                &tunnel,
+                &mut ports.facts,
+            );
+            if config.dataplane.mode != config::XdpMode::Native {
+                refused.clone_from(interfaces.trunks.refused());
+            }
+            attached = done?;
         }
         let in_kernel = match fast_path.zip(programs.as_mut()) {
             Some((maps, programs)) => {
@@ -217,7 +256,7 @@ impl Host {
                 let underlay = ports.facts.iter();
                 for port in underlay.filter(|port| port.role == Role::Underlay) {
                     follower.set_underlay(port)?;
-                    if port.native {
+                    if port.native && !port.is_in_vlan() {
                         programs.set_fast(port.ifindex, false)?;
                     }
                 }
@@ -272,6 +311,7 @@ impl Host {
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             programs: Mutex::new(programs),
+            trunks: Mutex::new(interfaces.trunks),
             choice,
             ports: ports.facts.into_iter().map(Arc::new).collect(),
             lans,
@@ -432,6 +472,7 @@ impl Host {
         self.shared.routes.close().await?;
         drop(self.attached);
         self.shared.lans.end().await;
+        lock(&self.shared.trunks).end();
         lock(&self.shared.chains).end();
         for task in self.tasks.drain(..) {
             task.stop().await;
@@ -469,12 +510,22 @@ struct Loaded {
     no_fast_path: Option<String>,
 }
 
+/// With VLANs if there are some, or if interfaces that are not there yet may be VLAN devices.
+fn how_to_load(config: &Config, interfaces: &Interfaces, logging: Logging) -> LoadOptions {
+    let are_missing = interfaces.around.len() < config.dataplane.lan.len();
+    let may_be = config.dataplane.mode != config::XdpMode::Generic && are_missing;
+    LoadOptions {
+        logging,
+        trunks: may_be || !interfaces.served_on.is_empty(),
+    }
+}
+
 /// Loads the programs, with a fast path if that is wanted and possible.
-fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loaded, Error> {
+fn load(config: &Config, how: LoadOptions, ports: &ports::Ports) -> Result<Loaded, Error> {
     let is_wanted = config.dataplane.fast_path != FastPathUse::Off;
     if !is_wanted || !ports.has_fast_path {
         let needs_programs = ports.opener.is_some();
-        let load = needs_programs.then(|| Programs::load(logging));
+        let load = needs_programs.then(|| Programs::load(how));
         return Ok(Loaded {
             programs: load.transpose()?,
             fast_path: None,
@@ -488,7 +539,7 @@ fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loade
         clamp_mss: config.dataplane.clamp_mss,
         verify_checksums: config.dataplane.verify_checksums,
     };
-    match Programs::load_with_fast_path(logging, options) {
+    match Programs::load_with_fast_path(how, options) {
         Ok((programs, maps)) => Ok(Loaded {
             programs: Some(programs),
             fast_path: Some(maps),
@@ -496,7 +547,7 @@ fn load(config: &Config, logging: Logging, ports: &ports::Ports) -> Result<Loade
         }),
         Err(error) => {
             // If it is not because of the fast path, this fails likewise.
-            let programs = Programs::load(logging)?;
+            let programs = Programs::load(how)?;
             let why = format!("all packets go through the workers: {error}");
             tracing::warn!("no fast path: {why}");
             Ok(Loaded {
@@ -578,12 +629,18 @@ fn note_mode(attachment: &Attachment, facts: &mut PortFacts) {
 fn attach(
     programs: &mut Programs,
     config: &Config,
-    interfaces: &Interfaces,
+    interfaces: &mut Interfaces,
     tunnel: &Tunnel,
     facts: &mut [PortFacts],
 ) -> Result<Attached, Error> {
     let mut xdp = Vec::new();
     for facts in facts.iter_mut().filter(|facts| facts.has_xdp()) {
+        if let Some(trunk) = facts.trunk.clone() {
+            let port = (facts.role, facts.ifindex);
+            interfaces.trunks.join(programs, &trunk, port)?;
+            facts.native = true;
+            continue;
+        }
         let mode = interfaces::xdp_mode(config.dataplane.mode, interfaces.underlay.as_ref());
         let attachment = match (facts.role, tunnel.pair()) {
             (Role::Underlay, _) => programs.attach_xdp(Program::Underlay, facts.ifindex, mode)?,

@@ -235,6 +235,7 @@ impl Process {
                 queues: 1,
                 spread: false,
                 zero_copy: ZeroCopy::Never,
+                tag: None,
             }],
             rings: RingSizes::all(RING),
             chunks: None,

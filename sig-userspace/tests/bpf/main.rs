@@ -22,4 +22,5 @@ mod router_model;
 mod router_reasons;
 mod router_underlay;
 mod srv6;
+mod trunk;
 mod underlay;

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use crate::support::netns::{Netns, root_or_skip, veth_with_queues};
 use serde_json::Value;
-use sig_linux::ethtool::Ethtool;
+use sig_linux::ethtool::{Ethtool, TagsKept};
 use sig_linux::link;
 use sig_linux::netlink::Netlink;
 use sig_linux::suited::VlanTags;
@@ -172,4 +172,26 @@ fn vlan_tags_of_a_veth_pair_are_hidden_by_its_other_end() {
         })
     });
     assert_eq!(tags, [VlanTags::LeftOut, VlanTags::Unknown]);
+}
+
+#[test]
+fn an_interface_leaves_tags_in_packets_as_long_as_it_has_to() {
+    if !root_or_skip() {
+        return;
+    }
+    let netns = Netns::new("tags");
+    veth_with_queues((&netns, "a0"), (&netns, "a1"), 1);
+    netns.run(|| {
+        let offloads = || Ethtool::open().unwrap().vlan_offloads("a0").unwrap();
+        let before = offloads();
+        assert!(before.rx, "{before:?}");
+        let name = c"a0";
+        // SAFETY: a string with its end mark.
+        let ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        let kept = TagsKept::on(ifindex).unwrap();
+        assert!(!offloads().rx);
+        drop(kept);
+        assert_eq!(offloads(), before);
+        assert!(TagsKept::on(77_777).is_err());
+    });
 }

@@ -13,6 +13,7 @@ mod next_hops;
 mod pair;
 mod routes;
 mod srv6;
+mod trunk;
 mod tun;
 mod xsk_leak;
 mod xsk_port;

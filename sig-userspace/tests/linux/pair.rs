@@ -311,6 +311,7 @@ impl Running {
                 queues: 2,
                 spread: false,
                 zero_copy: ZeroCopy::Auto,
+                tag: None,
             }],
             rings: RingSizes::default(),
             chunks: None,

@@ -50,6 +50,7 @@ fn alone() {
         queues,
         spread: true,
         zero_copy: ZeroCopy::Auto,
+        tag: None,
     };
     let inside = hidden.thread();
     let open = |last: &str| {

@@ -43,6 +43,7 @@ fn spec<'a>(
         queues,
         spread: false,
         zero_copy: ZeroCopy::Auto,
+        tag: None,
     }
 }
 

@@ -439,11 +439,16 @@ fn jumbo(network: &Network) -> Result<String> {
 fn trunk(network: &mut Network) -> Result<String> {
     let site = &network.a;
     let [gateway, router] = [site.data_addr().ip(), site.router_inside().ip()];
-    // Tags must be in the frames where XDP programs are on the card below.
-    for (netns, card) in [(&site.gateway, "underlay"), (&site.router, "inside")] {
-        // Cards without this setting have them there.
-        let _ = netns.exec(&format!("ethtool -K {card} rxvlan off"));
-    }
+    // Tags must be in the frames where XDP programs are on the card below. Cards without this setting have them there; of its own
+    // card, the gateway takes care.
+    let _ = site.router.exec("ethtool -K inside rxvlan off");
+    let before = strips_tags(&site.gateway)?;
+    let ways = |network: &Network| -> Result<Vec<(String, bool)>> {
+        let ports = network.a.status()?.ports.into_iter();
+        let ports = ports.filter(|port| port.role != "tunnel");
+        Ok(ports.map(|port| (port.mode, port.zero_copy)).collect())
+    };
+    let usual = ways(network)?;
     site.router.ip(&format!(
         "link add inside.10 link inside type vlan id 10\nlink add inside.20 link inside type vlan id 20\n\
          link add lans type bridge\nlink set inside.20 master lans up\nlink set lans up\n\
@@ -477,7 +482,62 @@ fn trunk(network: &mut Network) -> Result<String> {
     network.a.wait_ready()?;
     network.b.wait_ready()?;
     comes_back(network)?;
-    Ok(format!("{}; {}", traffic(network)?, ports(network)?))
+    let modes = ports(network)?;
+    ensure!(ways(network)? == usual, "{modes}; without VLANs, {usual:?}");
+    let is_native = usual.iter().all(|(mode, _)| mode == "native");
+    ensure!(
+        !is_native || !strips_tags(&network.a.gateway)?,
+        "the card strips tags"
+    );
+    let traffic = traffic(network)?;
+    let fast = fast_path(network)?;
+    // A VLAN device that is down takes part in nothing, though its frames reach the program on the card.
+    for device in ["underlay.20", "underlay.10"] {
+        let site = &network.a;
+        site.gateway.ip(&format!("link set {device} down"))?;
+        thread::sleep(Duration::from_millis(500));
+        let ping = ping(&site.client, network.b.client_ip(Family::V4), 3, 56, PACE)?;
+        ensure!(
+            ping.received == 0,
+            "{device} is down, and pings are answered"
+        );
+        site.gateway.ip(&format!("link set {device} up"))?;
+        // The addresses of IPv6 leave with it.
+        let back = match device {
+            "underlay.20" => format!(
+                "address replace {}/64 dev underlay.20 nodad",
+                site.gateway_ip(Family::V6)
+            ),
+            _ => "link set underlay.10 up".to_owned(),
+        };
+        site.gateway.ip(&back)?;
+        comes_back(network)?;
+    }
+    pings(&network.a.client, network.b.client_ip(Family::V6), 20, 1400)?;
+    // A LAN that is deleted comes back, to the queues that the underlay has kept.
+    let site = &network.a;
+    site.gateway.ip("link del underlay.20")?;
+    thread::sleep(Duration::from_secs(1));
+    site.gateway.ip(&format!(
+        "link add underlay.20 link underlay type vlan id 20\nlink set underlay.20 up\n\
+         address add {}/24 dev underlay.20\naddress add {}/64 dev underlay.20 nodad",
+        site.gateway_ip(Family::V4),
+        site.gateway_ip(Family::V6)
+    ))?;
+    comes_back(network)?;
+    ensure!(ways(network)? == usual, "back as {}", ports(network)?);
+    network.a.stop_gateway()?;
+    let after = strips_tags(&network.a.gateway)?;
+    ensure!(after == before, "rxvlan was {before}, and is {after}");
+    network.a.start_gateway()?;
+    comes_back(network)?;
+    Ok(format!("{modes}; {traffic}; fast path: {fast}"))
+}
+
+/// Whether the card takes VLAN tags out of what it receives.
+fn strips_tags(netns: &Netns) -> Result<bool> {
+    let features = netns.exec("ethtool -k underlay")?;
+    Ok(features.contains("rx-vlan-offload: on"))
 }
 
 /// A switch stands between the bond, of a veth device and a card, and the router.

@@ -81,6 +81,7 @@ impl Paced {
                 queues: 1,
                 spread: false,
                 zero_copy: ZeroCopy::Never,
+                tag: None,
             }],
             rings: RingSizes {
                 receive: 64,

@@ -88,6 +88,31 @@ fn what_is_lent_to_somebody_who_is_gone_is_found_again() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_tag_stands_behind_the_addresses_and_the_rest_as_before(
+        bytes in proptest::collection::vec(any::<u8>(), 0..9300),
+        start in 0usize..=JUMBO_SIZE,
+        tag in any::<[u8; 4]>(),
+    ) {
+        let (area, pool) = Area::on_heap_with_jumbo(1, 1);
+        let mut free = FreeList::new(pool, 0);
+        let mut frame = free.take_for(bytes.len()).expect("one is free");
+        // Often at one of the ends.
+        let last = frame.size() - bytes.len();
+        let start = if start % 3 == 0 { start % 8 } else { start };
+        frame.place(start.min(last), bytes.len());
+        frame.bytes_mut(&area).copy_from_slice(&bytes);
+        let fits = frame.size() - bytes.len() >= 4 && (frame.headroom() >= 4 || frame.tailroom() >= 4);
+        let is_put = frame.put_tag(&area, tag);
+        prop_assert_eq!(is_put, bytes.len() >= 14 && fits);
+        let expected = match is_put {
+            true => [&bytes[..12], &tag, &bytes[12..]].concat(),
+            false => bytes,
+        };
+        prop_assert_eq!(frame.bytes(&area), expected);
+        free.put(frame);
+    }
+
     /// Workers take frames, write to them, send them and get them back part by part.
     #[test]
     fn frames_of_both_sizes_do_not_overlap_and_are_not_lost(

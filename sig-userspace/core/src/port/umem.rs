@@ -12,6 +12,8 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering},
 };
 
+use sig_common::wire::ethernet::{HEADER_LEN, TAG_LEN};
+
 use super::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a chunk. AF_XDP wants a power of two, not larger than a page.
@@ -522,6 +524,29 @@ impl Frame {
     pub fn bytes_mut<'a>(&'a mut self, area: &'a Area) -> &'a mut [u8] {
         let (start, len) = (self.headroom(), self.len());
         &mut self.chunk_mut(area)[start..start + len]
+    }
+
+    /// Puts a VLAN tag behind the two addresses of the Ethernet frame in it. `false` if there is none, or no room.
+    pub fn put_tag(&mut self, area: &Area, tag: [u8; TAG_LEN]) -> bool {
+        const ADDRESSES: usize = 2 * 6;
+        let (start, len) = (self.headroom(), self.len());
+        if len < HEADER_LEN {
+            return false;
+        }
+        // Rarely is there no room in front: of a packet with long headers.
+        let new_start = match start.checked_sub(TAG_LEN) {
+            Some(new_start) => new_start,
+            None if self.tailroom() >= TAG_LEN => start,
+            None => return false,
+        };
+        let chunk = self.chunk_mut(area);
+        match new_start == start {
+            true => chunk.copy_within(start + ADDRESSES..start + len, start + ADDRESSES + TAG_LEN),
+            false => chunk.copy_within(start..start + ADDRESSES, new_start),
+        }
+        chunk[new_start + ADDRESSES..][..TAG_LEN].copy_from_slice(&tag);
+        self.place(new_start, len + TAG_LEN);
+        true
     }
 
     /// The whole chunk or jumbo frame, to be changed.

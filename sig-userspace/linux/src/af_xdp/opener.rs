@@ -4,6 +4,7 @@ use std::{
     io,
     num::NonZeroU16,
     ops::Range,
+    os::fd::AsFd as _,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{Ordering, fence},
@@ -22,6 +23,7 @@ use super::{
     sys,
     umem::Umem,
 };
+use sig_common::{maps::MAX_QUEUES, wire::ethernet::Tag};
 use sig_core::{
     port::BATCH,
     port::umem::{Borrower, FreeList},
@@ -39,12 +41,13 @@ pub struct Opener {
 
 /// What ports are open.
 struct Used {
-    /// Names in the network namespace of the gateway, and what is taken.
-    interfaces: Vec<Taken>,
+    ports: Vec<Taken>,
     /// Ports that were closed, from which not everything is back.
     closed: Vec<Taken>,
     /// By slot, whether a port has it.
     slots: Vec<bool>,
+    /// By number less one, whether a queue has it.
+    numbers: Vec<bool>,
 }
 
 /// What an open port takes. To be given back with [`Opener::close`] once the port is dropped.
@@ -55,21 +58,50 @@ pub struct Lease(Taken);
 struct Taken {
     interface: String,
     ifindex: u32,
-    queues: u32,
+    /// Whether the interface is in another network namespace than the gateway.
+    is_elsewhere: bool,
+    /// The VLAN that it is for.
+    tag: Option<Tag>,
     slots: Range<u32>,
-    /// Of each queue, the borrower of its packet buffers; none for ports that stay.
-    borrowers: Vec<Borrower>,
-    /// The rings of each queue, which are there as long as a port uses them.
-    rings: Vec<Weak<QueueRings>>,
+    /// Those of a closed port are the ones that no other port of the interface uses.
+    queues: Vec<Queue>,
+}
+
+/// A queue with sockets, of one port or of several.
+#[derive(Clone, Debug)]
+struct Queue {
+    /// On the interface.
+    queue: u32,
+    /// Among all queues with sockets.
+    number: NonZeroU16,
+    /// Whether its interface may go while the gateway runs. Then its packet buffers are lent to it.
+    may_go: bool,
+    /// They are there as long as a port uses them.
+    rings: Weak<QueueRings>,
+}
+
+impl Queue {
+    fn borrower(&self) -> Option<Borrower> {
+        self.may_go.then(|| Borrower::new(self.number))
+    }
 }
 
 impl Taken {
-    /// Whether a thread may still use its ports. Once none does, all that they did with them happened before.
+    /// Whether a thread may still use its queues. Once none does, all that they did with them happened before.
     fn is_in_use(&self) -> bool {
-        let is_in_use = self.rings.iter().any(|rings| rings.strong_count() > 0);
+        let is_in_use = self
+            .queues
+            .iter()
+            .any(|queue| queue.rings.strong_count() > 0);
         // Who drops rings releases what was done with them.
         fence(Ordering::Acquire);
         is_in_use
+    }
+
+    /// The queue of the interface with this number, if it has sockets.
+    fn open_queue(&self, number: u32) -> Option<&Queue> {
+        let mut queues = self.queues.iter();
+        queues.find(|open| open.queue == number && open.rings.strong_count() > 0)
     }
 }
 
@@ -92,9 +124,10 @@ impl Opener {
             jumbo: plan.jumbo,
             busy_poll: plan.busy_poll,
             used: Mutex::new(Used {
-                interfaces: Vec::new(),
+                ports: Vec::new(),
                 closed: Vec::new(),
                 slots: vec![false; slots as usize],
+                numbers: vec![false; MAX_QUEUES as usize],
             }),
         }
     }
@@ -113,10 +146,13 @@ impl Opener {
         spec: &PortSpec<'_>,
     ) -> Result<Vec<(u32, WorkerPort)>, Error> {
         let mut taken = self.lease(spec, false)?;
-        self.open_port(spec, &mut taken, BUSY_PATIENCE)
+        let sockets = self.open_port(spec, &mut taken, BUSY_PATIENCE)?;
+        self.used().note(&taken);
+        Ok(sockets)
     }
 
-    /// Opens the sockets of an interface of the calling thread's network namespace, which may go while the gateway runs.
+    /// Opens the sockets of an interface of the calling thread's network namespace, which may go while the gateway runs. On queues that have
+    /// sockets already, for another VLAN, they share fill and completion ring with those.
     ///
     /// If `is_patient`, it blocks up to about five seconds per queue that another process is just leaving.
     ///
@@ -138,6 +174,7 @@ impl Opener {
                 return Err(error);
             }
         };
+        self.used().note(&taken);
         let mut opened = OpenedPort {
             workers: (0..self.workers).map(|_| Vec::new()).collect(),
             steering: Vec::new(),
@@ -151,16 +188,14 @@ impl Opener {
     }
 
     /// Takes back what a port had, once the kernel has let go of its queues. What cannot be taken back now is when the next port is opened or
-    /// closed.
+    /// closed. Queues that other ports use stay with them, and with the queues what has been lent there.
     ///
     /// Blocks up to about five seconds for a port whose queues stay in use.
-    pub fn close(&self, Lease(lease): Lease) {
+    pub fn close(&self, Lease(mut lease): Lease) {
         self.reclaim_closed();
-        self.used()
-            .interfaces
-            .retain(|open| open.slots != lease.slots);
+        self.used().remove(&mut lease);
         match self.reclaim(&lease, BUSY_PATIENCE) {
-            Ok(()) => self.used().free(&lease.slots),
+            Ok(()) => self.used().free(&lease),
             Err(error) => {
                 tracing::warn!(
                     interface = lease.interface,
@@ -182,7 +217,7 @@ impl Opener {
         let closed = std::mem::take(&mut self.used().closed);
         for lease in closed {
             match self.reclaim(&lease, Duration::ZERO) {
-                Ok(()) => self.used().free(&lease.slots),
+                Ok(()) => self.used().free(&lease),
                 Err(_) => self.used().closed.push(lease),
             }
         }
@@ -195,15 +230,16 @@ impl Opener {
             return Err(Error::system("take a port that is in use", error));
         }
         let mut all = Ok(());
-        for (queue, borrower) in (0..).zip(&lease.borrowers) {
+        for open in &lease.queues {
             // It was never opened, perhaps because somebody else has it, or everything is back.
-            if !self.umem.area().is_lent_to(*borrower) {
+            let is_lent = |borrower: &Borrower| self.umem.area().is_lent_to(*borrower);
+            let Some(borrower) = open.borrower().filter(is_lent) else {
                 continue;
-            }
+            };
             let target = Target {
                 interface: &lease.interface,
                 ifindex: lease.ifindex,
-                queue,
+                queue: open.queue,
                 in_parts: self.jumbo,
             };
             if let Err(error) = Socket::wait_for_queue(&self.umem, &target, patience) {
@@ -212,9 +248,9 @@ impl Opener {
                 continue;
             }
             // SAFETY: no thread uses the rings of the queue any more, see above, and the kernel, with it the driver, has let go of the
-            // queue: it is there for others, or gone. Nobody else has the borrower's number, which goes with the slots: they are free only
+            // queue: it is there for others, or gone. Nobody else has the borrower's number, which is that of the queue: it is free only
             // afterwards.
-            let frames = unsafe { self.umem.area().reclaim(*borrower) };
+            let frames = unsafe { self.umem.area().reclaim(borrower) };
             self.umem.pool().put(frames);
         }
         all
@@ -229,15 +265,26 @@ impl Opener {
                 interface: interface.to_owned(),
             })?,
         };
+        let is_elsewhere = spec.namespace.is_some();
         let mut used = self.used();
-        let is_open = |open: &Taken| open.ifindex == ifindex && open.interface == interface;
-        if spec.namespace.is_none() && used.interfaces.iter().any(is_open) {
+        let same = |open: &&Taken| {
+            let is_here = !is_elsewhere && !open.is_elsewhere;
+            is_here && open.ifindex == ifindex && open.interface == interface
+        };
+        let mut on_same = used.ports.iter().filter(same);
+        if on_same.any(|open| open.tag == spec.tag) {
             return Err(listed_twice(interface));
         }
-        let open = || used.interfaces.iter().chain(&used.closed);
-        let queues = u64::from(spec.queues) + open().map(|l| u64::from(l.queues)).sum::<u64>();
+        let shared = |number| {
+            let mut on_same = used.ports.iter().filter(same);
+            on_same.find_map(|open| open.open_queue(number)).cloned()
+        };
+        let shared: Vec<Option<Queue>> = (0..spec.queues).map(shared).collect();
+        let new = shared.iter().filter(|queue| queue.is_none()).count() as u64;
+        let queues = new + used.queues();
+        let open = used.ports.iter().chain(&used.closed);
         let needed = spec.sockets(self.workers);
-        let sockets = needed + open().map(|l| l.slots.len() as u64).sum::<u64>();
+        let sockets = needed + open.map(|open| open.slots.len() as u64).sum::<u64>();
         check_number(queues, sockets)?;
         if may_go {
             let workers = self.workers.into();
@@ -250,24 +297,28 @@ impl Opener {
                 sockets: needed,
             });
         };
-        let borrowers = match may_go {
-            // The slots of a queue's sockets are its own as long as it has packet buffers.
-            true => (slots.start..)
-                .take(spec.queues as usize)
-                .filter_map(|slot| NonZeroU16::new(u16::try_from(slot + 1).ok()?))
-                .map(Borrower::new)
-                .collect(),
-            false => Vec::new(),
-        };
+        let mut open = Vec::new();
+        for (queue, shared) in (0..).zip(shared) {
+            let new = || {
+                used.take_number().map(|number| Queue {
+                    queue,
+                    number,
+                    may_go,
+                    rings: Weak::new(),
+                })
+            };
+            // There are enough numbers for all queues.
+            open.extend(shared.or_else(new));
+        }
         let taken = Taken {
             interface: interface.to_owned(),
             ifindex,
-            queues: spec.queues,
+            is_elsewhere,
+            tag: spec.tag,
             slots,
-            borrowers,
-            rings: Vec::new(),
+            queues: open,
         };
-        used.interfaces.push(taken.clone());
+        used.ports.push(taken.clone());
         Ok(taken)
     }
 
@@ -284,36 +335,46 @@ impl Opener {
         let mut ports = Vec::new();
         let mut free = FreeList::new(umem.pool().clone(), BATCH);
         let mut zero_copy = spec.zero_copy;
-        for queue in 0..spec.queues {
+        for open in &mut lease.queues {
+            let queue = open.queue;
             let target = Target {
                 interface,
                 ifindex,
                 queue,
                 in_parts: self.jumbo,
             };
-            let borrower = lease.borrowers.get(queue as usize).copied();
-            // The library keeps a queue until the memory goes.
-            let by_library =
-                borrower.is_none() && (spec.namespace.is_none() || umem.is_library_bound());
-            let (first, own, rings) =
-                Socket::first(umem, &target, zero_copy, by_library, patience)?;
-            if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
-                // The other queues are no better, and trying is slow: it locks the memory again.
-                zero_copy = ZeroCopy::Never;
-            }
-            let shared = Arc::new(QueueRings::new(rings, borrower));
-            lease.rings.push(Arc::downgrade(&shared));
-            // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive into
-            // may not ask for it.
-            shared.refill(umem.area(), &mut free);
             let workers = spec.workers_on(self.workers, queue);
             let mut sockets = Vec::with_capacity(workers.len());
-            for _ in 1..workers.len() {
-                sockets.push(Socket::further(&first, &target, &self.rings)?);
+            let shared = match open.rings.upgrade() {
+                Some(shared) => shared,
+                None => {
+                    let borrower = open.borrower();
+                    // The library keeps a queue until the memory goes.
+                    let by_library =
+                        borrower.is_none() && (spec.namespace.is_none() || umem.is_library_bound());
+                    let (first, own, rings) =
+                        Socket::first(umem, &target, zero_copy, by_library, patience)?;
+                    if zero_copy == ZeroCopy::Auto && !first.is_zero_copy()? {
+                        // The other queues are no better, and trying is slow: it locks the memory again.
+                        zero_copy = ZeroCopy::Never;
+                    }
+                    let fd = first.as_fd().try_clone_to_owned();
+                    let fd = fd.map_err(|error| Error::system("copy a socket", error))?;
+                    let shared = Arc::new(QueueRings::new(rings, borrower, Some(fd)));
+                    open.rings = Arc::downgrade(&shared);
+                    // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive
+                    // into may not ask for it.
+                    shared.refill(umem.area(), &mut free);
+                    sockets.push((first, own));
+                    shared
+                }
+            };
+            while sockets.len() < workers.len() {
+                let first = shared.socket().ok_or(Error::Unsupported)?;
+                sockets.push(Socket::further(first, &target, &self.rings)?);
             }
-            sockets.insert(0, (first, own));
             for (worker, (socket, own)) in workers.into_iter().zip(sockets) {
-                let port = XdpPort::new(
+                let mut port = XdpPort::new(
                     socket,
                     own,
                     shared.clone(),
@@ -321,6 +382,7 @@ impl Opener {
                     &self.rings,
                     self.busy_poll,
                 )?;
+                port.set_tag(spec.tag);
                 let slot = lease.slots.start + ports.len() as u32;
                 let role = spec.role;
                 ports.push((
@@ -350,7 +412,40 @@ impl Used {
         Some(first as u32..(first + count) as u32)
     }
 
-    fn free(&mut self, slots: &Range<u32>) {
-        self.slots[slots.start as usize..slots.end as usize].fill(false);
+    /// A number for a queue, if one is free.
+    fn take_number(&mut self) -> Option<NonZeroU16> {
+        let place = self.numbers.iter().position(|is_taken| !is_taken)?;
+        let number = u16::try_from(place + 1).ok().and_then(NonZeroU16::new)?;
+        self.numbers[place] = true;
+        Some(number)
+    }
+
+    /// How many queues have sockets, or keep packet buffers.
+    fn queues(&self) -> u64 {
+        self.numbers.iter().filter(|is_taken| **is_taken).count() as u64
+    }
+
+    /// Notes the rings of a port that is open now, for others to share.
+    fn note(&mut self, taken: &Taken) {
+        let mut ports = self.ports.iter_mut();
+        if let Some(port) = ports.find(|port| port.slots == taken.slots) {
+            port.queues.clone_from(&taken.queues);
+        }
+    }
+
+    /// Takes a port off the list, and from it the queues that other ports use.
+    fn remove(&mut self, taken: &mut Taken) {
+        self.ports.retain(|port| port.slots != taken.slots);
+        let others = || self.ports.iter().flat_map(|port| &port.queues);
+        taken
+            .queues
+            .retain(|queue| !others().any(|other| other.number == queue.number));
+    }
+
+    fn free(&mut self, taken: &Taken) {
+        self.slots[taken.slots.start as usize..taken.slots.end as usize].fill(false);
+        for queue in &taken.queues {
+            self.numbers[usize::from(queue.number.get()) - 1] = false;
+        }
     }
 }

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use sig_common::maps::{MAX_QUEUES, MAX_SOCKETS};
+use sig_common::{
+    maps::{MAX_QUEUES, MAX_SOCKETS},
+    wire::ethernet::Tag,
+};
 
 use super::{BusyPoll, Error, HugePages, RingSizes, XdpPort, ZeroCopy, opener::Opener, umem::Umem};
 use crate::netns::PrivateNetns;
@@ -71,6 +74,9 @@ pub struct PortSpec<'a> {
     pub spread: bool,
     /// Copy mode or zero copy.
     pub zero_copy: ZeroCopy,
+    /// The port is for this VLAN of the interface: frames are sent with the tag, and come without. Ports of one interface share its
+    /// queues.
+    pub tag: Option<Tag>,
 }
 
 /// All AF_XDP sockets of a gateway.
@@ -78,7 +84,7 @@ pub struct PortSpec<'a> {
 pub struct Plan<'a> {
     /// Number of workers.
     pub workers: u32,
-    /// The interfaces, each once.
+    /// The interfaces, each once, or once for each VLAN.
     pub ports: Vec<PortSpec<'a>>,
     /// Interfaces that are opened later: packet buffers and places for their sockets are provided.
     pub later: Vec<PortSpec<'a>>,
@@ -218,13 +224,11 @@ impl Plan<'_> {
                 "a gateway needs at least one worker".to_owned(),
             ));
         }
-        let place = |spec: &PortSpec<'_>| {
-            let namespace = spec.namespace.map(std::ptr::from_ref);
-            (spec.interface.clone(), namespace)
-        };
         let all: Vec<_> = self.ports.iter().chain(&self.later).collect();
         for (index, spec) in all.iter().enumerate() {
-            if all[..index].iter().any(|other| place(other) == place(spec)) {
+            let is_same =
+                |other: &&PortSpec<'_>| other.shares_queues(spec) && other.tag == spec.tag;
+            if all[..index].iter().any(is_same) {
                 return Err(listed_twice(&spec.interface));
             }
             if spec.queues == 0 {
@@ -239,8 +243,12 @@ impl Plan<'_> {
 
     /// Receive queues of all interfaces.
     fn queues(&self) -> u64 {
-        let ports = self.ports.iter().chain(&self.later);
-        ports.map(|spec| u64::from(spec.queues)).sum()
+        let all: Vec<_> = self.ports.iter().chain(&self.later).collect();
+        let first = all.iter().enumerate().filter(|(index, spec)| {
+            let mut before = all[..*index].iter();
+            !before.any(|other| other.shares_queues(spec))
+        });
+        first.map(|(_, spec)| u64::from(spec.queues)).sum()
     }
 
     /// Sockets on all of them.
@@ -301,7 +309,7 @@ pub(super) fn steer(steering: &mut Vec<Steering>, port: &WorkerPort) {
 pub(super) fn listed_twice(interface: &str) -> Error {
     Error::Plan(format!(
         "interface `{interface}` is listed twice: a queue has one set of sockets, so each role needs an interface of its own, on a \
-         second card"
+         second card or in a VLAN"
     ))
 }
 
@@ -321,6 +329,12 @@ pub(super) fn check_chunks(chunks: u32, buffers: &PacketBuffers) -> Result<(), E
 }
 
 impl PortSpec<'_> {
+    /// Whether they are for the same interface.
+    fn shares_queues(&self, other: &Self) -> bool {
+        let namespace = |spec: &Self| spec.namespace.map(std::ptr::from_ref);
+        self.interface == other.interface && namespace(self) == namespace(other)
+    }
+
     /// The workers with a socket on a queue, in rising order; at least one.
     pub(super) fn workers_on(&self, workers: u32, queue: u32) -> Vec<u32> {
         let all = 0..workers;
@@ -362,6 +376,7 @@ mod tests {
                 queues,
                 spread,
                 zero_copy: ZeroCopy::Auto,
+                tag: None,
             }],
             later: Vec::new(),
             spare_sockets: 0,
@@ -449,6 +464,33 @@ mod tests {
         let mut plan = plan(1, 1, false);
         plan.ports.push(plan.ports[0].clone());
         let error = plan.open().err().expect("refused");
+        assert!(error.to_string().contains("listed twice"), "{error}");
+    }
+
+    #[test]
+    fn vlans_of_an_interface_share_its_queues() {
+        let mut plan = plan(2, 4, true);
+        let tag = |id| {
+            Some(Tag {
+                tpid: 0x8100,
+                tci: id,
+            })
+        };
+        plan.ports.push(PortSpec {
+            tag: tag(10),
+            spread: false,
+            ..plan.ports[0].clone()
+        });
+        plan.later.push(PortSpec {
+            tag: tag(30),
+            ..plan.ports[0].clone()
+        });
+        plan.check().expect("untagged, and two VLANs");
+        assert_eq!((plan.queues(), plan.sockets()), (4, 20));
+        plan.ports[0].tag = tag(20);
+        plan.check().expect("three VLANs");
+        plan.ports[0].tag = tag(10);
+        let error = plan.check().expect_err("the same VLAN");
         assert!(error.to_string().contains("listed twice"), "{error}");
     }
 

@@ -1,6 +1,9 @@
-use std::sync::{
-    Mutex, MutexGuard, TryLockError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    sync::{
+        Mutex, MutexGuard, TryLockError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::ring::{Consumer, Producer};
@@ -23,6 +26,8 @@ pub(super) struct QueueRings {
     completed: AtomicU64,
     /// Who gets what the queue is given, if it may go before the gateway ends.
     borrower: Option<Borrower>,
+    /// The first socket of the queue, which has the rings from the kernel, whether a port uses the socket itself or not.
+    first: Option<OwnedFd>,
 }
 
 fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
@@ -37,6 +42,7 @@ impl QueueRings {
     pub(super) fn new(
         (fill, completion): (Producer<u64>, Consumer<u64>),
         borrower: Option<Borrower>,
+        first: Option<OwnedFd>,
     ) -> Self {
         QueueRings {
             fill: Mutex::new(fill),
@@ -44,7 +50,13 @@ impl QueueRings {
             sent: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             borrower,
+            first,
         }
+    }
+
+    /// The socket through which others come to share the rings.
+    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.first.as_ref().map(|first| first.as_fd())
     }
 
     /// Notes that a frame is about to be given to the kernel.

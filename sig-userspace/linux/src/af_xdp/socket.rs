@@ -183,14 +183,14 @@ impl Socket {
 
     /// A further socket on the queue of `first`, sharing its UMEM, fill and completion ring.
     pub(super) fn further(
-        first: &Socket,
+        first: BorrowedFd<'_>,
         target: &Target<'_>,
         rings: &RingSizes,
     ) -> Result<(Self, OwnRings), Error> {
         let socket = raw_socket(rings).map_err(|failure| failure.explain(target))?;
         let socket = Socket::Raw(socket);
         let own = socket.own_rings(rings).map_err(Error::mapping)?;
-        let shared = Some(first.as_fd());
+        let shared = Some(first);
         sys::bind(
             socket.as_fd(),
             target.ifindex,

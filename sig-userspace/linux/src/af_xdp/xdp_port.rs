@@ -13,6 +13,7 @@ use super::{
     socket::{OwnRings, Socket},
     sys,
 };
+use sig_common::wire::ethernet::{TAG_LEN, Tag};
 use sig_core::{
     port::BATCH,
     port::Counters,
@@ -62,6 +63,8 @@ pub struct XdpPort {
     idle: bool,
     /// Its index in the map of sockets, if its packets have tickets.
     number: Option<u32>,
+    /// The VLAN tag that frames get.
+    tag: Option<[u8; TAG_LEN]>,
     counters: Arc<Counters>,
 }
 
@@ -109,8 +112,18 @@ impl XdpPort {
             busy_poll: busy_poll.is_some(),
             idle: true,
             number: None,
+            tag: None,
             counters: Arc::default(),
         })
+    }
+
+    /// Frames leave with this tag. Received ones have none: the XDP program takes it out.
+    pub(super) fn set_tag(&mut self, tag: Option<Tag>) {
+        self.tag = tag.map(|Tag { tpid, tci }| {
+            let [t0, t1] = tpid.to_be_bytes();
+            let [c0, c1] = tci.to_be_bytes();
+            [t0, t1, c0, c1]
+        });
     }
 
     /// The XDP program gives packets for this socket tickets; `number` is its index in the map of sockets.
@@ -294,10 +307,11 @@ impl Port for XdpPort {
         let mut room = self.tx.room(wanted) as usize;
         let mut taken = frames.len().min(room);
         if self.area.jumbo_frames() > 0 {
-            // Each needs as many entries as it has parts.
+            // Each needs as many entries as it has parts. With its tag, it may reach into one chunk more.
             room = self.tx.room(wanted.saturating_mul(JUMBO_CHUNKS as u32)) as usize;
+            let more = usize::from(self.tag.is_some());
             let fits = |frame: &&Frame| {
-                let left = room.checked_sub(frame.parts());
+                let left = room.checked_sub(frame.parts() + more);
                 room = left.unwrap_or(room);
                 left.is_some()
             };
@@ -305,10 +319,17 @@ impl Port for XdpPort {
         }
         self.counters.tx_packets.add(taken as u64);
         let mut sent = 0;
-        for frame in frames.drain(..taken) {
+        for mut frame in frames.drain(..taken) {
             assert!(self.area.owns(&frame), "the frame belongs to another area");
             if frame.len() < MIN_FRAME {
                 self.counters.tx_too_short.add(1);
+                self.dropped.push(frame);
+                continue;
+            }
+            if let Some(tag) = self.tag
+                && !frame.put_tag(&self.area, tag)
+            {
+                self.counters.tx_too_big.add(1);
                 self.dropped.push(frame);
                 continue;
             }
@@ -361,6 +382,17 @@ impl Port for XdpPort {
         for frame in self.dropped.drain(..).chain(self.jumbo.drain(..)) {
             free.put(frame);
         }
+        // Its queue may live on, with other sockets. What has come for this one would stay away until the queue goes.
+        while let Some(descriptor) = self.rx.read() {
+            // SAFETY: as in `receive`.
+            if let Some(frame) = unsafe { self.area.frame_at(descriptor.addr, descriptor.len) } {
+                self.queue.settle(&self.area, &frame);
+                free.put(frame);
+            }
+        }
+        self.rx.release();
+        // So would what has not been sent. The interface may be down or gone: then it does stay away.
+        let _ = self.wake_transmit();
     }
 
     fn fd(&self) -> Option<RawFd> {
@@ -404,6 +436,7 @@ mod tests {
             queue: Arc::new(QueueRings::new(
                 (fill.producer(), completion.consumer()),
                 None,
+                None,
             )),
             socket: Socket::Raw(OwnedFd::from(nothing)),
             area,
@@ -414,6 +447,7 @@ mod tests {
             busy_poll: false,
             idle: true,
             number: None,
+            tag: None,
             counters: Arc::default(),
         };
         (port, rx.producer())
@@ -533,6 +567,7 @@ mod tests {
         port.queue = Arc::new(QueueRings::new(
             (fill.producer(), completion.consumer()),
             None,
+            None,
         ));
         let (mut sent, mut kernel) = (tx.consumer::<Descriptor>(), completion.producer::<u64>());
         let mut free = FreeList::new(pool.clone(), 128);
@@ -560,6 +595,74 @@ mod tests {
         frames.drain(..).for_each(|frame| free.put(frame));
         drop(free);
         assert_eq!((pool.len(), pool.jumbo_len()), (8, 4));
+    }
+
+    #[test]
+    fn frames_leave_with_the_tag_of_the_vlan_also_those_that_had_to_wait() {
+        let (area, pool) = Area::on_heap(32);
+        let [tx, fill, completion] = [0; 3].map(Fake::new);
+        let (mut port, _) = fake(area.clone());
+        port.tx = tx.producer();
+        port.queue = Arc::new(QueueRings::new(
+            (fill.producer(), completion.consumer()),
+            None,
+            None,
+        ));
+        let tag = Tag {
+            tpid: 0x8100,
+            tci: 0x0123,
+        };
+        port.set_tag(Some(tag));
+        let mut sent = tx.consumer::<Descriptor>();
+        let mut free = FreeList::new(pool, 128);
+        let mut frames = Vec::new();
+        // No room at all for a tag; none in front; and more than the ring holds.
+        for (start, len) in [(0, 4096), (2, 60), (2, 13)]
+            .into_iter()
+            .chain([(HEADROOM, 60); 12])
+        {
+            let mut frame = free.take().expect("a chunk is free");
+            frame.place(start, len);
+            frame.bytes_mut(&area).fill(7);
+            frames.push(frame);
+        }
+        let mut left = 0;
+        for _ in 0..4 {
+            port.transmit(&mut frames);
+            while let Some(descriptor) = sent.read() {
+                // SAFETY: it was given away, and the kernel of this test is done with it.
+                let frame = unsafe { area.frame_at(descriptor.addr, descriptor.len) };
+                let frame = frame.expect("a frame of ours");
+                let expected = [&[7; 12][..], &[0x81, 0, 1, 0x23], &[7; 48]].concat();
+                assert_eq!(frame.bytes(&area), expected);
+                free.put(frame);
+                left += 1;
+            }
+            sent.release();
+        }
+        assert!(frames.is_empty());
+        assert_eq!(left, 13);
+        assert_eq!(port.counters.tx_too_big.get(), 1);
+        assert_eq!(port.counters.tx_too_short.get(), 1);
+        assert_eq!(port.progress().sent, 13);
+        for frame in port.dropped.drain(..) {
+            free.put(frame);
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_given_up_returns_what_has_come_for_it() {
+        let (area, pool) = Area::on_heap(8);
+        let (mut port, mut kernel) = fake(area.clone());
+        let mut free = FreeList::new(pool.clone(), 128);
+        for options in [0, libc::XDP_PKT_CONTD, 0] {
+            kernel.write(descriptor(free.take().expect("one"), 60, options));
+        }
+        kernel.publish();
+        port.dropped.push(free.take().expect("one"));
+        port.give_up(&area, &mut free);
+        drop(free);
+        assert_eq!(pool.len(), 8);
     }
 
     #[test]

@@ -18,14 +18,17 @@ use sig_common::{
     addr::IsdAs,
     maps::{
         self, Dropped, Ip, LanPort, LanRoute, QueueKey, RemoteKey, RemoteValue, Sockets, Stat,
-        UnderlayPort,
+        TrunkKey, TrunkPort, UnderlayPort,
     },
     reason::DropReason,
     wire::{ethernet, underlay::Local},
 };
 
 use super::srv6::SrPrograms;
-use super::{Programs, errors, object::Object};
+use super::{
+    Programs, errors,
+    object::{Object, Program},
+};
 use crate::Error;
 
 /// What the programs counted, summed over the CPUs.
@@ -69,6 +72,8 @@ pub(super) struct Maps {
     steering: HashMap<MapData, QueueKey, Sockets>,
     sockets: XskMap<MapData>,
     next: ProgramArray<MapData>,
+    trunks: HashMap<MapData, TrunkKey, TrunkPort>,
+    trunk_programs: ProgramArray<MapData>,
     lan_v4: LpmTrie<MapData, [u8; 4], LanRoute>,
     lan_v6: LpmTrie<MapData, [u8; 16], LanRoute>,
     drops: PerCpuArray<MapData, u64>,
@@ -93,6 +98,8 @@ impl Maps {
             steering: object.map(maps::STEERING)?,
             sockets: object.map(maps::XSKS)?,
             next: object.map(maps::NEXT)?,
+            trunks: object.map(maps::TRUNKS)?,
+            trunk_programs: object.map(maps::TRUNK_PROGRAMS)?,
             lan_v4: object.map(maps::LAN_V4)?,
             lan_v6: object.map(maps::LAN_V6)?,
             drops: object.map(maps::DROPS)?,
@@ -105,6 +112,20 @@ impl Maps {
             remotes_now: BTreeMap::new(),
             lan_routes_now: BTreeMap::new(),
         })
+    }
+
+    /// Tells `sig_trunk` what to go on with.
+    pub(super) fn set_trunk_programs(&mut self, object: &mut Object) -> Result<(), Error> {
+        for (place, program) in [
+            (TrunkPort::UNDERLAY, Program::Underlay),
+            (TrunkPort::LAN, Program::Lan),
+        ] {
+            let fd = object.program_fd(program)?;
+            self.trunk_programs
+                .set(place, &fd, 0)
+                .map_err(|e| errors::of_map("chain the programs of trunks".into(), e))?;
+        }
+        Ok(())
     }
 
     fn put_underlay_port(&mut self, ifindex: u32, port: UnderlayPort) -> Result<(), Error> {
@@ -351,6 +372,33 @@ impl Programs {
         let doing = || "set the sockets of a receive queue".into();
         let key = QueueKey { port, queue };
         put(&mut self.maps.steering, key, sockets, doing)
+    }
+
+    /// Has the program on a trunk take the frames of a VLAN, as if they had come in by the device with this index: its VLAN device. VLAN
+    /// id 0 stands for frames in no VLAN, and the trunk itself. `None` leaves them to the kernel.
+    ///
+    /// # Errors
+    /// Too many VLANs.
+    pub fn set_vlan(
+        &mut self,
+        trunk: u32,
+        vlan: u16,
+        port: Option<TrunkPort>,
+    ) -> Result<(), Error> {
+        let key = TrunkKey {
+            trunk,
+            vlan: vlan.into(),
+        };
+        let map = &mut self.maps.trunks;
+        let Some(port) = port else {
+            return match map.remove(&key) {
+                Err(e) if errors::errno(&e) != Some(libc::ENOENT) => {
+                    Err(errors::of_map(format!("leave VLAN {vlan}"), e))
+                }
+                _ => Ok(()),
+            };
+        };
+        put(map, key, port, || format!("take VLAN {vlan}"))
     }
 
     /// Puts an AF_XDP socket at an index of the table that [`Self::set_steering`] refers to. It vanishes from the

@@ -107,6 +107,8 @@ pub enum Program {
     Underlay,
     /// XDP of LAN devices: takes packets to prefixes of remotes.
     Lan,
+    /// XDP of devices below VLAN devices: goes on with one of the two above.
+    Trunk,
     /// XDP of the tunnel port: takes packets the kernel routed into the tunnel.
     Tunnel,
     /// TC ingress of the `sig` device: forwards decapsulated packets.
@@ -144,6 +146,7 @@ impl Program {
         match self {
             Self::Underlay => "sig_underlay",
             Self::Lan => "sig_lan",
+            Self::Trunk => "sig_trunk",
             Self::Tunnel => "sig_tunnel",
             Self::Inject => "sig_inject",
             Self::Router => "sig_router",
@@ -167,6 +170,7 @@ impl Program {
             self,
             Self::Underlay
                 | Self::Lan
+                | Self::Trunk
                 | Self::Tunnel
                 | Self::Router
                 | Self::RouterCpu
@@ -257,6 +261,8 @@ pub struct ProgramFigures {
 pub(super) struct Globals {
     /// The fast path of the gateway, if there is one.
     pub(super) fast_path: Option<FastPathOptions>,
+    /// Whether the gateway's programs serve VLANs of trunks.
+    pub(super) trunks: bool,
     /// Messages.
     pub(super) logging: Logging,
     /// The border router does not verify hop fields.
@@ -305,8 +311,9 @@ impl Object {
             u8::from(globals.fast_path.is_some()),
             u8::from(fast_path.clamp_mss),
             u8::from(fast_path.verify_checksums),
+            u8::from(globals.trunks),
         ];
-        for (name, flag) in ["FAST_PATH", "CLAMP_MSS", "VERIFY_CHECKSUMS"]
+        for (name, flag) in ["FAST_PATH", "CLAMP_MSS", "VERIFY_CHECKSUMS", "HAS_TRUNKS"]
             .iter()
             .zip(&flags)
         {
@@ -615,7 +622,7 @@ impl Object {
 }
 
 /// The name of a device of the calling thread's network namespace.
-pub(super) fn name_of(ifindex: u32) -> io::Result<String> {
+pub(crate) fn name_of(ifindex: u32) -> io::Result<String> {
     let mut name = [0; libc::IF_NAMESIZE];
     // SAFETY: the buffer has the size the function asks for.
     if unsafe { libc::if_indextoname(ifindex, name.as_mut_ptr()) }.is_null() {

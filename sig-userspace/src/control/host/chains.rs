@@ -235,6 +235,17 @@ impl Shared {
             ));
         }
         let mut names = srv6.node.trusted.iter().chain(&srv6.node.untrusted);
+        let lans = self.lans.view().ports;
+        let ports = self.ports.iter().chain(&lans);
+        let on_trunk = ports.filter(|port| port.is_in_vlan());
+        let on_trunk: Vec<_> = on_trunk.map(|port| &port.interface).collect();
+        if let Some(name) = names.clone().find(|name| on_trunk.contains(name)) {
+            return Err(Error::Interface(format!(
+                "the SR node of the rules cannot run on {name} while the gateway serves this VLAN device on the interface below it: \
+                 restart the gateway"
+            )));
+        }
+        lock(&self.trunks).set_rules(rules);
         let is_on_lan = names.any(|name| beside.lan.contains(name));
         let running = lock(&self.chains).node.as_ref().map(|of| of.node.clone());
         if let Some(node) = running {

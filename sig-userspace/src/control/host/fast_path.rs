@@ -88,7 +88,7 @@ impl Output {
             Ok(None) => (!self.device.is_veth, false),
             Err(_) => return false,
         };
-        let works = self.device.native && transmits;
+        let works = self.device.native && transmits && !self.device.in_vlan;
         let changed = (works, buffers) != (self.works, self.buffers);
         (self.works, self.buffers) = (works, buffers);
         changed
@@ -104,11 +104,14 @@ impl Output {
             Role::Lan => "packets to hosts behind it",
             Role::Underlay | Role::Tunnel => "packets to remotes",
         };
-        Some(match self.device.native {
-            false => format!(
+        Some(match (self.device.native, self.device.in_vlan) {
+            (false, _) => format!(
                 "{interface}: {what} take the slower way, its XDP program is in generic mode"
             ),
-            true => format!(
+            (true, true) => format!(
+                "{interface}: {what} take the slower way, XDP programs do not send in VLANs"
+            ),
+            (true, false) => format!(
                 "{interface}: {what} take the slower way, it does not transmit for XDP programs (of a veth pair, the other \
                  end must have GRO on: `ethtool -K DEVICE gro on`; if it is on already, off and on again while the device is up)"
             ),

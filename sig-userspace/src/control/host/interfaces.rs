@@ -1,11 +1,23 @@
 //! The interfaces that the configuration names, and what becomes of them.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tokio::sync::watch;
 
-use super::{Error, Shared, choice::Choice, lock, ports::PortFacts};
-use crate::control::config::{Config, XdpMode};
+use super::{
+    Error, Shared,
+    choice::Choice,
+    lock,
+    ports::PortFacts,
+    trunks::{Refused, Trunk, Trunks},
+};
+use crate::control::{
+    config::{Config, XdpMode},
+    rules::Rules,
+};
 use sig_core::port::Role;
 use sig_linux::{
     self, bpf,
@@ -26,6 +38,9 @@ pub(super) struct Interfaces {
     pub(super) around: Vec<u32>,
     /// Those of them that do not have the data address, too.
     pub(super) without_data: Vec<u32>,
+    pub(super) trunks: Trunks,
+    /// By index of interfaces with ports, the trunks on which they are served.
+    pub(super) served_on: HashMap<u32, Trunk>,
 }
 
 impl Interfaces {
@@ -33,6 +48,7 @@ impl Interfaces {
     pub(super) async fn find(
         netlink: &Netlink,
         config: &Config,
+        (rules, refused): (&Rules, &Refused),
         choice: Choice,
     ) -> Result<Self, Error> {
         let mut lan = Vec::new();
@@ -56,14 +72,42 @@ impl Interfaces {
             true => None,
             false => Some(underlay(netlink, config).await?),
         };
-        let interfaces = Interfaces {
+        let mut interfaces = Interfaces {
             underlay,
             lan,
             around,
             without_data,
+            trunks: Trunks::new(config.dataplane.mode, rules, refused.clone()),
+            served_on: HashMap::new(),
         };
+        interfaces.find_trunks(&link::all(netlink).await?)?;
         interfaces.check(netlink, config).await?;
         Ok(interfaces)
+    }
+
+    /// Finds out which of them are served on trunks.
+    fn find_trunks(&mut self, links: &[Link]) -> Result<(), Error> {
+        let used: Vec<&Link> = self.underlay.iter().chain(&self.lan).collect();
+        for link in &used {
+            // What is said of LAN interfaces is said when they come into service.
+            let is_underlay = Some(*link) == self.underlay.as_ref();
+            match self.trunks.find(link, &used, links, link::max_mtu()) {
+                Ok(Some(trunk)) => {
+                    self.served_on.insert(link.ifindex, trunk);
+                }
+                Ok(None) => {}
+                // One that is down may come up later.
+                Err(_) if !link.up => {}
+                Err(why) => self.trunks.tell_generic(link, &why, is_underlay)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The interface whose programs and sockets an interface has: usually its own.
+    pub(super) fn below<'a>(&'a self, link: &'a Link) -> &'a Link {
+        let trunk = self.served_on.get(&link.ifindex);
+        trunk.map_or(link, |trunk| &trunk.link)
     }
 
     /// Checks that ports can be opened on them.
@@ -258,6 +302,13 @@ impl Shared {
         }
         port.set_up(now.up);
         port.mtu.store(now.mtu, Ordering::Relaxed);
+        // What comes in for a VLAN device that is down goes nowhere: the kernel drops it.
+        if now.up != last.up
+            && let Some(trunk) = &port.trunk
+            && let Some(programs) = lock(&self.programs).as_mut()
+        {
+            trunk.serve(programs, (port.role, port.ifindex), now.up)?;
+        }
         if now.mtu != last.mtu && now.mtu > max_mtu {
             let effect = if is_lan {
                 "hosts that send larger packets receive ICMP packet-too-big messages"

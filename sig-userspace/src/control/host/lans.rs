@@ -14,7 +14,7 @@ use std::{
 
 use sig_core::{engine::LanChange, port::Role, status::LeftOut};
 use sig_linux::{
-    af_xdp::{Lease, OpenedPort, Opener, PortSpec},
+    af_xdp::{Lease, OpenedPort, Opener},
     bpf::{Attachment, Program},
     ethtool::Ethtool,
     lan::LanPort,
@@ -33,6 +33,7 @@ use super::{
     lock,
     ports::{self, LanPorts, PortFacts},
     status::RingDrops,
+    trunks::Trunk,
 };
 use crate::control::config::{Config, LanTransmit};
 
@@ -410,9 +411,13 @@ impl Shared {
     ) -> Result<(), Error> {
         let mut done = Ok(());
         let by_name = |name: &str| links.iter().find(|link| link.name == name);
+        let has_index = |ifindex| {
+            let mut links = links.iter();
+            links.any(|link| link.ifindex == ifindex) && !gone.contains(&ifindex)
+        };
         let is_there = |service: &Service| {
-            let has_index = links.iter().any(|link| link.ifindex == service.ifindex);
-            has_index && !gone.contains(&service.ifindex)
+            let trunk = service.facts.trunk.as_ref();
+            has_index(service.ifindex) && trunk.is_none_or(|trunk| has_index(trunk.link.ifindex))
         };
         let (stay, go) =
             std::mem::take(&mut state.in_service)
@@ -528,6 +533,7 @@ impl Shared {
                 done = done.and(followed);
             }
         }
+        lock(&self.trunks).tidy();
         done
     }
 
@@ -543,6 +549,11 @@ impl Shared {
         let lans = &self.lans;
         let config = &lans.config;
         let mac = interfaces::mac(link)?;
+        // One that is down is refused anyway, and its trunk left as it is.
+        let trunk = match link.up {
+            true => self.find_trunk(state, link, links, is_first)?,
+            false => None,
+        };
         let ethtool = Ethtool::open();
         let ethtool = ethtool.map_err(sig_linux::Error::doing("open an ethtool socket"))?;
         // At start, doubts have been told.
@@ -554,8 +565,33 @@ impl Shared {
                 link.name
             ))
         })?;
-        match self.take_as(number, state, opener, (link, mac), is_first) {
-            Ok(service) => state.in_service.push(service),
+        let mut taken = self.take_as(number, state, opener, (link, mac), trunk.clone(), is_first);
+        let is_refused = trunk.is_some_and(|trunk| {
+            let trunks = lock(&self.trunks);
+            trunks.refused().contains_key(&trunk.link.ifindex)
+        });
+        if taken.is_err() && is_refused {
+            let trunk = self.find_trunk(state, link, links, is_first);
+            taken = trunk.and_then(|trunk| {
+                self.take_as(number, state, opener, (link, mac), trunk, is_first)
+            });
+        }
+        match taken {
+            Ok(service) => {
+                if let Some(trunk) = &service.facts.trunk {
+                    tracing::info!(
+                        interface = link.name,
+                        "the interface is served on {}{}",
+                        trunk.link.name,
+                        if trunk.tag.is_some() {
+                            ", below it"
+                        } else {
+                            " beside its VLANs"
+                        }
+                    );
+                }
+                state.in_service.push(service);
+            }
             Err(error) => {
                 state.unused.push(number);
                 return Err(error);
@@ -574,22 +610,44 @@ impl Shared {
         Ok(())
     }
 
+    /// Where an interface is served, if not on itself. Whether what is not possible is `told`.
+    ///
+    /// # Errors
+    ///
+    /// A VLAN device cannot have native mode, which is wanted.
+    fn find_trunk(
+        &self,
+        state: &State,
+        link: &Link,
+        links: &[Link],
+        told: bool,
+    ) -> Result<Option<Trunk>, Error> {
+        let named = |name: &String| links.iter().find(|link| link.name == *name);
+        let wanted: Vec<&Link> = state.wanted.iter().filter_map(named).collect();
+        let mut trunks = lock(&self.trunks);
+        match trunks.find(link, &wanted, links, self.max_mtu) {
+            Ok(trunk) => Ok(trunk),
+            Err(why) => trunks.tell_generic(link, &why, told).map(|()| None),
+        }
+    }
+
     fn take_as(
         &self,
         number: u16,
         state: &mut State,
         opener: &Opener,
         (link, mac): (&Link, [u8; 6]),
+        trunk: Option<Trunk>,
         is_patient: bool,
     ) -> Result<Service, Error> {
         let lans = &self.lans;
         let config = &lans.config;
-        let (name, queues) = (&link.name, link.rx_queues);
-        let spec = PortSpec {
-            ifindex: Some(link.ifindex),
-            ..ports::spec(&config.dataplane, Role::Lan, name, queues)
-        };
-        if is_virtual(link) && !state.partial_checksums {
+        let name = &link.name;
+        let dataplane = &config.dataplane;
+        let spec = ports::spec(dataplane, Role::Lan, (name, Some(link)), trunk.as_ref());
+        let queues = spec.queues;
+        let below = trunk.as_ref().map_or(link, |trunk| &trunk.link);
+        if is_virtual(below) && !state.partial_checksums {
             // Before anything is opened: an error leaves nothing behind.
             if let Some(programs) = lock(&self.programs).as_mut() {
                 for other in state.in_service.iter().filter(|other| other.facts.fast) {
@@ -605,13 +663,15 @@ impl Shared {
                 steering,
                 lease,
             } = opener.open(&spec, is_patient)?;
-            let ports = LanPorts::new(config, link, (workers, &steering), lans.has_fast_path);
+            let facts = PortFacts::of(&spec, link, trunk.clone());
+            let ports = LanPorts::new(config, facts, (workers, &steering), lans.has_fast_path);
             let done =
                 ports.and_then(|ports| self.put_in(number, ports, link, mac, partial_checksums));
             if done.is_err() {
                 // What went wrong first is told.
-                let _ = self.forget(number, link.ifindex, queues);
+                let _ = self.forget(number, (link.ifindex, trunk.as_ref()), queues);
                 let _ = self.take_ports(number, partial_checksums);
+                self.leave(trunk.as_ref(), link.ifindex);
             }
             match done {
                 Ok(done) => Ok((lease, done)),
@@ -627,7 +687,7 @@ impl Shared {
             ifindex: link.ifindex,
             lease,
             facts: Arc::new(facts),
-            attachment: Some(attachment),
+            attachment,
             followed: Followed::new(link, self.max_mtu),
         })
     }
@@ -640,7 +700,7 @@ impl Shared {
         link: &Link,
         mac: [u8; 6],
         partial_checksums: bool,
-    ) -> Result<(PortFacts, Attachment), Error> {
+    ) -> Result<(PortFacts, Option<Attachment>), Error> {
         let LanPorts {
             workers,
             mut facts,
@@ -656,17 +716,23 @@ impl Shared {
             for (slot, socket) in &sockets {
                 programs.set_socket(*slot, std::os::fd::AsFd::as_fd(socket))?;
             }
-            let mode = interfaces::xdp_mode(self.lans.config.dataplane.mode, Some(link));
-            let attachment = programs.attach_xdp(Program::Lan, ifindex, mode)?;
-            super::note_mode(&attachment, &mut facts);
-            attachment
+            if let Some(trunk) = &facts.trunk {
+                lock(&self.trunks).join(programs, trunk, (Role::Lan, ifindex))?;
+                facts.native = true;
+                None
+            } else {
+                let mode = interfaces::xdp_mode(self.lans.config.dataplane.mode, Some(link));
+                let attachment = programs.attach_xdp(Program::Lan, ifindex, mode)?;
+                super::note_mode(&attachment, &mut facts);
+                Some(attachment)
+            }
         };
         // No packet comes to them yet.
         let change = {
             let mut engine = lock(&self.engine);
             if let Some(in_kernel) = engine.in_kernel() {
                 in_kernel.set_lan(number, Some(facts.device()))?;
-                facts.fast = facts.native;
+                facts.fast = facts.native && !facts.is_in_vlan();
             }
             engine.set_lan(number.into(), workers, partial_checksums)
         };
@@ -687,14 +753,32 @@ impl Shared {
     }
 
     /// Makes the programs send nothing to an interface any more, and leave what comes from there to the kernel.
-    fn forget(&self, number: u16, ifindex: u32, queues: u32) -> Result<(), Error> {
+    fn forget(
+        &self,
+        number: u16,
+        (ifindex, trunk): (u32, Option<&Trunk>),
+        queues: u32,
+    ) -> Result<(), Error> {
         let kept = lock(&self.engine).keep_programs_from(number);
         let mut programs = lock(&self.programs);
         let removed = match programs.as_mut() {
-            Some(programs) => programs.remove_lan_port(ifindex, queues),
+            Some(programs) => {
+                let left = match trunk {
+                    Some(trunk) => trunk.serve(programs, (Role::Lan, ifindex), false),
+                    None => Ok(()),
+                };
+                left.and(programs.remove_lan_port(ifindex, queues))
+            }
             None => Ok(()),
         };
         kept.and(removed.map_err(Error::from))
+    }
+
+    /// Takes the program off the trunk of an interface, if nothing else is served there.
+    fn leave(&self, trunk: Option<&Trunk>, ifindex: u32) {
+        if let Some(trunk) = trunk {
+            lock(&self.trunks).leave(trunk, ifindex);
+        }
     }
 
     /// Takes the ports on an interface from the workers, and drops them.
@@ -727,7 +811,8 @@ impl Shared {
         } = service;
         let queues = facts.queues;
         // The program stays for now: without one, some drivers drop what others redirect to them.
-        let forgotten = self.forget(number, ifindex, queues);
+        let trunk = facts.trunk.clone();
+        let forgotten = self.forget(number, (ifindex, trunk.as_ref()), queues);
         if is_there {
             tokio::time::sleep(GRACE).await;
         }
@@ -739,6 +824,7 @@ impl Shared {
         let taken = tokio::task::block_in_place(|| {
             let taken = self.take_ports(number, state.partial_checksums);
             drop(attachment);
+            self.leave(trunk.as_ref(), ifindex);
             // Its sockets are open as long as somebody looks at it.
             drop(facts);
             if let Some(opener) = &self.lans.opener {

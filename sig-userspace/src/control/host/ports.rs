@@ -10,7 +10,7 @@ use std::{
 
 use sig_common::maps::{Sockets as Slots, TUNNEL_PORT};
 
-use super::{Error, interfaces::Interfaces, sockets::Sockets, tunnel::Tunnel};
+use super::{Error, interfaces::Interfaces, sockets::Sockets, trunks::Trunk, tunnel::Tunnel};
 use crate::control::config::{Config, Dataplane, FastPathUse, Preference};
 use crate::engine::Device;
 use sig_core::{
@@ -60,6 +60,8 @@ pub(super) struct PortFacts {
     pub(super) native: bool,
     /// Simple packets that come in may take the fast path.
     pub(super) fast: bool,
+    /// Where its program and its sockets are, if not on itself.
+    pub(super) trunk: Option<Trunk>,
     pub(super) sockets: Vec<SocketFacts>,
 }
 
@@ -80,6 +82,11 @@ impl PortFacts {
         self.role == Role::Lan
     }
 
+    /// Whether its frames have a tag on the interface that they leave by.
+    pub(super) fn is_in_vlan(&self) -> bool {
+        self.trunk.as_ref().is_some_and(|trunk| trunk.tag.is_some())
+    }
+
     pub(super) fn is_inner(&self) -> bool {
         self.role == Role::Tunnel
     }
@@ -91,6 +98,7 @@ impl PortFacts {
             interface: self.interface.clone(),
             is_veth: self.driver.as_deref() == Some("veth"),
             native: self.native,
+            in_vlan: self.is_in_vlan(),
         }
     }
 
@@ -126,18 +134,21 @@ pub(super) struct Ports {
 /// Sockets of interfaces that nobody knows of yet, per worker.
 const SPARE_SOCKETS: u32 = 16;
 
-/// The sockets wanted on an interface of this host.
+/// The sockets wanted on an interface of this host, which may be there already, for a VLAN of the trunk that it is served on.
 pub(super) fn spec(
     dataplane: &Dataplane,
     role: Role,
-    name: &str,
-    queues: u32,
+    (name, link): (&str, Option<&Link>),
+    trunk: Option<&Trunk>,
 ) -> PortSpec<'static> {
+    let link = trunk.map(|trunk| &trunk.link).or(link);
+    let name = link.map_or(name, |link| link.name.as_str());
+    let queues = link.map_or(1, |link| link.rx_queues);
     let workers = u32::from(dataplane.workers);
     PortSpec {
         role,
         interface: name.to_owned(),
-        ifindex: None,
+        ifindex: link.map(|link| link.ifindex),
         namespace: None,
         queues,
         // All frames between two gateways share one 5-tuple, so a card puts them on one queue: each
@@ -148,6 +159,7 @@ pub(super) fn spec(
             Preference::Never => ZeroCopy::Never,
             Preference::Require => ZeroCopy::Require,
         },
+        tag: trunk.and_then(|trunk| trunk.tag),
     }
 }
 
@@ -162,7 +174,8 @@ pub(super) fn open(
     let dataplane = &config.dataplane;
     let workers = u32::from(dataplane.workers);
     let spec = |role, name: &str, link: Option<&Link>| {
-        spec(dataplane, role, name, link.map_or(1, |link| link.rx_queues))
+        let trunk = link.and_then(|link| interfaces.served_on.get(&link.ifindex));
+        spec(dataplane, role, (name, link), trunk)
     };
     let underlay = interfaces.underlay.iter();
     let mut specs: Vec<_> = underlay
@@ -182,12 +195,14 @@ pub(super) fn open(
             queues: workers,
             spread: false,
             zero_copy: ZeroCopy::Never,
+            tag: None,
         });
     }
     let groups = sockets.groups().count() as u32;
     let tun_chunks = tunnel.pair().map_or(tun::CHUNKS, |_| 0);
     let more_chunks = workers * (groups * socket_port::CHUNKS + tun_chunks);
-    let mut mtus = interfaces.all().map(|link| link.mtu);
+    let below = interfaces.all().map(|link| interfaces.below(link));
+    let mut mtus = interfaces.all().chain(below).map(|link| link.mtu);
     let jumbo = u32::from(config.tunnel.mtu) > MAX_XDP_MTU || mtus.any(|mtu| mtu > MAX_XDP_MTU);
     let plan = Plan {
         workers,
@@ -219,7 +234,10 @@ pub(super) fn open(
     }
 
     let facts = specs.iter().map(|spec| match &interfaces.underlay {
-        Some(link) if spec.role == Role::Underlay => PortFacts::of(spec, link),
+        Some(link) if spec.role == Role::Underlay => {
+            let trunk = interfaces.served_on.get(&link.ifindex);
+            PortFacts::of(spec, link, trunk.cloned())
+        }
         _ => {
             let mtu = config.tunnel.mtu.into();
             let mut facts = PortFacts::new(Kind::Xdp, spec.role, tunnel.name(), mtu);
@@ -247,7 +265,8 @@ pub(super) fn open(
     for steering in opened.steering {
         let port = match specs[steering.spec].role {
             Role::Tunnel => TUNNEL_PORT,
-            Role::Underlay | Role::Lan => steering.ifindex,
+            // That of a VLAN device, where the sockets are on the trunk.
+            Role::Underlay | Role::Lan => ports.facts[steering.spec].ifindex,
         };
         ports.steering.push(steered(port, &steering));
     }
@@ -399,40 +418,40 @@ impl LanPorts {
     /// Puts together what was opened for an interface.
     pub(super) fn new(
         config: &Config,
-        link: &Link,
+        mut facts: PortFacts,
         (worker_ports, steering): (Vec<Vec<WorkerPort>>, &[Steering]),
         has_fast_path: bool,
     ) -> Result<Self, Error> {
-        let spec = spec(&config.dataplane, Role::Lan, &link.name, link.rx_queues);
-        let mut facts = PortFacts::of(&spec, link);
         let mut sockets = Vec::new();
         let mut workers = Vec::new();
         let has_tickets = has_tickets(config, has_fast_path);
         for (number, ports) in worker_ports.into_iter().enumerate() {
             let mut own = Vec::new();
             for opened in ports {
-                let place = (number, link.rx_queues.max(1));
+                let place = (number, facts.queues.max(1));
                 sockets.push(add(&mut own, &mut facts, place, opened, has_tickets)?);
             }
             workers.push(own);
         }
         let steering = steering.iter();
         Ok(LanPorts {
+            steering: steering.map(|of| steered(facts.ifindex, of)).collect(),
             workers,
             facts,
             sockets,
-            steering: steering.map(|of| steered(link.ifindex, of)).collect(),
         })
     }
 }
 
 impl PortFacts {
     /// Those of an interface of this host.
-    fn of(spec: &PortSpec<'_>, link: &Link) -> Self {
+    pub(super) fn of(spec: &PortSpec<'_>, link: &Link, trunk: Option<Trunk>) -> Self {
         let mut facts = PortFacts::new(Kind::Xdp, spec.role, &link.name, link.mtu);
+        let below = trunk.as_ref().map_or(link, |trunk| &trunk.link);
         facts.ifindex = link.ifindex;
-        facts.driver.clone_from(&link.driver);
+        facts.driver.clone_from(&below.driver);
         facts.queues = spec.queues;
+        facts.trunk = trunk;
         facts
     }
 
@@ -458,6 +477,7 @@ impl PortFacts {
             up: AtomicBool::new(true),
             native: false,
             fast: false,
+            trunk: None,
             sockets: Vec::new(),
         }
     }

@@ -239,6 +239,7 @@ fn port(facts: &PortFacts) -> Port {
     Port {
         role: facts.role,
         interface: facts.interface.clone(),
+        trunk: facts.trunk.as_ref().map(|trunk| trunk.link.name.clone()),
         driver: facts.driver.clone(),
         mode: match facts.kind {
             Kind::Xdp if facts.native => PortMode::Native,

@@ -15,7 +15,7 @@ use sig_linux::ethtool::Offload;
 use sig_linux::facts::{
     CAP_BPF, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_ADMIN, Facts, Feature, Interface,
 };
-use sig_linux::link::{MAX_XDP_MTU, lower_mtu, max_mtu_on, mtu_limit};
+use sig_linux::link::{Link, MAX_XDP_MTU, lower_mtu, max_mtu_on, mtu_limit};
 use sig_linux::neighbours::{Reason, RouteLookup};
 use sig_linux::netdev::XdpFeatures;
 use sig_linux::netfilter::{Bypassed, REMEDY};
@@ -292,7 +292,8 @@ pub(super) fn configured(out: &mut Vec<Finding>, facts: &Facts, config: &Config)
         if let Some(interface) = by_name(out, facts, name, Level::Warning) {
             used_interface(out, facts, config, interface, "LAN");
             lan_forwarding(out, interface);
-            out.push(lan_transmit(config, interface));
+            let below = below(facts, config, interface);
+            out.push(lan_transmit(config, interface, below));
         }
     }
     let taken = taken(facts, config, underlay.filter(|_| sockets.is_none()));
@@ -392,7 +393,7 @@ fn is_tun(facts: &Facts, config: &Config) -> bool {
 
 /// Receive queues of the underlay interface, then of the LAN interfaces; 1 for those that are missing.
 pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
-    let queues = |interface: &Interface| u64::from(interface.link.rx_queues);
+    let queues = |interface: &Interface| u64::from(below(facts, config, interface).link.rx_queues);
     let used = used(facts, config).into_iter();
     used.map(|found| found.map_or(1, queues)).collect()
 }
@@ -502,21 +503,20 @@ fn used_interface(
     if let Some(id) = link.xdp_program {
         out.push(xdp_attached(&area, facts, name, id));
     }
+    let below = below(facts, config, interface);
+    let rx_queues = below.link.rx_queues;
     let workers = u32::from(config.dataplane.workers);
-    if link.rx_queues < workers {
+    if rx_queues < workers {
         out.push(Finding::warning(
             &area,
-            format!(
-                "{workers} workers share {} receive queue(s)",
-                link.rx_queues
-            ),
+            format!("{workers} workers share {rx_queues} receive queue(s)"),
             "this works because XDP spreads the flows; more queues (`ethtool -L`) are faster",
         ));
     }
-    if let Some(xdp) = interface.xdp {
+    if let Some(xdp) = below.xdp {
         xdp_wishes(out, config, &area, xdp);
         // Drivers of cards tell that they transmit only once a program is attached.
-        let is_virtual = link.driver.as_deref() == Some("veth");
+        let is_virtual = below.link.driver.as_deref() == Some("veth");
         if is_virtual && !xdp.transmit() && config.dataplane.fast_path != FastPathUse::Off {
             out.push(Finding::warning(
                 &area,
@@ -544,13 +544,91 @@ fn suits(out: &mut Vec<Finding>, facts: &Facts, config: &Config, interface: &Int
     if let Err(why) = suited::check_aggregate(&interface.link, &links, is_native) {
         out.push(Finding::bad(&area, why.text, why.remedy));
     }
-    let tags = interface.vlan_tags;
+    match trunk(facts, config, interface) {
+        Some(Ok(below)) => out.push(Finding::good(&area, served_on(below))),
+        Some(Err(why)) if is_native => out.push(Finding::bad(
+            &area,
+            format!("cannot have native mode: {why}"),
+            "set `mode = \"auto\"` in [dataplane]",
+        )),
+        Some(Err(why)) => out.push(Finding::warning(
+            &area,
+            format!("the VLAN device will be served in the slower generic mode: {why}"),
+            "optional: native mode on the interface below it is faster",
+        )),
+        None => {}
+    }
+    let is_trunk = || {
+        let mut used = used(facts, config).into_iter().flatten();
+        used.any(|user| {
+            let below = trunk(facts, config, user).and_then(Result::ok);
+            below.is_some_and(|below| below.link.ifindex == interface.link.ifindex)
+        })
+    };
+    let tags = match interface.vlan_tags {
+        VlanTags::TakenOut if is_trunk() => VlanTags::Seen,
+        tags => tags,
+    };
     if let Err(why) = suited::check_vlans(&interface.link, &links, tags) {
         out.push(match tags {
             VlanTags::Unknown => Finding::warning(&area, why.text, why.remedy),
             _ => Finding::bad(&area, why.text, why.remedy),
         });
     }
+}
+
+/// The interface below a VLAN device, if the gateway will serve the device there, or why not; see [`suited::trunk`]. `None` also where
+/// generic mode is wanted.
+fn trunk<'a>(
+    facts: &'a Facts,
+    config: &Config,
+    interface: &Interface,
+) -> Option<Result<&'a Interface, String>> {
+    if config.dataplane.mode == XdpMode::Generic {
+        return None;
+    }
+    let of = |ifindex| facts.interfaces.iter().find(|i| i.link.ifindex == ifindex);
+    let links: Vec<_> = facts
+        .interfaces
+        .iter()
+        .map(|interface| {
+            let mut link = interface.link.clone();
+            // That of a running gateway says nothing.
+            link.xdp_program
+                .take_if(|_| facts.running.is_some() || running_gateway(facts).is_some());
+            link
+        })
+        .collect();
+    let tags = |link: &Link| of(link.ifindex).map_or(VlanTags::Seen, |found| found.vlan_tags);
+    let native = |link: &Link| {
+        let xdp = of(link.ifindex).and_then(|found| found.xdp);
+        xdp.map(|xdp| xdp.native() && xdp.redirect())
+    };
+    let max_mtu = max_mtu_on(facts.kernel.version);
+    match suited::trunk(&interface.link, &links, max_mtu, tags, native)? {
+        Ok(below) => of(below.ifindex).map(Ok),
+        Err(why) => Some(Err(why)),
+    }
+}
+
+/// The interface on which programs and sockets will be: usually this one.
+fn below<'a>(facts: &'a Facts, config: &Config, interface: &'a Interface) -> &'a Interface {
+    match trunk(facts, config, interface) {
+        Some(Ok(below)) => below,
+        _ => interface,
+    }
+}
+
+fn served_on(below: &Interface) -> String {
+    let name = &below.link.name;
+    let mut text = format!(
+        "the VLAN device will be served on {name}, below it: {}",
+        describe(below)
+    );
+    if below.vlan_tags == VlanTags::TakenOut {
+        text += "; while the gateway runs, `rxvlan` of it is off";
+    }
+    text
 }
 
 /// What the configuration requires of the driver.
@@ -614,10 +692,8 @@ pub(super) fn bypassed(found: &Bypassed) -> Finding {
 }
 
 /// How packets from remotes will reach the hosts.
-fn lan_transmit(config: &Config, interface: &Interface) -> Finding {
-    let native = interface
-        .xdp
-        .is_none_or(|xdp| xdp.native() && xdp.redirect());
+fn lan_transmit(config: &Config, interface: &Interface, below: &Interface) -> Finding {
+    let native = below.xdp.is_none_or(|xdp| xdp.native() && xdp.redirect());
     let area = format!("interface {}", interface.link.name);
     let text = match (config.dataplane.lan_transmit, config.dataplane.mode) {
         (LanTransmit::Helper, _) => {

@@ -669,6 +669,43 @@ fn interfaces_on_which_xdp_does_not_see_what_it_must_are_not_good() {
 }
 
 #[test]
+fn vlan_devices_are_served_on_the_card_below_if_that_is_possible() {
+    let mut host = good_host();
+    host.interfaces[1].vlan_tags = VlanTags::TakenOut;
+    let mut vlan = link("eth1.200", 9);
+    let tag = Tag {
+        tpid: TPID_8021Q,
+        tci: 200,
+    };
+    (vlan.vlan, vlan.peer_ifindex) = (Some(tag), Some(3));
+    vlan.kind = Some("vlan".into());
+    host.interfaces.push(Interface {
+        xdp: Some(XdpFeatures::from_bits(0)),
+        vlan_tags: VlanTags::Above,
+        ..interface(vlan)
+    });
+    let mut config = sample();
+    config.dataplane.lan = vec!["eth1.200".into()];
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+    let found = findings(&host, Some(&config));
+    let text = format!("{found:?}");
+    for words in ["served on eth1, below it", "`rxvlan` of it is off"] {
+        assert!(text.contains(words), "{text}");
+    }
+    // It may be used without a tag, too: they are all in the packets then.
+    config.dataplane.lan.push("eth1".into());
+    assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
+    config.dataplane.lan.pop();
+
+    host.interfaces[1].link.kind = Some("bond".into());
+    let words = ["eth1.200", "generic mode: eth1, below it, is of kind bond"];
+    complains(&host, Some(&config), "Warning", &words);
+    config.dataplane.mode = XdpMode::Native;
+    let words = ["eth1.200", "cannot have native mode"];
+    complains(&host, Some(&config), "Bad", &words);
+}
+
+#[test]
 fn a_kernel_on_which_workers_cannot_share_a_queue_in_generic_mode_is_named() {
     let mut host = good_host();
     host.kernel.release = "6.12.27".into();
