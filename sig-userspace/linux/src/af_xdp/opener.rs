@@ -267,9 +267,10 @@ impl Opener {
         };
         let is_elsewhere = spec.namespace.is_some();
         let mut used = self.used();
+        // By index: the interface may have had another name.
         let same = |open: &&Taken| {
             let is_here = !is_elsewhere && !open.is_elsewhere;
-            is_here && open.ifindex == ifindex && open.interface == interface
+            is_here && open.ifindex == ifindex
         };
         let mut on_same = used.ports.iter().filter(same);
         if on_same.any(|open| open.tag == spec.tag) {

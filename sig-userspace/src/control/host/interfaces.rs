@@ -80,8 +80,9 @@ impl Interfaces {
             trunks: Trunks::new(config.dataplane.mode, rules, refused.clone()),
             served_on: HashMap::new(),
         };
-        interfaces.find_trunks(&link::all(netlink).await?)?;
-        interfaces.check(netlink, config).await?;
+        let links = link::all(netlink).await?;
+        interfaces.find_trunks(&links)?;
+        interfaces.check(config, &links)?;
         Ok(interfaces)
     }
 
@@ -111,13 +112,12 @@ impl Interfaces {
     }
 
     /// Checks that ports can be opened on them.
-    async fn check(&self, netlink: &Netlink, config: &Config) -> Result<(), Error> {
-        let links = link::all(netlink).await?;
+    fn check(&self, config: &Config, links: &[Link]) -> Result<(), Error> {
         let ethtool = Ethtool::open().map_err(sig_linux::Error::doing("open an ethtool socket"))?;
         // A LAN interface that is down may come up later.
         let lan = self.lan.iter().filter(|link| link.up);
         for link in self.underlay.iter().chain(lan) {
-            check(&ethtool, config, link, &links, true)?;
+            check(&ethtool, config, link, links, true)?;
         }
         Ok(())
     }

@@ -533,7 +533,11 @@ impl Shared {
                 done = done.and(followed);
             }
         }
-        lock(&self.trunks).tidy();
+        let staying = self.ports.iter().map(|port| port.ifindex);
+        let served = state.in_service.iter().map(|service| service.ifindex);
+        let refused = state.refused.values().map(|refused| refused.link.ifindex);
+        let users = staying.chain(served).chain(refused).collect();
+        lock(&self.trunks).keep_for(&users);
         done
     }
 
@@ -671,7 +675,6 @@ impl Shared {
                 // What went wrong first is told.
                 let _ = self.forget(number, (link.ifindex, trunk.as_ref()), queues);
                 let _ = self.take_ports(number, partial_checksums);
-                self.leave(trunk.as_ref(), link.ifindex);
             }
             match done {
                 Ok(done) => Ok((lease, done)),
@@ -774,13 +777,6 @@ impl Shared {
         kept.and(removed.map_err(Error::from))
     }
 
-    /// Takes the program off the trunk of an interface, if nothing else is served there.
-    fn leave(&self, trunk: Option<&Trunk>, ifindex: u32) {
-        if let Some(trunk) = trunk {
-            lock(&self.trunks).leave(trunk, ifindex);
-        }
-    }
-
     /// Takes the ports on an interface from the workers, and drops them.
     ///
     /// # Errors
@@ -811,8 +807,7 @@ impl Shared {
         } = service;
         let queues = facts.queues;
         // The program stays for now: without one, some drivers drop what others redirect to them.
-        let trunk = facts.trunk.clone();
-        let forgotten = self.forget(number, (ifindex, trunk.as_ref()), queues);
+        let forgotten = self.forget(number, (ifindex, facts.trunk.as_ref()), queues);
         if is_there {
             tokio::time::sleep(GRACE).await;
         }
@@ -824,7 +819,6 @@ impl Shared {
         let taken = tokio::task::block_in_place(|| {
             let taken = self.take_ports(number, state.partial_checksums);
             drop(attachment);
-            self.leave(trunk.as_ref(), ifindex);
             // Its sockets are open as long as somebody looks at it.
             drop(facts);
             if let Some(opener) = &self.lans.opener {

@@ -36,8 +36,8 @@ struct InUse {
     /// Goes before the tags do.
     attachment: Option<Attachment>,
     _kept: Option<TagsKept>,
-    /// Indexes of the interfaces that are served on it.
-    served: HashSet<u32>,
+    /// Indexes of the interfaces that are served on it, or would be if something else did not stand in the way.
+    users: HashSet<u32>,
 }
 
 /// Where an interface is served, if not on itself as if there were no VLANs.
@@ -98,10 +98,9 @@ impl Trunks {
         &self.refused
     }
 
-    /// Finds out where an interface is to be served, if not on itself, and has the trunk leave tags in its packets. `wanted` are the
-    /// interfaces of the gateway, `all` those of this host, `max_mtu` is the largest MTU that packet buffers are for.
-    ///
-    /// [`Self::tidy`] undoes it if nothing comes of it.
+    /// Finds out where an interface is to be served, if not on itself, and has the trunk leave tags in its packets until
+    /// [`Self::keep_for`] finds it without users. `wanted` are the interfaces of the gateway, `all` those of this host, `max_mtu` is the
+    /// largest MTU that packet buffers are for.
     ///
     /// # Errors
     ///
@@ -115,6 +114,9 @@ impl Trunks {
     ) -> Result<Option<Trunk>, String> {
         if self.mode == XdpMode::Generic {
             return Ok(None);
+        }
+        for in_use in self.in_use.values_mut() {
+            in_use.users.remove(&link.ifindex);
         }
         let ethtool =
             Ethtool::open().map_err(|error| format!("open an ethtool socket: {error}"))?;
@@ -147,7 +149,8 @@ impl Trunks {
                 }
             }
         };
-        self.prepare(&trunk.link, VlanTags::of(&ethtool, &trunk.link, &all))?;
+        let tags = VlanTags::of(&ethtool, &trunk.link, &all);
+        self.prepare(&trunk.link, tags, link.ifindex)?;
         Ok(Some(trunk))
     }
 
@@ -181,9 +184,10 @@ impl Trunks {
         }))
     }
 
-    /// Has a trunk leave tags in the packets.
-    fn prepare(&mut self, trunk: &Link, tags: VlanTags) -> Result<(), String> {
-        if self.in_use.contains_key(&trunk.ifindex) {
+    /// Has a trunk leave tags in the packets for this user.
+    fn prepare(&mut self, trunk: &Link, tags: VlanTags, user: u32) -> Result<(), String> {
+        if let Some(in_use) = self.in_use.get_mut(&trunk.ifindex) {
+            in_use.users.insert(user);
             return Ok(());
         }
         let name = &trunk.name;
@@ -203,7 +207,7 @@ impl Trunks {
         let in_use = InUse {
             attachment: None,
             _kept: kept,
-            served: HashSet::new(),
+            users: HashSet::from([user]),
         };
         self.in_use.insert(trunk.ifindex, in_use);
         Ok(())
@@ -236,22 +240,18 @@ impl Trunks {
                 }
             }
         }
-        in_use.served.insert(ifindex);
         trunk.serve(programs, (role, ifindex), true)?;
         Ok(())
     }
 
-    /// Takes note that an interface is not served any more. Its frames are left to the kernel by then.
-    pub(super) fn leave(&mut self, trunk: &Trunk, ifindex: u32) {
-        if let Some(in_use) = self.in_use.get_mut(&trunk.link.ifindex) {
-            in_use.served.remove(&ifindex);
-        }
-        self.tidy();
-    }
-
-    /// Takes program and setting off interfaces on which nothing is served.
-    pub(super) fn tidy(&mut self) {
-        self.in_use.retain(|_, in_use| !in_use.served.is_empty());
+    /// Takes program and setting off trunks that none of these interfaces uses. Frames of the others are left to the kernel by then.
+    ///
+    /// An interface that is tried again and again is to be among them: some cards reset the link with each such change.
+    pub(super) fn keep_for(&mut self, interfaces: &HashSet<u32>) {
+        self.in_use.retain(|_, in_use| {
+            in_use.users.retain(|user| interfaces.contains(user));
+            !in_use.users.is_empty()
+        });
     }
 
     /// The same for all of them.
@@ -278,5 +278,29 @@ impl Trunks {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trunk_is_kept_as_long_as_an_interface_uses_it_or_would() {
+        let mut trunks = Trunks::new(XdpMode::Auto, &Rules::default(), Refused::new());
+        let eth0 = Link {
+            name: "eth0".into(),
+            ifindex: 1,
+            ..Link::default()
+        };
+        for vlan in [10, 20] {
+            trunks
+                .prepare(&eth0, VlanTags::Seen, vlan)
+                .expect("no ethtool");
+        }
+        trunks.keep_for(&HashSet::from([20, 30]));
+        assert_eq!(trunks.in_use[&1].users, HashSet::from([20]));
+        trunks.keep_for(&HashSet::from([10, 30]));
+        assert!(trunks.in_use.is_empty());
     }
 }
