@@ -19,8 +19,8 @@ const INSIDE_PORT: u16 = 30042;
 /// The routers' port towards each other.
 const OUTSIDE_PORT: u16 = 50000;
 
-/// How long a gateway may take until traffic flows, on emulated machines too.
-const READY: Duration = Duration::from_secs(60);
+/// How long a gateway may take until traffic flows. On emulated machines, the kernel alone takes most of a minute to verify the programs.
+const READY: Duration = Duration::from_secs(180);
 /// How long a gateway may take to end after SIGTERM.
 const STOP: Duration = Duration::from_secs(10);
 
