@@ -134,14 +134,16 @@ fn copy_drop(ctx: *mut xdp_md, reason: u32, ifindex: u32) -> u32 {
         return 0;
     };
     let whole = packet::whole_len(ctx);
-    let len = packet::opaque(if whole > DROPPED_PACKET {
-        DROPPED_PACKET
+    // Checked as one less: before Linux 6.8, the verifier does not conclude from `len != 0` that it is at least 1.
+    let rest = packet::opaque(if whole > DROPPED_PACKET {
+        DROPPED_PACKET - 1
     } else {
-        whole
+        whole.wrapping_sub(1)
     });
-    if len == 0 || len > DROPPED_PACKET {
+    if rest >= DROPPED_PACKET {
         return 0;
     }
+    let len = rest + 1;
     // SAFETY: the pointer is to this CPU's element, of which the helper writes no more than its length; the context is of the running
     // program.
     unsafe {
