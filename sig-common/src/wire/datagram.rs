@@ -24,7 +24,7 @@ pub struct Datagram {
     pub source: Ip,
     /// Offset of the SCION header, behind the outer UDP header.
     pub scion: u32,
-    /// Offset of the UDP/SCION header.
+    /// Offset of the UDP/SCION header. Also set if all before it was read, but not that header.
     pub l4: u32,
     /// Bytes behind the UDP/SCION header.
     pub payload_len: u32,
@@ -106,13 +106,24 @@ pub fn parse<L: Load + ?Sized>(packet: &L, out: &mut Datagram) -> Option<()> {
     if l4 < at || l4 + usize::from(header.payload_len) != end {
         return None;
     }
+    if usize::from(header.payload_len) < udp::HEADER_LEN {
+        return None;
+    }
+    let path_len = match header.path_type {
+        path::EMPTY => 0,
+        _ => path::Meta::decode(packet.bytes(at)?).path_len()?,
+    };
+    if l4 - at != path_len {
+        return None;
+    }
+    out.l4 = l4 as u32;
     let inner = udp::Header::decode(&packet.bytes(l4)?);
     if usize::from(inner.length) != end - l4 {
+        out.l4 = 0;
         return None;
     }
     out.payload_len = inner.length.checked_sub(udp::HEADER_LEN as u16)?.into();
     out.scion = scion as u32;
-    out.l4 = l4 as u32;
     out.source_port = inner.source_port;
     out.destination_port = inner.destination_port;
     out.outer_source_port = outer.source_port;
@@ -126,7 +137,12 @@ pub fn parse<L: Load + ?Sized>(packet: &L, out: &mut Datagram) -> Option<()> {
 fn host<L: Load + ?Sized>(packet: &L, code: u8, at: usize) -> Option<(Ip, usize)> {
     match code {
         CODE_IPV4 => Some((Ip::v4(packet.bytes(at)?), at + 4)),
-        CODE_IPV6 => Some((Ip(packet.bytes(at)?), at + 16)),
+        // An IPv4 address is written as one.
+        CODE_IPV6 => {
+            let bytes: [u8; 16] = packet.bytes(at)?;
+            let is_mapped = u128::from_be_bytes(bytes) >> 32 == 0xffff;
+            (!is_mapped).then_some((Ip(bytes), at + 16))
+        }
         _ => None,
     }
 }

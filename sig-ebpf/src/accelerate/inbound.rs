@@ -8,7 +8,7 @@ use aya_ebpf::{
 use sig_common::accelerate::{Direction, Stat, kind, mix};
 use sig_common::maps::RemoteKey;
 use sig_common::wire::{
-    PROTO_UDP, checksum::Sum, datagram::Datagram, ipv4, ipv6, sig_frame, simple::Simple,
+    Load as _, PROTO_UDP, checksum::Sum, datagram::Datagram, ipv4, ipv6, sig_frame, simple::Simple,
 };
 
 use super::{
@@ -29,16 +29,20 @@ pub fn take(ctx: &TcContext) -> i32 {
         return GO_ON;
     };
     // SAFETY: the context is of the running program.
-    let (to_others, tagged, segments) =
-        unsafe { ((*skb).pkt_type, (*skb).vlan_present, (*skb).gso_segs) };
-    if to_others != 0 || tagged != 0 || !look::may_be_udp(skb) {
+    let (to_others, tagged, segment) =
+        unsafe { ((*skb).pkt_type, (*skb).vlan_present, (*skb).gso_size) };
+    if to_others == PACKET_OTHERHOST || tagged != 0 || !look::may_be_udp(skb) {
         return GO_ON;
     }
     let mut datagram = Datagram::default();
     // Without memory, what is there is read.
     let _ = pull(skb, LINEAR);
-    if !look::parse(skb, &mut datagram) || segments > 1 {
-        unread(&datagram);
+    let is_read = look::parse(skb, &mut datagram);
+    if segment != 0 || !is_read {
+        let is_frame = segment != 0 || datagram.l4 != 0;
+        if is_frame && to_others == 0 {
+            unread(&datagram);
+        }
         return GO_ON;
     }
     let remote = sender(&datagram);
@@ -47,6 +51,10 @@ pub fn take(ctx: &TcContext) -> i32 {
     }
     if look::is_probe(skb, &datagram) {
         look::sight_own(skb, &datagram, kind::ANSWER);
+        return GO_ON;
+    }
+    // Only a probe is looked at however it came: the gateway answers it.
+    if to_others != 0 {
         return GO_ON;
     }
     if datagram.payload_len <= sig_frame::HEADER_LEN as u32 {
@@ -64,7 +72,9 @@ pub fn take(ctx: &TcContext) -> i32 {
     // SAFETY: the value is not looked at.
     let is_known = unsafe { A_ENTRANCES.get(entrance) }.is_some();
     let Some(header) = header else {
-        if is_known {
+        // Of another version, the gateway takes nothing either.
+        let version = look::payload(skb, &datagram).bytes(0);
+        if is_known && version.is_some_and(|[version, _]| version == 0) {
             inner::hold(Direction::In, now());
         }
         return GO_ON;
@@ -98,6 +108,9 @@ pub fn take(ctx: &TcContext) -> i32 {
         _ => GO_ON,
     }
 }
+
+/// Value of `pkt_type` (linux/if_packet.h).
+const PACKET_OTHERHOST: u32 = 3;
 
 /// No places of remotes.
 const NOBODY: u32 = u32::MAX;
@@ -198,7 +211,7 @@ fn deliver(skb: *mut __sk_buff, datagram: &Datagram, arrival: &mut Arrival) -> u
         Stat::InUnknown
     } else if !inner::is_free(Direction::In, &inner, arrival.now) {
         Stat::InBusy
-    } else if !has_right_checksum(skb, datagram, arrival) {
+    } else if !has_right_checksums(skb, datagram, arrival) {
         Stat::InChecksum
     } else {
         let delta = arrival.start as i32 - IP as i32;
@@ -245,10 +258,19 @@ fn leave_all(skb: *mut __sk_buff, arrival: &Arrival) {
     }
 }
 
-/// Whether the UDP/SCION checksum is right, as far as can be told from the one inside. A function of its own: the stack is
-/// small.
+/// Whether the checksums of the outer IPv4 header and of UDP/SCION are right, of the latter as far as can be told from the one inside. A
+/// function of its own: the stack is small.
 #[inline(never)]
-fn has_right_checksum(skb: *mut __sk_buff, datagram: &Datagram, arrival: &Arrival) -> bool {
+fn has_right_checksums(skb: *mut __sk_buff, datagram: &Datagram, arrival: &Arrival) -> bool {
+    if datagram.over_ipv6 == 0 {
+        let header = Packet::of_skb(skb, IP);
+        let (Some([a, b]), Some(last)) = (header.words(), header.bytes(16)) else {
+            return false;
+        };
+        if !fast::of_words([a, b, u32::from_ne_bytes(last).into()]).is_valid() {
+            return false;
+        }
+    }
     let packet = Packet::of_skb(skb, arrival.start as usize & 0x7ff);
     let sum = match arrival.version {
         4 => Simple::<false>::parse(&packet).and_then(|simple| simple.known_sum(&packet)),

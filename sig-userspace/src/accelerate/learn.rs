@@ -29,10 +29,18 @@ const SECOND: u64 = 1_000_000_000;
 const UNANSWERED: u64 = 2 * SECOND;
 /// A session that is not probed any more is over.
 const UNPROBED: u64 = 3 * SECOND;
+/// A session whose prober is silent for this long may have another: two probes are missing, and it is not down yet. A gateway that changes
+/// its sessions probes the old ones on for two seconds.
+const OTHER_PROBER: u64 = WAY_LIFETIME;
 /// Frames of a remote that ours has sent nothing to for this long are the gateway's.
 const UNTALKED: u64 = 10 * SECOND;
 /// A path that was not used for this long is forgotten.
 const UNUSED: u64 = 60 * SECOND;
+
+/// Sessions at the same time; those that are not probed for [`UNPROBED`] are removed.
+const MAX_SESSIONS: usize = 1024;
+/// Log lines about single sessions in a row.
+const TOLD: usize = 8;
 
 /// SCION packets of this length pass every link (SCION header specification, as for IPv6).
 const LEAST_MTU: u32 = 1280;
@@ -325,14 +333,24 @@ impl Learner {
         if !probes::has_ports(port, destination_port) {
             return Ok(());
         }
-        self.talks_to(tables, headers, now)?;
-        if tables.way(way).is_none() {
-            tables.set_way(way, now)?;
-        }
         let key = SessionKey {
             remote: headers.remote(),
             session: sighting.session as u8,
         };
+        match self.sessions.get(&key) {
+            // A session has one prober. What comes from another port answers a stranger who claims to be the remote.
+            Some(known)
+                if known.port != port && now.saturating_sub(known.probed) < OTHER_PROBER =>
+            {
+                return Ok(());
+            }
+            None if self.sessions.len() >= MAX_SESSIONS => return Ok(()),
+            _ => {}
+        }
+        self.talks_to(tables, headers, now)?;
+        if tables.way(way).is_none() {
+            tables.set_way(way, now)?;
+        }
         let session = self.sessions.entry(key).or_insert(Session {
             way,
             headers: headers.len(),
@@ -462,23 +480,35 @@ impl Learner {
     /// Looks at what has not been seen for too long.
     pub(super) fn tick(&mut self, tables: &mut impl Tables, now: u64) {
         let since = |time: u64| now.saturating_sub(time);
-        let mut over = Vec::new();
+        let (mut over, mut told) = (Vec::new(), 0);
         self.sessions.retain(|key, session| {
             let is_probed = since(session.probed) < UNPROBED;
             if !is_probed {
-                tracing::info!("the gateway has ended {key}");
+                if told < TOLD {
+                    tracing::info!("the gateway has ended {key}");
+                }
+                told += 1;
                 over.push(*key);
             }
             is_probed
         });
+        // It may begin again.
+        let ended = |refused: &Refused| refused.session.is_some_and(|key| over.contains(&key));
+        log(self.forget_refused(tables, ended));
         for (key, session) in &mut self.sessions {
             if session.is_up && since(session.answered) > UNANSWERED {
                 session.is_up = false;
-                tracing::info!("{key} is not answered; the gateway works alone for it");
+                if told < TOLD {
+                    tracing::info!("{key} is not answered; the gateway works alone for it");
+                }
+                told += 1;
             }
             if !session.is_up {
                 over.push(*key);
             }
+        }
+        if told > TOLD {
+            tracing::info!("so it is with {} other sessions", told - TOLD);
         }
         let is_over = |path: &KnownPath| {
             let seen = tables.way(path.way).unwrap_or(0);

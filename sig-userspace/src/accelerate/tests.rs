@@ -286,6 +286,42 @@ fn an_answer_to_a_stranger_is_no_probe() {
 }
 
 #[test]
+fn nobody_else_probes_a_session() {
+    let (mut maps, mut learner) = (Maps::default(), Learner::default());
+    learner.take(&mut maps, &probe(1, 0, SECOND));
+    learner.take(&mut maps, &frame(1, 0, SECOND));
+    let before = maps.paths[&1];
+    // The gateway answers a stranger, and the programs did not see him ask.
+    let stranger = |time| probe_between([31856, 30856], 2, 0, time);
+    learner.take(&mut maps, &stranger(2 * SECOND));
+    assert_eq!(maps.paths[&1], before);
+    assert_eq!(learner.sessions[&key(0)].probed, SECOND);
+    // A gateway that changes its sessions probes from both ports for a while, then from the new one.
+    for quarter in 9..20 {
+        let time = quarter * SECOND / 4;
+        if quarter <= 16 {
+            learner.take(&mut maps, &probe(1, 0, time));
+        }
+        learner.take(&mut maps, &stranger(time));
+        learner.take(&mut maps, &answer(0, time));
+        learner.tick(&mut maps, time);
+        assert!(maps.paths.contains_key(&1), "{quarter}");
+        assert_eq!(maps.paths[&1].way == 2, quarter > 20, "{quarter}");
+    }
+    learner.take(&mut maps, &stranger(21 * SECOND / 4));
+    assert_eq!(maps.paths[&1].way, 2);
+    assert!(!maps.frames.values().any(|path| *path == NO_PATH));
+    // More sessions than anybody has are not remembered.
+    for host in 0..2000u16 {
+        let mut probe = probe_between([31856, 30856], 1, 0, 6 * SECOND);
+        let source = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN + 28;
+        probe.bytes[source..source + 2].copy_from_slice(&host.to_be_bytes());
+        learner.take(&mut maps, &probe);
+    }
+    assert_eq!(learner.sessions.len(), 1024);
+}
+
+#[test]
 fn a_stranger_that_is_answered_is_no_remote() {
     let (mut maps, mut learner) = (Maps::default(), Learner::default());
     learner.take(&mut maps, &probe_between([30856, 30856], 1, 0, SECOND));
