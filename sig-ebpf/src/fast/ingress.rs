@@ -139,8 +139,10 @@ fn try_deliver(ctx: *mut xdp_md, frame: &Frame, stream: u32) -> u32 {
     let is_gap_known = dropped > known && dropped - known <= stream::MAX_DROPPED;
     let expected = if is_gap_known { dropped } else { known };
     let state = order::state(ticket, frame.socket);
-    if matches!(state, State::Behind) && frame.sequence >= expected {
-        let behind = frame.sequence.wrapping_add(1);
+    // What is dropped here is told by the number behind it, and those from [`stream::WITH_ENGINE`] on cannot be told.
+    let is_tellable = frame.sequence < stream::WITH_ENGINE - 1;
+    if matches!(state, State::Behind) && frame.sequence >= expected && is_tellable {
+        let behind = frame.sequence + 1;
         if behind.wrapping_sub(known) <= stream::MAX_DROPPED {
             // SAFETY: within the element; frames of a stream come through one queue.
             unsafe { (&raw mut (*words)[stream::DROPPED]).write_volatile(behind) };
