@@ -42,6 +42,9 @@ pub struct Status {
     /// Those that did not, since a file was wrong, or not in whole.
     #[serde(default)]
     pub reloads_refused: u64,
+    /// It is draining: no prefixes are advertised, no kernel routes lead into the tunnel. What comes is carried.
+    #[serde(default)]
+    pub draining: bool,
     /// The worker threads, in the order of their numbers.
     pub workers: Vec<Worker>,
     /// The interfaces with AF_XDP sockets.

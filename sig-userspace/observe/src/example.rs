@@ -30,6 +30,7 @@ pub fn idle() -> Status {
         uptime_ms: 61_500,
         reloads: 0,
         reloads_refused: 0,
+        draining: false,
         workers: vec![],
         ports: vec![],
         underlay: Underlay::default(),
@@ -288,6 +289,7 @@ pub fn found() -> Status {
     });
     status.control = Some(control());
     (status.reloads, status.reloads_refused) = (2, 1);
+    status.draining = true;
     status
 }
 

@@ -60,8 +60,8 @@ enum Kind {
     Stream(Box<Stream>),
 }
 
-/// The document for what was asked.
-type Document = dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync;
+/// The document for what was asked, and by whom.
+type Document = dyn Fn(&str, &str) -> Result<Vec<u8>, String> + Send + Sync;
 /// The lines for what was asked, and by whom.
 type Stream = dyn Fn(&str, &str) -> Result<Lines, String> + Send + Sync;
 
@@ -87,8 +87,16 @@ impl Question {
         word: &'static str,
         answer: impl Fn(&str) -> Result<S, String> + Send + Sync + 'static,
     ) -> Self {
-        let answer = move |argument: &str| {
-            serde_json::to_vec(&answer(argument)?)
+        Self::order(word, move |argument, _| answer(argument))
+    }
+
+    /// The same, if something is changed by it: `answer` is also told who asks, for the log.
+    pub fn order<S: Serialize>(
+        word: &'static str,
+        answer: impl Fn(&str, &str) -> Result<S, String> + Send + Sync + 'static,
+    ) -> Self {
+        let answer = move |argument: &str, by: &str| {
+            serde_json::to_vec(&answer(argument, by)?)
                 .map_err(|error| format!("cannot write the answer: {error}"))
         };
         Question {
@@ -229,7 +237,8 @@ async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
     // Not one of the runtime's threads, which do other work afterwards.
     let thread = std::thread::Builder::new().name("sig-watch".to_owned());
     let started = thread.spawn(move || {
-        run_behind_others();
+        // Not further behind: it holds locks for a moment that the control plane waits for.
+        set_nice(5);
         while let Some(line) = lines() {
             let is_over = match line.is_empty() {
                 true => sender.is_closed(),
@@ -241,7 +250,7 @@ async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
         }
     });
     if let Err(error) = started {
-        tracing::warn!("cannot start a thread for who watches: {error}");
+        tracing::warn!("cannot start a thread for the watcher: {error}");
     }
     while let Some(line) = receiver.recv().await {
         if !matches!(timeout(PATIENCE, stream.write_all(&line)).await, Ok(Ok(()))) {
@@ -250,10 +259,10 @@ async fn pass_on(mut stream: UnixStream, mut lines: Lines) {
     }
 }
 
-/// Gives the calling thread the lowest priority: who forwards packets comes before who looks on.
-pub fn run_behind_others() {
+/// Gives the calling thread this nice value, up to 19: who forwards packets comes before who looks on.
+pub fn set_nice(value: i32) {
     // SAFETY: reads and writes no memory. Of 0, Linux understands the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) };
 }
 
 /// The line of a client, which may end with the client's output; empty if it is silent.
@@ -308,7 +317,7 @@ fn ask(line: &[u8], by: &Peer, answers: &Answers) -> Result<Answer, String> {
     let mut questions = answers.questions.iter();
     match questions.find(|question| question.word == word) {
         Some(question) => match &question.kind {
-            Kind::Document(answer) => answer(argument.trim()).map(Answer::Whole),
+            Kind::Document(answer) => answer(argument.trim(), &by.name).map(Answer::Whole),
             Kind::Stream(_) if !by.is_root => {
                 Err("only root may see packets; run it as root".to_owned())
             }

@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod dissect;
 mod doctor;
+mod drain;
 mod drops;
 mod notation;
 mod path;
@@ -62,6 +63,7 @@ enum Command {
     Status(status::Args),
     Top(top::Args),
     Reload(reload::Args),
+    Drain(drain::Args),
     Trace(trace::Args),
     Capture(capture::Args),
     Drops(drops::Args),
@@ -139,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args, &mut out),
         Command::Top(args) => top::run(&args),
         Command::Reload(args) => reload::run(&args, &mut out),
+        Command::Drain(args) => drain::run(&args, &mut out),
         Command::Trace(args) => trace::run(&args, &mut out),
         Command::Capture(args) => capture::run(&args, &mut out),
         Command::Drops(args) => drops::run(&args, &mut out),

@@ -276,6 +276,18 @@ pub(super) fn ask(
     Ok(document)
 }
 
+/// The answer of the gateway to a question, as it is; not one that begins with `error`.
+pub(super) fn answer(socket: &Path, line: &str, patience: Duration) -> Result<Vec<u8>, Failure> {
+    let answer = ask(socket, line, patience, Kind::Gateway).map_err(Failure::Failed)?;
+    match answer.strip_prefix(b"error\n") {
+        Some(why) => {
+            let why = String::from_utf8_lossy(why.trim_ascii_end());
+            Err(Failure::Failed(format!("{}: {why}", socket.display())))
+        }
+        None => Ok(answer),
+    }
+}
+
 /// The status of what listens there.
 pub(super) fn fetch<S: serde::de::DeserializeOwned>(
     socket: &Path,

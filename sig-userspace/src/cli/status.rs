@@ -10,7 +10,7 @@ use sig_common::reason::DropReason;
 
 use super::Failure;
 use super::notation::{Format, Notation};
-use super::socket::{Choice, Kind, ask, expect};
+use super::socket::{Choice, Kind, answer, expect};
 use super::table::Table;
 use sig_core::notation::rfc3339;
 use sig_core::status::{FastPath, Lan, Remote, Status, Underlay, Worker};
@@ -31,11 +31,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let socket = args.gateway.socket()?;
     expect(&socket, Kind::Gateway, "status").map_err(Failure::Failed)?;
     // No line: gateways of every version answer that with the status.
-    let document = ask(&socket, "", PATIENCE, Kind::Gateway).map_err(Failure::Failed)?;
-    if let Some(why) = document.strip_prefix(b"error\n") {
-        let why = String::from_utf8_lossy(why.trim_ascii_end());
-        return Err(Failure::Failed(format!("{}: {why}", socket.display())));
-    }
+    let document = answer(&socket, "", PATIENCE)?;
     let strange = |error: serde_json::Error| {
         let socket = socket.display();
         Failure::Failed(format!(
@@ -78,6 +74,12 @@ fn write_human(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     if status.reloads > 0 || status.reloads_refused > 0 {
         let (applied, refused) = (status.reloads, status.reloads_refused);
         writeln!(out, "reloads: {applied} applied, {refused} refused")?;
+    }
+    if status.draining {
+        writeln!(
+            out,
+            "draining: advertises no prefixes, has no kernel routes; \"sig drain --undo\" ends it"
+        )?;
     }
     write_ports(status, out)?;
     write_workers(&status.workers, out)?;

@@ -17,7 +17,7 @@ use sig_core::{
 
 use super::{
     Failure,
-    socket::{Choice, Kind, ask, expect_gateway},
+    socket::{Choice, answer, expect_gateway},
 };
 
 /// A gateway answers within this time, even while it applies a change.
@@ -81,12 +81,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let shown = socket.display();
     let line = serde_json::to_string(&question)
         .map_err(|error| Failure::Failed(format!("cannot write the question: {error}")))?;
-    let document = ask(&socket, &format!("trace {line}\n"), PATIENCE, Kind::Gateway);
-    let document = document.map_err(Failure::Failed)?;
-    if let Some(why) = document.strip_prefix(b"error\n") {
-        let why = String::from_utf8_lossy(why.trim_ascii_end());
-        return Err(Failure::Failed(format!("{shown}: {why}")));
-    }
+    let document = answer(&socket, &format!("trace {line}\n"), PATIENCE)?;
     if args.json {
         out.write_all(document.trim_ascii_end())?;
         writeln!(out)?;

@@ -16,7 +16,7 @@ use sig_core::{
     policy::class::protocol_name,
     tap::{Line, Wanted, whole},
 };
-use sig_observe::socket::run_behind_others;
+use sig_observe::socket::set_nice;
 
 use super::{
     Failure,
@@ -75,7 +75,7 @@ impl Watch {
             .map_err(|error| Failure::Failed(format!("{}: {error}", socket.display())))?;
         let enough = until_signal()
             .map_err(|error| Failure::Failed(format!("cannot wait for signals: {error}")))?;
-        run_behind_others();
+        set_nice(19);
         let now = Instant::now();
         let mut watch = Watch {
             lines: BufReader::new(stream),

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -28,6 +28,14 @@ pub(crate) enum Remotes {
     Configured(configured::Handle),
 }
 
+/// What has become of [`Running::drain`].
+#[derive(serde::Serialize)]
+pub(crate) struct Drained {
+    draining: bool,
+    /// Remote gateways ask which prefixes there are, and see it. Otherwise the configuration names them, and nobody asks.
+    tells_remotes: bool,
+}
+
 /// A running gateway.
 pub(crate) struct Running {
     host: HostHandle,
@@ -44,6 +52,7 @@ pub(crate) struct Running {
     reloading: Mutex<()>,
     reloads: AtomicU64,
     reloads_refused: AtomicU64,
+    draining: AtomicBool,
     /// `None`: the log is none of ours.
     log: Option<LogControl>,
     runtime: Runtime,
@@ -70,6 +79,7 @@ impl Running {
             reloading: Mutex::default(),
             reloads: AtomicU64::new(0),
             reloads_refused: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
             log,
             runtime: Runtime::current(),
         }
@@ -115,6 +125,40 @@ impl Running {
         let wanted = serde_json::from_str(wanted)
             .map_err(|error| format!("not a request that this version understands: {error}"))?;
         self.host.watch(&wanted, by)
+    }
+
+    /// Leaves its traffic to other gateways, or takes it again. Packets that come are carried all the same. `by` asks, for the log. May
+    /// block for a moment.
+    ///
+    /// # Errors
+    ///
+    /// What did not take effect.
+    pub(crate) fn drain(&self, draining: bool, by: &str) -> Result<Drained, String> {
+        let _reloading = lock(&self.reloading);
+        let before = self.draining.swap(draining, Ordering::Relaxed);
+        let tells_remotes = match &self.remotes {
+            Remotes::Found(discovery) => {
+                discovery.set_draining(draining);
+                true
+            }
+            Remotes::Configured(_) => false,
+        };
+        let result = self.runtime.block_on(self.host.set_draining(draining));
+        result.map_err(|error| format!("not all of it took effect, try again: {error}"))?;
+        if before != draining {
+            match draining {
+                true => tracing::info!(
+                    by,
+                    "draining: kernel routes into the tunnel are withdrawn, remote gateways that ask are told no prefixes; \"sig drain \
+                     --undo\" ends it"
+                ),
+                false => tracing::info!(by, "draining has ended"),
+            }
+        }
+        Ok(Drained {
+            draining,
+            tells_remotes,
+        })
     }
 
     /// What messages about the configuration begin with.
@@ -215,6 +259,7 @@ impl Operator for Running {
         Status {
             reloads: self.reloads.load(Ordering::Relaxed),
             reloads_refused: self.reloads_refused.load(Ordering::Relaxed),
+            draining: self.draining.load(Ordering::Relaxed),
             ..self.host.status()
         }
     }

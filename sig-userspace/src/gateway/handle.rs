@@ -107,7 +107,7 @@ impl Handle {
         answered.recv().map_err(|_| ended())?
     }
 
-    /// Opens the socket that `sig status`, `sig reload`, `sig trace`, `sig capture` and `sig drops` ask.
+    /// Opens the socket that `sig status`, `sig reload`, `sig drain`, `sig trace`, `sig capture` and `sig drops` ask.
     pub(super) fn listen(&self, config: &Config) -> Result<ControlSocket, Error> {
         let path = &config.gateway.status_socket;
         let (asked, reloaded) = (self.clone(), self.clone());
@@ -123,13 +123,22 @@ impl Handle {
             let mut watch = running.watch(wanted, by)?;
             Ok(Box::new(move || watch.next()))
         });
+        let drained = self.clone();
+        let drain = Question::order("drain", move |wanted, by| {
+            let running = drained.running().map_err(|error| error.0)?;
+            match wanted {
+                "on" => running.drain(true, by),
+                "off" => running.drain(false, by),
+                other => Err(format!("\"{other}\" is neither on nor off")),
+            }
+        });
         let reload = move || reloaded.reload_now();
-        ControlSocket::listen_with(path, status, reload, vec![trace, watch]).map_err(|source| {
-            Error::StatusSocket {
+        ControlSocket::listen_with(path, status, reload, vec![trace, watch, drain]).map_err(
+            |source| Error::StatusSocket {
                 path: path.clone(),
                 source,
-            }
-        })
+            },
+        )
     }
 
     pub(super) fn set_manager(&self, manager: ServiceManager) {

@@ -150,6 +150,8 @@ fn a_reload_changes_remotes_and_paths_without_losing_a_packet_of_the_others() {
     assert_eq!(before.paths[0].streams, after.paths[0].streams);
     assert!(after.sent.packets >= 1000, "{after:#?}");
 
+    drains(network);
+
     // Nothing but what needs a restart is named as such.
     let other = config.replace("mtu = 1500\n", "mtu = 1400\n");
     assert_ne!(other, config);
@@ -159,6 +161,26 @@ fn a_reload_changes_remotes_and_paths_without_losing_a_packet_of_the_others() {
         told.ends_with(": takes effect with a restart: tunnel.mtu\n"),
         "{told}"
     );
+}
+
+/// It leaves its traffic to others, and carries what comes all the same.
+fn drains(network: &Network) {
+    let drain = |argument: &str| {
+        let output = Command::new(sig())
+            .args(["drain", "--json", argument, "--config"])
+            .arg(network.a.config_file())
+            .output()
+            .expect("it runs");
+        serde_json::from_slice::<Value>(&output.stdout).expect("a document")
+    };
+    let prefix = network.b.prefix(Family::V4);
+    assert_ne!(route(network, &prefix), "");
+    assert_eq!(drain("--wait=0")["tells_remotes"], false);
+    assert_eq!(route(network, &prefix), "");
+    assert!(status(network).expect("it answers").draining);
+    crate::bed::assert_pings(network, Family::V4, 20, 500);
+    assert_eq!(drain("--undo")["draining"], false);
+    assert_ne!(route(network, &prefix), "");
 }
 
 #[test]

@@ -393,6 +393,7 @@ fn data_plane(page: &mut Exposition, status: &Status) {
         ];
         page.raise(INTERFACE_UP, &labels, 0u8);
     }
+    page.raise(DRAINING, &[isd_as], u8::from(status.draining));
     let fast_path = &status.fast_path;
     page.raise(FAST_PATH_ON, &[isd_as], u8::from(fast_path.on));
     let problems = fast_path.problems.len() as f64;

@@ -167,6 +167,8 @@ metrics! {
     Gauge INTERFACE_UP "gateway_interface_up"
         "Whether the link of an interface is up. Mode \"none\": a LAN interface of the configuration that is not in service.";
 
+    Gauge DRAINING "gateway_draining"
+        "Whether the gateway is draining (sig drain).";
     Gauge FAST_PATH_ON "gateway_fast_path_on"
         "Whether packets take the fast path.";
     Gauge FAST_PATH_PROBLEMS "gateway_fast_path_problems"

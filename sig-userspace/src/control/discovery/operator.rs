@@ -64,6 +64,11 @@ impl Handle {
         Ok((changes, warnings))
     }
 
+    /// Whether remote gateways are told that there are no prefixes here.
+    pub(crate) fn set_draining(&self, draining: bool) {
+        self.0.prefixes.set_draining(draining);
+    }
+
     /// Puts another IP routing policy into force, until the next reload.
     ///
     /// # Errors

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -19,6 +22,8 @@ const CALLERS: usize = 1024;
 pub(super) struct Prefixes {
     local: IsdAs,
     routing: ArcSwap<RoutingPolicy>,
+    /// Nobody is told any.
+    draining: AtomicBool,
     requests: Mutex<BTreeMap<IsdAs, u64>>,
 }
 
@@ -27,6 +32,7 @@ impl Prefixes {
         Prefixes {
             local,
             routing: ArcSwap::from_pointee(routing),
+            draining: AtomicBool::new(false),
             requests: Mutex::default(),
         }
     }
@@ -35,19 +41,23 @@ impl Prefixes {
         self.routing.store(routing.into());
     }
 
+    /// Whether all are told that there are none.
+    pub(super) fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+    }
+
     pub(super) fn policy(&self) -> Arc<RoutingPolicy> {
         self.routing.load_full()
     }
 
     /// Who has asked, and what they are told.
     pub(super) fn told(&self) -> Vec<Advertised> {
-        let routing = self.routing.load();
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests
             .iter()
             .map(|(caller, requests)| Advertised {
                 isd_as: caller.to_string(),
-                prefixes: routing.advertised(self.local, *caller),
+                prefixes: self.for_caller(*caller),
                 requests: *requests,
             })
             .collect()
@@ -61,6 +71,41 @@ impl Prefixes {
                 *requests.entry(caller).or_default() += 1;
             }
         }
-        self.routing.load().advertised(self.local, caller)
+        self.for_caller(caller)
+    }
+
+    fn for_caller(&self, caller: IsdAs) -> Vec<IpNet> {
+        match self.draining.load(Ordering::Relaxed) {
+            true => Vec::new(),
+            false => self.routing.load().advertised(self.local, caller),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sig_core::policy::routing;
+
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_drains_advertises_nothing() {
+        let isd_as = |text: &str| text.parse::<IsdAs>().expect("an ISD-AS");
+        let text = "advertise 1-ff00:0:110 0-0 192.168.10.0/24\n";
+        let policy = routing::check(text, "policy").expect("a policy");
+        let prefixes = Prefixes::new(isd_as("1-ff00:0:110"), policy.clone());
+        let caller = isd_as("1-ff00:0:111");
+        let count = || {
+            (
+                prefixes.answer(caller).len(),
+                prefixes.told()[0].prefixes.len(),
+            )
+        };
+        assert_eq!(count(), (1, 1));
+        prefixes.set_draining(true);
+        prefixes.set_policy(policy);
+        assert_eq!(count(), (0, 0));
+        prefixes.set_draining(false);
+        assert_eq!(count(), (1, 1));
     }
 }

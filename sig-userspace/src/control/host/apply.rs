@@ -61,6 +61,21 @@ impl HostHandle {
         self.put_in_force(&mut applied).await
     }
 
+    /// Takes the kernel routes into the tunnel away, or brings them back. Packets that come are carried all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`HostHandle::apply`].
+    pub(crate) async fn set_draining(&self, draining: bool) -> Result<(), Error> {
+        {
+            let mut applied = self.shared.applied.lock().await;
+            applied.draining = draining;
+            self.put_in_force(&mut applied).await?;
+        }
+        self.settle().await;
+        Ok(())
+    }
+
     /// Keeps the plan in force in step with the networks of this host.
     pub(super) async fn follow_networks(self, mut networks: watch::Receiver<Arc<Networks>>) {
         let mut again = false;
@@ -310,6 +325,8 @@ pub(super) struct Applied {
     has_ended: bool,
     /// Whether everything took effect.
     is_complete: bool,
+    /// There are no kernel routes.
+    draining: bool,
     guard: Guard,
     tunnel: Tunnel,
     /// `[gateway] prefixes`.
@@ -333,6 +350,7 @@ impl Applied {
         Applied {
             has_ended: false,
             is_complete: false,
+            draining: false,
             guard,
             tunnel: config.tunnel.clone(),
             prefixes: config.gateway.prefixes.clone(),
@@ -411,6 +429,9 @@ impl Applied {
     }
 
     fn kernel_routes(&self, plan: &Plan) -> BTreeMap<IpNet, Route> {
+        if self.draining {
+            return BTreeMap::new();
+        }
         let configured = [
             self.tunnel.src_ipv4.map(IpAddr::V4),
             self.tunnel.src_ipv6.map(IpAddr::V6),

@@ -115,6 +115,7 @@ pub(super) fn of(shared: &Shared) -> Status {
         // Counted where they are asked for.
         reloads: 0,
         reloads_refused: 0,
+        draining: false,
         workers: workers(&engine, &ports, &lans.past),
         ports: ports.iter().map(|facts| port(facts)).collect(),
         underlay: Underlay {
