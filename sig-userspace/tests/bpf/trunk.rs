@@ -12,7 +12,7 @@ use sig_common::{
         underlay::Local,
     },
 };
-use sig_linux::bpf::{LoadOptions, Logging, Program, Programs};
+use sig_linux::bpf::{FastPathOptions, LoadOptions, Logging, Program, Programs};
 
 use crate::{
     frames::{LO, XDP_DROP, XDP_PASS, XDP_REDIRECT, xdp_socket},
@@ -30,6 +30,25 @@ const LAN_VLAN: u16 = 0xffe;
 /// The data port that V1 is sent to.
 const PORT: u16 = 30056;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+#[test]
+fn programs_with_trunks_load_with_a_fast_path_too() {
+    if !root_or_skip() {
+        return;
+    }
+    for logging in [Logging::Off, Logging::Debug] {
+        let how = LoadOptions {
+            logging,
+            trunks: true,
+        };
+        let options = FastPathOptions {
+            sockets: 2,
+            clamp_mss: true,
+            verify_checksums: true,
+        };
+        Programs::load_with_fast_path(how, options).unwrap();
+    }
+}
 
 /// Programs with trunks, and what keeps their sockets open.
 fn programs() -> (Programs, Vec<std::os::fd::OwnedFd>) {

@@ -11,7 +11,7 @@ use crate::control::config::LanTransmit;
 
 /// What the gateway takes packets from by XDP.
 pub(crate) struct Taken<'a> {
-    pub(crate) underlay: Option<&'a str>,
+    pub(crate) underlay: Vec<&'a str>,
     pub(crate) lan: Vec<&'a str>,
     /// All packets from and to the tunnel pass through the kernel.
     pub(crate) has_tun: bool,
@@ -22,7 +22,7 @@ pub(crate) fn concerns(found: &Bypassed, taken: &Taken<'_>, transmit: LanTransmi
     let to_kernel = taken.has_tun || transmit == LanTransmit::Kernel;
     let kernel_forwards = taken.lan.is_empty() && to_kernel;
     let is_lan = |name: &str| taken.lan.contains(&name);
-    let is_underlay = |name: &str| taken.underlay == Some(name);
+    let is_underlay = |name: &str| taken.underlay.contains(&name);
     match found {
         Bypassed::Nftables { device: None, .. } | Bypassed::Iptables { .. } => !kernel_forwards,
         Bypassed::Nftables {
@@ -37,14 +37,19 @@ pub(crate) fn concerns(found: &Bypassed, taken: &Taken<'_>, transmit: LanTransmi
     }
 }
 
-/// Says in the log what packets of a LAN interface bypass.
-pub(super) async fn tell_of(netlink: &Netlink, link: &Link, has_tun: bool, transmit: LanTransmit) {
+/// Says in the log what packets of a LAN interface bypass: there, and on the interface below that it is served on.
+pub(super) async fn tell_of(
+    netlink: &Netlink,
+    links: [&Link; 2],
+    has_tun: bool,
+    transmit: LanTransmit,
+) {
     let taken = Taken {
-        underlay: None,
-        lan: vec![&link.name],
+        underlay: Vec::new(),
+        lan: links.iter().map(|link| &*link.name).collect(),
         has_tun,
     };
-    look(netlink, &taken, &[(link.ifindex, &link.name)], transmit).await;
+    look(netlink, &taken, &links, transmit).await;
 }
 
 /// Says in the log what packets bypass.
@@ -54,20 +59,22 @@ pub(super) async fn tell(
     has_tun: bool,
     transmit: LanTransmit,
 ) {
+    let both = |link| [link, interfaces.below(link)];
+    let underlay: Vec<&Link> = interfaces.underlay.iter().flat_map(both).collect();
+    let lan: Vec<&Link> = interfaces.lan.iter().flat_map(both).collect();
     let taken = Taken {
-        underlay: interfaces.underlay.as_ref().map(|link| link.name.as_str()),
-        lan: interfaces.lan.iter().map(|link| &*link.name).collect(),
+        underlay: underlay.iter().map(|link| &*link.name).collect(),
+        lan: lan.iter().map(|link| &*link.name).collect(),
         has_tun,
     };
-    let links = interfaces.all();
-    let names: Vec<_> = links
-        .map(|link| (link.ifindex, link.name.as_str()))
-        .collect();
-    look(netlink, &taken, &names, transmit).await;
+    look(netlink, &taken, &[underlay, lan].concat(), transmit).await;
 }
 
-async fn look(netlink: &Netlink, taken: &Taken<'_>, names: &[(u32, &str)], transmit: LanTransmit) {
-    for found in netfilter::bypassed(netlink, names).await {
+async fn look(netlink: &Netlink, taken: &Taken<'_>, links: &[&Link], transmit: LanTransmit) {
+    let names = links.iter().map(|link| (link.ifindex, link.name.as_str()));
+    let names: std::collections::BTreeMap<u32, &str> = names.collect();
+    let names: Vec<_> = names.into_iter().collect();
+    for found in netfilter::bypassed(netlink, &names).await {
         if concerns(&found, taken, transmit) {
             tracing::warn!("{found}; {}", netfilter::REMEDY);
         }

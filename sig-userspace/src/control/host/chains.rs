@@ -216,6 +216,7 @@ impl Shared {
 
     /// Starts the node, or makes it follow the rules. It ends when they need none.
     async fn follow(&self, rules: &Rules) -> Result<(), Error> {
+        lock(&self.trunks).set_rules(rules);
         let srv6 = rules.srv6.clone().unwrap_or_default();
         let beside = Beside {
             mirrors: rules.mirrors(),
@@ -245,7 +246,6 @@ impl Shared {
                  restart the gateway"
             )));
         }
-        lock(&self.trunks).set_rules(rules);
         let is_on_lan = names.any(|name| beside.lan.contains(name));
         let running = lock(&self.chains).node.as_ref().map(|of| of.node.clone());
         if let Some(node) = running {

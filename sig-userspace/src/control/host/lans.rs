@@ -454,6 +454,9 @@ impl Shared {
                 .push(format!("LAN interface {name}: given up"));
         }
 
+        if !gone.is_empty() {
+            tokio::task::block_in_place(|| lock(&self.trunks).forget(gone));
+        }
         let was_missing = std::mem::take(&mut state.missing);
         let mut was_refused = std::mem::take(&mut state.refused);
         for name in state.wanted.clone() {
@@ -533,11 +536,14 @@ impl Shared {
                 done = done.and(followed);
             }
         }
-        let staying = self.ports.iter().map(|port| port.ifindex);
+        let staying = self.ports.iter();
+        // The index of the tunnel device's port is of another network namespace.
+        let staying = staying.filter(|port| port.role == Role::Underlay);
+        let staying = staying.map(|port| port.ifindex);
         let served = state.in_service.iter().map(|service| service.ifindex);
         let refused = state.refused.values().map(|refused| refused.link.ifindex);
         let users = staying.chain(served).chain(refused).collect();
-        lock(&self.trunks).keep_for(&users);
+        tokio::task::block_in_place(|| lock(&self.trunks).keep_for(&users));
         done
     }
 
@@ -570,18 +576,19 @@ impl Shared {
             ))
         })?;
         let mut taken = self.take_as(number, state, opener, (link, mac), trunk.clone(), is_first);
-        let is_refused = trunk.is_some_and(|trunk| {
-            let trunks = lock(&self.trunks);
-            trunks.refused().contains_key(&trunk.link.ifindex)
-        });
-        if taken.is_err() && is_refused {
-            let trunk = self.find_trunk(state, link, links, is_first);
-            taken = trunk.and_then(|trunk| {
-                self.take_as(number, state, opener, (link, mac), trunk, is_first)
+        if let (Err(error), Some(trunk)) = (&taken, trunk)
+            && let Some(without) = self.without_trunk(&trunk, link, error, is_first)
+        {
+            taken = without.and_then(|()| {
+                // Tags may be taken out again.
+                interfaces::check(&ethtool, config, link, links, false)?;
+                self.take_as(number, state, opener, (link, mac), None, is_first)
             });
         }
-        match taken {
+        let below = match taken {
             Ok(service) => {
+                let trunk = service.facts.trunk.as_ref();
+                let below = trunk.map(|trunk| trunk.link.clone());
                 if let Some(trunk) = &service.facts.trunk {
                     tracing::info!(
                         interface = link.name,
@@ -595,17 +602,18 @@ impl Shared {
                     );
                 }
                 state.in_service.push(service);
+                below
             }
             Err(error) => {
                 state.unused.push(number);
                 return Err(error);
             }
-        }
+        };
         if occasion != Occasion::Start {
             interfaces::compare_with_tunnel(link, config);
             bypassed::tell_of(
                 &lans.netlink,
-                link,
+                [link, below.as_ref().unwrap_or(link)],
                 self.choice.has_tun,
                 config.dataplane.lan_transmit,
             )
@@ -629,10 +637,35 @@ impl Shared {
         let named = |name: &String| links.iter().find(|link| link.name == *name);
         let wanted: Vec<&Link> = state.wanted.iter().filter_map(named).collect();
         let mut trunks = lock(&self.trunks);
-        match trunks.find(link, &wanted, links, self.max_mtu) {
+        match tokio::task::block_in_place(|| trunks.find(link, &wanted, links, self.max_mtu)) {
             Ok(trunk) => Ok(trunk),
-            Err(why) => trunks.tell_generic(link, &why, told).map(|()| None),
+            Err(why) if link.vlan.is_some() => trunks.tell_generic(link, &why, told).map(|()| None),
+            Err(_) => Ok(None),
         }
+    }
+
+    /// Whether an interface that cannot be served on its trunk can do without: a VLAN device always can; the trunk itself, if its
+    /// driver refused the program.
+    ///
+    /// # Errors
+    ///
+    /// Native mode is wanted.
+    fn without_trunk(
+        &self,
+        trunk: &Trunk,
+        link: &Link,
+        error: &Error,
+        told: bool,
+    ) -> Option<Result<(), Error>> {
+        let mut trunks = lock(&self.trunks);
+        if trunk.tag.is_none() && !trunks.refused().contains_key(&trunk.link.ifindex) {
+            return None;
+        }
+        trunks.leave(link.ifindex);
+        Some(match trunk.tag {
+            Some(_) => trunks.tell_generic(link, &error.to_string(), told),
+            None => Ok(()),
+        })
     }
 
     fn take_as(

@@ -115,9 +115,7 @@ impl Trunks {
         if self.mode == XdpMode::Generic {
             return Ok(None);
         }
-        for in_use in self.in_use.values_mut() {
-            in_use.users.remove(&link.ifindex);
-        }
+        self.leave(link.ifindex);
         let ethtool =
             Ethtool::open().map_err(|error| format!("open an ethtool socket: {error}"))?;
         // The gateway's own program does not count.
@@ -135,6 +133,7 @@ impl Trunks {
                 tag: link.vlan,
             },
             // It has frames in no VLAN for itself.
+            None if self.refused.contains_key(&link.ifindex) => return Ok(None),
             None => {
                 let carries = |vlan: &&Link| {
                     let below = below(vlan).and_then(Result::ok);
@@ -169,12 +168,13 @@ impl Trunks {
         };
         let below = suited::trunk(vlan, all, max_mtu, tags, native)?;
         Some(below.and_then(|below| {
-            if self.of_chains.contains(&vlan.name) {
-                return Err("the SR node of the rules runs on it".into());
+            let mut of_chains = [vlan, below].into_iter();
+            if let Some(link) = of_chains.find(|link| self.of_chains.contains(&link.name)) {
+                return Err(format!("the SR node of the rules runs on {}", link.name));
             }
             if !self.are_possible {
                 return Err(
-                    "the gateway had no VLAN devices when it started, and its programs do not know of VLANs: restart it".into(),
+                    "the BPF programs were loaded without VLAN support: restart the gateway".into(),
                 );
             }
             match self.refused.get(&below.ifindex) {
@@ -235,13 +235,31 @@ impl Trunks {
             match programs.attach_xdp(Program::Trunk, trunk.link.ifindex, native) {
                 Ok(attachment) => in_use.attachment = Some(attachment),
                 Err(error) => {
-                    self.refused.insert(trunk.link.ifindex, error.to_string());
+                    // Nothing is served there, so that the tags are as they were.
+                    self.in_use.remove(&trunk.link.ifindex);
+                    // Where nothing else will do, it is tried again: the cause may be gone.
+                    if self.mode != XdpMode::Native {
+                        self.refused.insert(trunk.link.ifindex, error.to_string());
+                    }
                     return Err(error.into());
                 }
             }
         }
         trunk.serve(programs, (role, ifindex), true)?;
         Ok(())
+    }
+
+    /// An interface is served without a trunk, whatever [`Self::find`] said.
+    pub(super) fn leave(&mut self, ifindex: u32) {
+        for in_use in self.in_use.values_mut() {
+            in_use.users.remove(&ifindex);
+        }
+    }
+
+    /// Forgets interfaces that are gone: others may get their indexes.
+    pub(super) fn forget(&mut self, gone: &HashSet<u32>) {
+        self.in_use.retain(|ifindex, _| !gone.contains(ifindex));
+        self.refused.retain(|ifindex, _| !gone.contains(ifindex));
     }
 
     /// Takes program and setting off trunks that none of these interfaces uses. Frames of the others are left to the kernel by then.
@@ -302,5 +320,23 @@ mod tests {
         assert_eq!(trunks.in_use[&1].users, HashSet::from([20]));
         trunks.keep_for(&HashSet::from([10, 30]));
         assert!(trunks.in_use.is_empty());
+    }
+
+    #[test]
+    fn an_interface_whose_driver_refused_is_served_without_a_trunk() {
+        let eth0 = Link {
+            name: "eth0".into(),
+            ifindex: 1,
+            ..Link::default()
+        };
+        let refused = Refused::from([(1, "no".to_owned())]);
+        let mut trunks = Trunks::new(XdpMode::Auto, &Rules::default(), refused);
+        trunks
+            .prepare(&eth0, VlanTags::Seen, 20)
+            .expect("no ethtool");
+        let all = [eth0.clone()];
+        assert_eq!(trunks.find(&eth0, &[&eth0], &all, 3506), Ok(None));
+        trunks.forget(&HashSet::from([1]));
+        assert!(trunks.refused.is_empty() && trunks.in_use.is_empty());
     }
 }

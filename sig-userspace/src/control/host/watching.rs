@@ -29,7 +29,7 @@ const DRAIN: Duration = Duration::from_millis(10);
 /// Between signs of life, and looks at names.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Bytes of lines that are told at once, and a line more.
+/// Bytes sent at once, plus at most one line.
 const AT_ONCE: usize = 1 << 15;
 
 /// Copies of dropped packets that are read from the kernel in a row: more than fit the ring.
@@ -219,8 +219,8 @@ impl Watch {
                 Some(line) => line,
                 None => match self.watching.next(patience) {
                     Ok(seen) => Line::Packet(self.names.describe(&seen)),
-                    Err(RecvTimeoutError::Timeout) => break,
-                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Disconnected) if lines.is_empty() => return None,
+                    Err(_) => break,
                 },
             };
             serde_json::to_writer(&mut lines, &line).ok()?;

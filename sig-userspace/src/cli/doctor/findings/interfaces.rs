@@ -328,7 +328,10 @@ fn taken<'a>(facts: &Facts, config: &'a Config, underlay: Option<&'a Interface>)
         false => Vec::new(),
     };
     Taken {
-        underlay: underlay.map(|underlay| underlay.link.name.as_str()),
+        underlay: underlay
+            .into_iter()
+            .map(|underlay| underlay.link.name.as_str())
+            .collect(),
         lan,
         has_tun: match config.tunnel.device {
             TunnelDevice::Auto => !has_bpf,
