@@ -12,7 +12,7 @@ use sig_observe::{
     process::Process,
 };
 
-use super::Running;
+use super::{Running, report};
 use crate::{AsModel, Bfd, Owner, metrics, remedy, status::Status};
 
 /// What the API has beside that of every service.
@@ -33,9 +33,13 @@ pub(super) async fn status(running: &Arc<Running>, listen: Listen) -> Result<Ser
         }),
         page(running, "/info", INFO, PLAIN, show_info),
         page(running, "/config", CONFIG, PLAIN, show_config),
-        page(running, "/topology", "topology in force", JSON, |running| {
-            running.parts().settings.texts.topology.clone()
-        }),
+        page(
+            running,
+            "/topology",
+            "topology file as it was last read",
+            JSON,
+            |running| running.parts().settings.texts.topology.clone(),
+        ),
         log_level_page(running, "/log/level"),
     ];
     let id = running.parts().model.router.clone();
@@ -50,8 +54,11 @@ pub(super) async fn api(running: &Arc<Running>, listen: Listen) -> Result<Server
         page(running, "/api/v1/config", CONFIG, PLAIN, show_config),
         log_level_page(running, "/api/v1/log/level"),
         page(running, "/api/v1/interfaces", LINKS, JSON, |running| {
-            let model = running.parts().model.clone();
-            pretty(&Interfaces::new(&model, &running.status()))
+            let parts = running.parts();
+            pretty(&Interfaces::new(
+                &parts.model,
+                &report::status(running, &parts),
+            ))
         }),
     ];
     let title = "Management API of the SCION border router";
@@ -63,7 +70,7 @@ const METRICS: &str = "metrics for Prometheus";
 const LIVE: &str = "the status document, for the live page";
 const REASONS: &str = "what drop reasons mean";
 const INFO: &str = "version and process";
-const CONFIG: &str = "configuration file in force";
+const CONFIG: &str = "configuration file as it was last read";
 const LINKS: &str = "links of this router and of its siblings";
 
 fn page(
