@@ -173,8 +173,23 @@ fn sr_nodes_do_what_they_should() -> Result<()> {
     let _alone = testbed::exclusive()?;
     let _statistics = enable_stats(Stats::RunTime)?;
     let behaviors = [
-        "H.Encaps", "End", "End.X", "End.T", "End.DX2", "End.DX4", "End.DX6", "End.DT4", "End.DT6",
-        "End.DT46", "End.AS", "End.AD4", "End.AD6", "End.AM",
+        "H.Encaps",
+        "H.Encaps.L2",
+        "H.Insert",
+        "End",
+        "End.X",
+        "End.T",
+        "End.DX2",
+        "End.DX4",
+        "End.DX6",
+        "End.DT4",
+        "End.DT6",
+        "End.DT46",
+        "End.AS",
+        "End.AD4",
+        "End.AD6",
+        "End.AD6 per flow",
+        "End.AM",
     ];
     for name in behaviors {
         let behavior = Behavior::try_from(name.to_owned()).map_err(anyhow::Error::msg)?;
