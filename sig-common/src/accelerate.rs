@@ -274,7 +274,7 @@ pub enum Stat {
     InUnknown,
     /// Frames left to the gateway: it still has packets of the flow.
     InBusy,
-    /// Frames left to the gateway: their UDP/SCION checksum is wrong.
+    /// Frames left to the gateway: the checksum of UDP/SCION or of the outer IPv4 header is wrong.
     InChecksum,
     /// Lost while it was decapsulated.
     InLost,

@@ -4,7 +4,6 @@
 //! would from the kernel. A frame that is left to the kernel has its tag again.
 
 use aya_ebpf::{
-    helpers::bpf_xdp_adjust_head,
     macros::map,
     maps::{HashMap, PerCpuArray, ProgramArray},
     programs::XdpContext,
@@ -17,7 +16,7 @@ use sig_common::{
     },
 };
 
-use crate::packet::Packet;
+use crate::{fast::move_start, packet::Packet};
 
 #[map]
 static TRUNKS: HashMap<TrunkKey, TrunkPort> = HashMap::with_max_entries(MAX_VLANS, 0);
@@ -181,10 +180,4 @@ fn put_in(ctx: &XdpContext, tag: u32) -> Option<()> {
     packet.store(0, first)?;
     packet.store(8, last)?;
     packet.store(TYPE, tag.to_be_bytes())
-}
-
-#[inline(always)]
-fn move_start(ctx: &XdpContext, by: i32) -> bool {
-    // SAFETY: the context is of the running program. Pointers into the packet from before are not used any more.
-    unsafe { bpf_xdp_adjust_head(ctx.ctx, by) == 0 }
 }

@@ -195,7 +195,7 @@ fn redirect(output: u16) -> u32 {
 
 /// Moves the start of the packet by so many bytes, negative in front of it; whether there was room.
 #[inline(always)]
-fn move_start(ctx: &XdpContext, by: i32) -> bool {
+pub fn move_start(ctx: &XdpContext, by: i32) -> bool {
     // SAFETY: the context is of the running program. Pointers into the packet from before are not used any more.
     unsafe { helpers::bpf_xdp_adjust_head(ctx.ctx, by) == 0 }
 }

@@ -159,29 +159,28 @@ pub fn trunk<'a>(
         .iter()
         .find(|below| Some(below.ifindex) == link.peer_ifindex && !link.peer_elsewhere);
     let Some(below) = below else {
-        return Some(Err(
-            "the interface below it is in another network namespace".into(),
-        ));
+        return Some(Err("its parent is in another network namespace".into()));
     };
     let name = &below.name;
     let why = match (below.kind.as_deref(), tags(below)) {
-        _ if tag.tpid != TPID_8021Q => format!("it is of 802.1ad, not 802.1Q, on {name}"),
-        (Some(kind), _) if kind != "veth" => format!("{name}, below it, is of kind {kind}"),
+        _ if tag.tpid != TPID_8021Q => format!("it has 802.1ad tags on {name}, not 802.1Q"),
+        (Some(kind), _) if kind != "veth" => format!("its parent {name} is a {kind}"),
         (_, VlanTags::Above | VlanTags::LeftOut | VlanTags::Unknown) => format!(
-            "the tags may not be in the packets that XDP sees on {name}, below it (`txvlan` of the other end of the pair)"
+            "XDP on its parent {name} may not see the tags: the other end of the pair may offload them (`txvlan`)"
         ),
-        _ if below.mac.is_none() => format!("{name}, below it, is not Ethernet"),
+        _ if below.mac.is_none() => format!("its parent {name} is not Ethernet"),
         _ if below.xdp_program.is_some() => {
-            format!("{name}, below it, has an XDP program already")
+            format!("its parent {name} has an XDP program already")
         }
         _ if below.mtu > max_mtu => format!(
-            "the MTU of {name}, below it, is larger than {max_mtu}, for which packet buffers are"
+            "the MTU of its parent {name}, {}, exceeds {max_mtu}, the most that packet buffers hold",
+            below.mtu
         ),
         _ if check_aggregate(below, all, false).is_err() => {
-            format!("{name}, below it, is a port of another interface")
+            format!("its parent {name} is a port of another interface")
         }
         _ if native(below) == Some(false) => {
-            format!("the driver of {name}, below it, does not support native XDP")
+            format!("the driver of its parent {name} does not support native XDP")
         }
         (_, VlanTags::Seen | VlanTags::TakenOut) => return Some(Ok(below)),
     };
@@ -315,7 +314,13 @@ mod tests {
             refused(&vlan, card, tags, None, "txvlan");
         }
         refused(&vlan, &card, seen, Some(false), "native XDP");
-        refused(&vlan, &kind("bond", card.clone()), seen, None, "kind bond");
+        refused(
+            &vlan,
+            &kind("bond", card.clone()),
+            seen,
+            None,
+            "parent eth0 is a bond",
+        );
         refused(&vlan, &port_of(7, card.clone()), seen, None, "is a port of");
         let mut other = card.clone();
         other.mtu = 9217;

@@ -508,7 +508,10 @@ impl Learner {
             }
         }
         if told > TOLD {
-            tracing::info!("so it is with {} other sessions", told - TOLD);
+            tracing::info!(
+                "{} more sessions have ended or are not answered",
+                told - TOLD
+            );
         }
         let is_over = |path: &KnownPath| {
             let seen = tables.way(path.way).unwrap_or(0);

@@ -73,7 +73,7 @@ use sig_linux::{
 };
 use sockets::{Rest, Sockets};
 pub use status::ControlReport;
-use trunks::{Refused, Trunks};
+use trunks::{RefusedTrunks, Trunks};
 use tunnel::Tunnel;
 
 /// How soon a vanished or changed neighbour is noticed.
@@ -164,7 +164,7 @@ impl Host {
         rules: Rules,
         routers: Vec<IpAddr>,
     ) -> Result<Host, Error> {
-        let mut refused = Refused::new();
+        let mut refused = RefusedTrunks::new();
         loop {
             let before = refused.len();
             let (config, rules) = (config.clone(), rules.clone());
@@ -181,7 +181,7 @@ impl Host {
         config: Config,
         rules: Rules,
         mut routers: Vec<IpAddr>,
-        refused: &mut Refused,
+        refused: &mut RefusedTrunks,
     ) -> Result<Host, Error> {
         let system = |what| move |source| Error::System { what, source };
         let netlink = Netlink::open().map_err(system("open a netlink socket"))?;

@@ -131,16 +131,16 @@ struct Watcher {
     filter: Filter,
     snaplen: usize,
     drops_per_second: u32,
-    drops: [Dropped; DropReason::COUNT],
+    drops: [Allowance; DropReason::COUNT],
     queue: SyncSender<Seen>,
     /// Packets in the queue.
     waiting: AtomicUsize,
     missed: AtomicU64,
 }
 
-/// Packets that were dropped for one reason.
+/// How many dropped packets of a reason are copied.
 #[derive(Default)]
-struct Dropped {
+struct Allowance {
     /// The latest second in which there was one.
     second: AtomicU64,
     /// Copied in this second.
@@ -149,7 +149,7 @@ struct Dropped {
     more: AtomicU64,
 }
 
-impl Dropped {
+impl Allowance {
     /// Whether one at this time, in nanoseconds, is within the limit of a second. Workers that meet here may exceed it by a few.
     fn is_within(&self, limit: u32, at: u64) -> bool {
         let second = at / 1_000_000_000;
@@ -194,7 +194,7 @@ impl Tap {
             filter,
             snaplen,
             drops_per_second: wanted.drops_per_second,
-            drops: std::array::from_fn(|_| Dropped::default()),
+            drops: std::array::from_fn(|_| Allowance::default()),
             queue: sender,
             waiting: AtomicUsize::new(0),
             missed: AtomicU64::new(0),

@@ -361,7 +361,7 @@ impl Opener {
                     }
                     let fd = first.as_fd().try_clone_to_owned();
                     let fd = fd.map_err(|error| Error::system("copy a socket", error))?;
-                    let shared = Arc::new(QueueRings::new(rings, borrower, Some(fd)));
+                    let shared = Arc::new(QueueRings::new(rings, borrower, fd));
                     open.rings = Arc::downgrade(&shared);
                     // Before the XDP program is attached, with which a driver starts to receive: one that finds nothing to receive
                     // into may not ask for it.
@@ -371,8 +371,7 @@ impl Opener {
                 }
             };
             while sockets.len() < workers.len() {
-                let first = shared.socket().ok_or(Error::Unsupported)?;
-                sockets.push(Socket::further(first, &target, &self.rings)?);
+                sockets.push(Socket::further(shared.socket(), &target, &self.rings)?);
             }
             for (worker, (socket, own)) in workers.into_iter().zip(sockets) {
                 let mut port = XdpPort::new(

@@ -27,7 +27,7 @@ pub(super) struct QueueRings {
     /// Who gets what the queue is given, if it may go before the gateway ends.
     borrower: Option<Borrower>,
     /// The first socket of the queue, which has the rings from the kernel, whether a port uses the socket itself or not.
-    first: Option<OwnedFd>,
+    first: OwnedFd,
 }
 
 fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
@@ -42,7 +42,7 @@ impl QueueRings {
     pub(super) fn new(
         (fill, completion): (Producer<u64>, Consumer<u64>),
         borrower: Option<Borrower>,
-        first: Option<OwnedFd>,
+        first: OwnedFd,
     ) -> Self {
         QueueRings {
             fill: Mutex::new(fill),
@@ -55,8 +55,8 @@ impl QueueRings {
     }
 
     /// The socket through which others come to share the rings.
-    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.first.as_ref().map(|first| first.as_fd())
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.first.as_fd()
     }
 
     /// Notes that a frame is about to be given to the kernel.

@@ -427,18 +427,21 @@ mod tests {
     }
 
     /// A port whose kernel is the test, at the other end of the receive ring.
+    fn no_socket() -> OwnedFd {
+        File::open("/dev/null").expect("a file").into()
+    }
+
     fn fake(area: Arc<Area>) -> (XdpPort, Producer<Descriptor>) {
         let [rx, tx, fill, completion] = [0; 4].map(Fake::new);
-        let nothing = File::open("/dev/null").expect("a file");
         let port = XdpPort {
             rx: rx.consumer(),
             tx: tx.producer(),
             queue: Arc::new(QueueRings::new(
                 (fill.producer(), completion.consumer()),
                 None,
-                None,
+                no_socket(),
             )),
-            socket: Socket::Raw(OwnedFd::from(nothing)),
+            socket: Socket::Raw(no_socket()),
             area,
             dropped: Vec::new(),
             jumbo: Vec::new(),
@@ -567,7 +570,7 @@ mod tests {
         port.queue = Arc::new(QueueRings::new(
             (fill.producer(), completion.consumer()),
             None,
-            None,
+            no_socket(),
         ));
         let (mut sent, mut kernel) = (tx.consumer::<Descriptor>(), completion.producer::<u64>());
         let mut free = FreeList::new(pool.clone(), 128);
@@ -606,7 +609,7 @@ mod tests {
         port.queue = Arc::new(QueueRings::new(
             (fill.producer(), completion.consumer()),
             None,
-            None,
+            no_socket(),
         ));
         let tag = Tag {
             tpid: 0x8100,

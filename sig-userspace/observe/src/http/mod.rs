@@ -104,7 +104,7 @@ impl Service {
     }
 }
 
-/// A page of plain text.
+/// A page that is text: plain, JSON, or metrics.
 pub struct Text {
     /// Where it is: `/metrics`.
     pub path: &'static str,
@@ -121,7 +121,7 @@ pub struct Text {
 /// Changes the level of the log; may block for a moment.
 pub type SetLevel = Arc<dyn Fn(LogLevel) -> Result<(), String> + Send + Sync>;
 
-/// Media type of [`Text::text`] for people.
+/// Media type of text for people.
 pub const PLAIN: &str = "text/plain; charset=utf-8";
 /// Media type of JSON.
 pub const JSON: &str = "application/json";

@@ -12,6 +12,7 @@ use axum::{
 };
 
 use super::{
+    JSON, PLAIN,
     answer::{self, Gateway},
     ui,
 };
@@ -66,7 +67,7 @@ async fn document(operator: Gateway) -> Result<Response, StatusCode> {
         serde_json::to_string(&operator.status())
     });
     let text = text.await?.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    Ok(([(header::CONTENT_TYPE, JSON)], text).into_response())
 }
 
 /// What the reasons of the document mean.
@@ -74,7 +75,7 @@ async fn reasons() -> Response {
     let drops = DropReason::ALL.map(|reason| (reason.name(), reason.describe(), remedy(reason)));
     let node = NodeReason::ALL.map(|reason| (reason.name(), reason.describe(), ""));
     let text = ui::reasons([("drops", drops.into()), ("srv6", node.into())]);
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    ([(header::CONTENT_TYPE, JSON)], text).into_response()
 }
 
 async fn index(operator: Gateway) -> Result<Html<String>, StatusCode> {
@@ -84,7 +85,7 @@ async fn index(operator: Gateway) -> Result<Html<String>, StatusCode> {
 
 async fn all(operator: Gateway) -> Result<Response, StatusCode> {
     let text = pages::all(&answer::view(operator).await?);
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+    Ok(([(header::CONTENT_TYPE, PLAIN)], text).into_response())
 }
 
 async fn set_log_level(

@@ -10,7 +10,12 @@ use std::fmt::Write as _;
 pub use json::pretty;
 use sig_core::status::Status;
 
-use super::{http::ui, metrics, operator::Operator, process::Process};
+use super::{
+    http::{JSON, PLAIN, ui},
+    metrics,
+    operator::Operator,
+    process::Process,
+};
 use sig_core::document::common::LogLevel;
 
 /// What pages are made of.
@@ -117,12 +122,8 @@ impl Page {
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Metrics => metrics::CONTENT_TYPE,
-            Self::PrefixWatcher | Self::Sgrp | Self::LogLevel | Self::SessionConfigurator => {
-                "application/json"
-            }
-            Self::Config | Self::Engine | Self::Info | Self::RoutingPolicy | Self::Status => {
-                "text/plain; charset=utf-8"
-            }
+            Self::PrefixWatcher | Self::Sgrp | Self::LogLevel | Self::SessionConfigurator => JSON,
+            Self::Config | Self::Engine | Self::Info | Self::RoutingPolicy | Self::Status => PLAIN,
         }
     }
 

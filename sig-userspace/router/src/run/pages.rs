@@ -117,23 +117,28 @@ fn show_config(running: &Running) -> String {
     running.parts().settings.texts.own.clone()
 }
 
-/// `/api/v1/interfaces`, in the reference's shape. MTUs are of SCION packets, in bytes.
-#[derive(Serialize)]
+/// `/api/v1/interfaces`, in the reference's shape.
+#[derive(Default, Serialize)]
 struct Interfaces {
     /// Links of this router.
     interfaces: Vec<Link>,
     /// Links of the other routers of the AS.
-    sibling_interfaces: Vec<SiblingLink>,
+    sibling_interfaces: Vec<Link>,
 }
 
+/// A link; of a sibling's, neither BFD nor the address of the neighbour is told.
 #[derive(Serialize)]
 struct Link {
-    bfd: LinkBfd,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bfd: Option<LinkBfd>,
     interface_id: u16,
+    /// Internal address of the router that has it.
     internal_interface: String,
     neighbor: Neighbour,
     relationship: &'static str,
+    /// Largest SCION packet, bytes.
     scion_mtu: u16,
+    /// `up` or `down`; of a sibling's, whether the sibling is reachable.
     state: &'static str,
 }
 
@@ -153,59 +158,44 @@ struct Neighbour {
     isd_as: String,
 }
 
-/// The state is whether the sibling is within reach.
-#[derive(Serialize)]
-struct SiblingLink {
-    interface_id: u16,
-    internal_interface: String,
-    neighbor: Neighbour,
-    relationship: &'static str,
-    scion_mtu: u16,
-    state: &'static str,
-}
-
 impl Interfaces {
     fn new(model: &AsModel, status: &Status) -> Self {
-        let state = |is_up: Option<bool>| if is_up == Some(true) { "up" } else { "down" };
-        let mut all = Interfaces {
-            interfaces: Vec::new(),
-            sibling_interfaces: Vec::new(),
-        };
+        let mut all = Interfaces::default();
         for (number, interface) in &model.interfaces {
-            let isd_as = interface.neighbour.to_string();
-            let relationship = interface.link_type.name();
-            match interface.owner {
+            let (links, bfd, address, internal, is_up) = match interface.owner {
                 Owner::Here { remote, .. } => {
                     let mut known = status.interfaces.iter();
-                    let known = known.find(|known| known.interface == *number);
-                    all.interfaces.push(Link {
-                        bfd: LinkBfd::new(&interface.bfd),
-                        interface_id: *number,
-                        internal_interface: model.internal.to_string(),
-                        neighbor: Neighbour {
-                            address: Some(remote.to_string()),
-                            isd_as,
-                        },
-                        relationship,
-                        scion_mtu: interface.mtu,
-                        state: state(known.map(|known| known.up)),
-                    });
+                    (
+                        &mut all.interfaces,
+                        Some(LinkBfd::new(&interface.bfd)),
+                        Some(remote.to_string()),
+                        Some(model.internal),
+                        known.any(|known| known.interface == *number && known.up),
+                    )
                 }
                 Owner::Sibling(place) => {
-                    let internal = model.siblings.get(place).map(|sibling| sibling.internal);
-                    all.sibling_interfaces.push(SiblingLink {
-                        interface_id: *number,
-                        internal_interface: internal.map(|at| at.to_string()).unwrap_or_default(),
-                        neighbor: Neighbour {
-                            address: None,
-                            isd_as,
-                        },
-                        relationship,
-                        scion_mtu: interface.mtu,
-                        state: state(status.siblings.get(place).map(|sibling| sibling.up)),
-                    });
+                    let sibling = status.siblings.get(place);
+                    (
+                        &mut all.sibling_interfaces,
+                        None,
+                        None,
+                        sibling.map(|sibling| sibling.internal),
+                        sibling.is_some_and(|sibling| sibling.up),
+                    )
                 }
-            }
+            };
+            links.push(Link {
+                bfd,
+                interface_id: *number,
+                internal_interface: internal.map(|at| at.to_string()).unwrap_or_default(),
+                neighbor: Neighbour {
+                    address,
+                    isd_as: interface.neighbour.to_string(),
+                },
+                relationship: interface.link_type.name(),
+                scion_mtu: interface.mtu,
+                state: if is_up { "up" } else { "down" },
+            });
         }
         all
     }

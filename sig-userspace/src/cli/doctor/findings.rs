@@ -2,6 +2,7 @@
 
 mod interfaces;
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -304,8 +305,10 @@ fn buffers(facts: &Facts, config: Option<&Config>) -> PacketBuffers {
         (u64::from(dataplane.workers), dataplane.ring_size)
     });
     // The underlay first, then the LAN interfaces, by their receive queues; the tunnel port has one per worker.
-    let mut ports = config.map_or(vec![1, 1], |config| interfaces::queues(facts, config));
-    ports.push(workers);
+    let mut ports = config.map_or(vec![(None, 1); 2], |config| {
+        interfaces::queues(facts, config)
+    });
+    ports.push((None, workers));
     // Where few queues feed several workers, each of them has a socket on every queue.
     let sockets = |port: usize, queues: u64| {
         if port == 0 || queues < workers {
@@ -314,10 +317,12 @@ fn buffers(facts: &Facts, config: Option<&Config>) -> PacketBuffers {
             queues
         }
     };
-    let queues = ports.iter().sum();
+    let mut seen = HashSet::new();
+    let is_new = |(ifindex, _): &&(Option<u32>, u64)| ifindex.is_none_or(|of| seen.insert(of));
+    let queues = ports.iter().filter(is_new).map(|(_, queues)| queues).sum();
     let sockets = (0..)
         .zip(&ports)
-        .map(|(port, queues)| sockets(port, *queues));
+        .map(|(port, (_, queues))| sockets(port, *queues));
     let rings = RingSizes::all(ring);
     PacketBuffers::of(workers, &rings, queues, sockets.sum())
 }

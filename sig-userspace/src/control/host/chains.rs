@@ -242,7 +242,7 @@ impl Shared {
         let on_trunk: Vec<_> = on_trunk.map(|port| &port.interface).collect();
         if let Some(name) = names.clone().find(|name| on_trunk.contains(name)) {
             return Err(Error::Interface(format!(
-                "the SR node of the rules cannot run on {name} while the gateway serves this VLAN device on the interface below it: \
+                "the SR node of the rules cannot run on {name} while the gateway serves this VLAN device on its parent interface: \
                  restart the gateway"
             )));
         }

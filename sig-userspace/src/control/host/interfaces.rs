@@ -12,7 +12,7 @@ use super::{
     choice::Choice,
     lock,
     ports::PortFacts,
-    trunks::{Refused, Trunk, Trunks},
+    trunks::{RefusedTrunks, Trunk, Trunks},
 };
 use crate::control::{
     config::{Config, XdpMode},
@@ -48,7 +48,7 @@ impl Interfaces {
     pub(super) async fn find(
         netlink: &Netlink,
         config: &Config,
-        (rules, refused): (&Rules, &Refused),
+        (rules, refused): (&Rules, &RefusedTrunks),
         choice: Choice,
     ) -> Result<Self, Error> {
         let mut lan = Vec::new();

@@ -589,16 +589,11 @@ impl Shared {
             Ok(service) => {
                 let trunk = service.facts.trunk.as_ref();
                 let below = trunk.map(|trunk| trunk.link.clone());
-                if let Some(trunk) = &service.facts.trunk {
+                if let Some(parent) = &below {
                     tracing::info!(
                         interface = link.name,
-                        "the interface is served on {}{}",
-                        trunk.link.name,
-                        if trunk.tag.is_some() {
-                            ", below it"
-                        } else {
-                            " beside its VLANs"
-                        }
+                        parent = parent.name,
+                        "XDP runs on the parent interface, in native mode"
                     );
                 }
                 state.in_service.push(service);

@@ -17,14 +17,14 @@ use super::Error;
 use crate::control::{config::XdpMode, rules::Rules};
 
 /// By index, interfaces whose drivers did not take the program, and why.
-pub(super) type Refused = HashMap<u32, String>;
+pub(super) type RefusedTrunks = HashMap<u32, String>;
 
 /// The trunks of a gateway.
 pub(super) struct Trunks {
     mode: XdpMode,
     /// Names of interfaces of an SR node: its program finds their packets on VLAN devices only.
     of_chains: HashSet<String>,
-    refused: Refused,
+    refused: RefusedTrunks,
     /// Whether the programs know of VLANs.
     are_possible: bool,
     /// By index.
@@ -73,7 +73,7 @@ fn of_chains(rules: &Rules) -> HashSet<String> {
 }
 
 impl Trunks {
-    pub(super) fn new(mode: XdpMode, rules: &Rules, refused: Refused) -> Self {
+    pub(super) fn new(mode: XdpMode, rules: &Rules, refused: RefusedTrunks) -> Self {
         Trunks {
             mode,
             of_chains: of_chains(rules),
@@ -94,7 +94,7 @@ impl Trunks {
     }
 
     /// Interfaces whose drivers did not take the program.
-    pub(super) fn refused(&self) -> &Refused {
+    pub(super) fn refused(&self) -> &RefusedTrunks {
         &self.refused
     }
 
@@ -195,7 +195,7 @@ impl Trunks {
         if tags == VlanTags::TakenOut {
             kept = Some(TagsKept::on(trunk.ifindex).map_err(|error| {
                 format!(
-                    "{name}, below it, takes the tags out before XDP sees them, and `ethtool -K {name} rxvlan off` does not work: \
+                    "its parent {name} takes the tags out before XDP sees them, and `ethtool -K {name} rxvlan off` fails: \
                      {error}"
                 )
             })?);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_trunk_is_kept_as_long_as_an_interface_uses_it_or_would() {
-        let mut trunks = Trunks::new(XdpMode::Auto, &Rules::default(), Refused::new());
+        let mut trunks = Trunks::new(XdpMode::Auto, &Rules::default(), RefusedTrunks::new());
         let eth0 = Link {
             name: "eth0".into(),
             ifindex: 1,
@@ -329,7 +329,7 @@ mod tests {
             ifindex: 1,
             ..Link::default()
         };
-        let refused = Refused::from([(1, "no".to_owned())]);
+        let refused = RefusedTrunks::from([(1, "no".to_owned())]);
         let mut trunks = Trunks::new(XdpMode::Auto, &Rules::default(), refused);
         trunks
             .prepare(&eth0, VlanTags::Seen, 20)

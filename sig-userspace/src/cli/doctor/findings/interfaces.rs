@@ -394,11 +394,15 @@ fn is_tun(facts: &Facts, config: &Config) -> bool {
     }
 }
 
-/// Receive queues of the underlay interface, then of the LAN interfaces; 1 for those that are missing.
-pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<u64> {
-    let queues = |interface: &Interface| u64::from(below(facts, config, interface).link.rx_queues);
+/// Receive queues of the underlay interface, then of the LAN interfaces, with the index of the interface that has them: VLANs share
+/// those of a trunk. One for interfaces that are missing.
+pub(super) fn queues(facts: &Facts, config: &Config) -> Vec<(Option<u32>, u64)> {
+    let queues = |interface: &Interface| {
+        let link = &below(facts, config, interface).link;
+        (Some(link.ifindex), u64::from(link.rx_queues))
+    };
     let used = used(facts, config).into_iter();
-    used.map(|found| found.map_or(1, queues)).collect()
+    used.map(|found| found.map_or((None, 1), queues)).collect()
 }
 
 /// The underlay interface, then the LAN interfaces, as far as they are there.
@@ -557,7 +561,7 @@ fn suits(out: &mut Vec<Finding>, facts: &Facts, config: &Config, interface: &Int
         Some(Err(why)) => out.push(Finding::warning(
             &area,
             format!("the VLAN device will be served in the slower generic mode: {why}"),
-            "optional: native mode on the interface below it is faster",
+            "optional: native mode on the parent interface is faster",
         )),
         None => {}
     }
@@ -625,11 +629,11 @@ fn below<'a>(facts: &'a Facts, config: &Config, interface: &'a Interface) -> &'a
 fn served_on(below: &Interface) -> String {
     let name = &below.link.name;
     let mut text = format!(
-        "the VLAN device will be served on {name}, below it: {}",
+        "the VLAN device will be served on its parent {name}: {}",
         describe(below)
     );
     if below.vlan_tags == VlanTags::TakenOut {
-        text += "; while the gateway runs, `rxvlan` of it is off";
+        text += "; while the gateway runs, `rxvlan` is off there";
     }
     text
 }

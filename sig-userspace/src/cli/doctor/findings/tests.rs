@@ -689,16 +689,19 @@ fn vlan_devices_are_served_on_the_card_below_if_that_is_possible() {
     assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
     let found = findings(&host, Some(&config));
     let text = format!("{found:?}");
-    for words in ["served on eth1, below it", "`rxvlan` of it is off"] {
+    for words in ["served on its parent eth1", "`rxvlan` is off there"] {
         assert!(text.contains(words), "{text}");
     }
-    // It may be used without a tag, too: they are all in the packets then.
+    // It may be used without a tag, too: they are all in the packets then. Its queues are not more for that.
+    let least = buffers(&host, Some(&config)).least;
     config.dataplane.lan.push("eth1".into());
+    let more = buffers(&host, Some(&config)).least - least;
+    assert!(more < u64::from(config.dataplane.ring_size), "{more}");
     assert_eq!(complaints(&host, Some(&config)), Vec::<String>::new());
     config.dataplane.lan.pop();
 
     host.interfaces[1].link.kind = Some("bond".into());
-    let words = ["eth1.200", "generic mode: eth1, below it, is of kind bond"];
+    let words = ["eth1.200", "generic mode: its parent eth1 is a bond"];
     complains(&host, Some(&config), "Warning", &words);
     config.dataplane.mode = XdpMode::Native;
     let words = ["eth1.200", "cannot have native mode"];
