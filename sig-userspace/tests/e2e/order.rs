@@ -164,6 +164,18 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// Stops one of the gateways for a moment, and again, as a machine with too much to do would. Meanwhile, the programs go on.
+fn hold_up(gateways: [&Site; 2], stop: &AtomicBool) {
+    let mut rng = StdRng::seed_from_u64(0);
+    while !stop.load(Ordering::Relaxed) {
+        let gateway = gateways[rng.random_range(0..gateways.len())];
+        gateway.signal_gateway(libc::SIGSTOP);
+        thread::sleep(Duration::from_millis(rng.random_range(2..160)));
+        gateway.signal_gateway(libc::SIGCONT);
+        thread::sleep(Duration::from_millis(rng.random_range(20..120)));
+    }
+}
+
 /// Makes gateways know how to reach all addresses before packets are sent: on the way by the kernel, the first ones of a
 /// flow may be overtaken by those behind them.
 fn learn(bed: &Bed) {
@@ -278,9 +290,16 @@ fn order_is_kept(options: &Options) -> u64 {
         LONG_ROUND.min(minutes / MODES.len() as u32)
     });
     let end = Instant::now() + whole;
-    let of_rounds = rounds([a, b], &relays, FLOWS, length, |round| {
-        let goes_on = usize::from(round) < MODES.len() || Instant::now() < end;
-        goes_on.then_some(MODES[usize::from(round) % MODES.len()])
+    let stop = AtomicBool::new(false);
+    let of_rounds = thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        if options.switch_fast_path.is_some() {
+            scope.spawn(|| hold_up([a, b], &stop));
+        }
+        rounds([a, b], &relays, FLOWS, length, |round| {
+            let goes_on = usize::from(round) < MODES.len() || Instant::now() < end;
+            goes_on.then_some(MODES[usize::from(round) % MODES.len()])
+        })
     });
     let mut tallies = MODES.map(|mode| (mode, Tally::default()));
     for (round, tally) in of_rounds.into_iter().enumerate() {

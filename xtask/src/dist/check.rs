@@ -156,7 +156,8 @@ impl System {
             let partial = cache.join(format!("{suite}.partial.tar"));
             shell::run(
                 Command::new("mmdebstrap")
-                    .args(["--quiet", "--variant=minbase", suite])
+                    // Debian installs adduser by default, and does not remove it by itself.
+                    .args(["--quiet", "--variant=minbase", "--include=adduser", suite])
                     .arg(&partial)
                     .arg(vm::archive()?),
             )?;

@@ -260,6 +260,13 @@ impl Site {
         self.process.as_ref().map(Process::id)
     }
 
+    /// Sends the gateway a signal, such as `libc::SIGSTOP`, if it runs.
+    pub fn signal_gateway(&self, signal: libc::c_int) {
+        if let Some(process) = &self.process {
+            process.signal(signal);
+        }
+    }
+
     /// Kills the gateway with SIGKILL and waits for its end.
     ///
     /// # Errors

@@ -483,7 +483,9 @@ fn receive(
     let count = port.receive(into);
     let none_waits = (count < BATCH).then_some(given);
     let (area, _) = worker.memory();
-    order.received(port.socket(), &mut into[before..], area, none_waits, now);
+    let frames = &mut into[before..];
+    let lost = || port.lost();
+    order.received(port.socket(), frames, area, none_waits, lost, now);
 }
 
 /// The ports that frames leave through, and what waits for them.

@@ -14,10 +14,12 @@ use crate::port::{
     umem::{Area, Frame},
 };
 
-/// How long an epoch may take, nanoseconds. Some drivers tell of a transmission at the next one only.
+/// How long nothing may be sent in an epoch, nanoseconds. Some drivers tell of a transmission at the next one only.
 const PATIENCE_NS: u64 = 100_000_000;
-/// Longer than a packet with a ticket needs to the ring, nanoseconds.
+/// Longer than a packet with a ticket needs to the ring, nanoseconds, unless a hypervisor stops the CPU meanwhile.
 const ON_THE_WAY_NS: u64 = 5_000_000;
+/// Longer than that, nanoseconds.
+const STOPPED_NS: u64 = 100_000_000;
 /// First wait for the end of an epoch, nanoseconds.
 const FIRST_WAIT_NS: u64 = 30_000;
 
@@ -40,14 +42,19 @@ struct Socket {
     asked: u64,
     /// As told to the programs.
     taken: u64,
-    /// When nothing waited in the socket, and the ticket that it had given last by then.
+    /// The ticket that it had given last when it was looked at before.
+    looked: u64,
+    /// When nothing waited in it, and the ticket that it had given last by then.
     empty_since: (u64, u64),
+    /// Packets that it had lost by then.
+    lost: u64,
 }
 
 struct Epoch {
-    began: u64,
     /// What each port has to complete.
     goals: Vec<u64>,
+    /// How much of that was missing at the last look, in all, and since when.
+    missing: (u64, u64),
     wait: u64,
 }
 
@@ -86,13 +93,14 @@ impl Order {
 
     /// Takes the tickets of packets that a port received. What has none, because the programs could not put one in front, has
     /// no metadata afterwards. `none_waits`: no more were there, and this had been [given](Order::given) before; what has not come of that was
-    /// lost, or is just coming.
+    /// lost, or is just coming. `lost` asks how many packets the socket has lost. `now`: not after any of this.
     pub fn received(
         &mut self,
         socket: Option<u32>,
         frames: &mut [Frame],
         area: &Area,
         none_waits: Option<u64>,
+        lost: impl FnOnce() -> u64,
         now: u64,
     ) {
         let Some(socket) = socket else {
@@ -112,7 +120,9 @@ impl Order {
         let Socket {
             seen,
             taken,
+            looked,
             empty_since,
+            lost: lost_before,
             ..
         } = &mut self.sockets[place];
         let words = self.shared.socket(socket);
@@ -131,10 +141,18 @@ impl Order {
         if let Some(given) = none_waits {
             // What had been given so long ago and has not come was lost on the way.
             let (since, before) = *empty_since;
-            if given == 0 || now.saturating_sub(since) > ON_THE_WAY_NS {
-                *seen = before.max(*seen);
-                *empty_since = (now, given);
+            let waited = now.saturating_sub(since);
+            if waited > ON_THE_WAY_NS {
+                let is_clear = before <= *seen;
+                let lost = if is_clear { *lost_before } else { lost() };
+                if is_clear || lost != *lost_before || waited > STOPPED_NS {
+                    *lost_before = lost;
+                    *seen = before.max(*seen);
+                    // Not what was given by now, which may be later than `now`.
+                    *empty_since = (now, *looked);
+                }
             }
+            *looked = given;
         }
         let furthest = none_waits.unwrap_or(0).max(*seen);
         if furthest > *taken {
@@ -162,20 +180,24 @@ impl Order {
                 sent + waiting as u64 - *written_off
             });
             self.epoch = Some(Epoch {
-                began: now,
                 goals: goals.collect(),
+                missing: (u64::MAX, now),
                 wait: FIRST_WAIT_NS,
             });
         }
-        let Some(epoch) = &self.epoch else {
+        let Some(epoch) = &mut self.epoch else {
             return;
         };
         let goals = epoch.goals.iter().zip(ports);
         let missing = |(goal, (port, _)): (&u64, (&dyn Port, usize))| {
             goal.saturating_sub(port.progress().completed)
         };
-        let is_over = goals.clone().all(|goal| missing(goal) == 0);
-        if !is_over && now.saturating_sub(epoch.began) <= PATIENCE_NS {
+        let in_all = goals.clone().map(missing).sum();
+        let (before, since) = epoch.missing;
+        if in_all < before {
+            epoch.missing = (in_all, now);
+        }
+        if in_all > 0 && (in_all < before || now.saturating_sub(since) <= PATIENCE_NS) {
             return;
         }
         // What has not been sent by now, say because the link is down, is not waited for again.
@@ -268,7 +290,7 @@ mod tests {
             frame
         };
         let mut frames: Vec<Frame> = words.iter().map(frame).collect();
-        order.received(Some(SOCKET), &mut frames, &area, None, 0);
+        order.received(Some(SOCKET), &mut frames, &area, None, || 0, 0);
         let metadata = |frame: Frame| {
             let word = frame.metadata(&area);
             free.put(frame);
@@ -296,6 +318,45 @@ mod tests {
             receive(&mut order, &words),
             [words[0], words[1], 0, words[3]]
         );
+    }
+
+    #[test]
+    fn what_a_socket_lost_is_waited_for_shortly_and_what_is_on_its_way_longer() {
+        /// When a ticket that does not come is written off, if the socket says at each look that it lost so many packets.
+        fn written_off(lost: u64) -> u64 {
+            const LOOK_NS: u64 = 1_000_000;
+            let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+            let mut order = Order::new(shared.clone());
+            let (area, _) = Area::on_heap(1);
+            for now in (0..).step_by(LOOK_NS as usize) {
+                // It is given during the round that begins at 0.
+                order.received(Some(SOCKET), &mut [], &area, Some(1), || lost, now);
+                if order.sockets[0].seen == 1 {
+                    return now;
+                }
+            }
+            unreachable!()
+        }
+        let of_round = ON_THE_WAY_NS..2 * ON_THE_WAY_NS + 3_000_000;
+        assert!(of_round.contains(&written_off(1)), "{}", written_off(1));
+        let of_stop = STOPPED_NS..STOPPED_NS + 2 * ON_THE_WAY_NS;
+        assert!(of_stop.contains(&written_off(0)), "{}", written_off(0));
+    }
+
+    #[test]
+    fn an_epoch_goes_on_while_something_leaves() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        shared.socket(SOCKET)[tickets::GIVEN].store(1, Ordering::Relaxed);
+        let done = || shared.socket(SOCKET)[tickets::DONE].load(Ordering::Relaxed);
+        let mut order = Order::new(shared.clone());
+        receive(&mut order, &[tickets::compose(1, SOCKET)]);
+        advance(&mut order, 0, 0, (3, 0));
+        for (looks, completed) in [(1, 1), (2, 2)] {
+            advance(&mut order, looks * (PATIENCE_NS + 1), 0, (3, completed));
+            assert_eq!(done(), 0);
+        }
+        advance(&mut order, 3 * (PATIENCE_NS + 1), 0, (3, 2));
+        assert_eq!(done(), 1);
     }
 
     #[test]

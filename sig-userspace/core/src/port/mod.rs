@@ -91,6 +91,11 @@ pub trait Port: Send {
         Progress::default()
     }
 
+    /// How many packets for this port the kernel has lost. A system call.
+    fn lost(&self) -> u64 {
+        0
+    }
+
     /// The number of the socket whose tickets the XDP programs put in front of received packets
     /// ([`sig_common::fast_path::tickets`]), if they do.
     fn socket(&self) -> Option<u32> {

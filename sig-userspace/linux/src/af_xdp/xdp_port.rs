@@ -407,6 +407,11 @@ impl Port for XdpPort {
         self.queue.progress()
     }
 
+    fn lost(&self) -> u64 {
+        sys::statistics(self.socket.as_fd())
+            .map_or(0, |s| s.rx_dropped + s.rx_ring_full + s.fill_ring_empty)
+    }
+
     fn socket(&self) -> Option<u32> {
         self.number
     }

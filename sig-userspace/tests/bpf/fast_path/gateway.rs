@@ -159,6 +159,7 @@ impl Engine {
                     std::slice::from_mut(&mut frame),
                     area,
                     None,
+                    || 0,
                     0,
                 );
                 assert_eq!(frame.metadata(area), word, "a ticket that is believed");

@@ -264,6 +264,11 @@ impl Line {
             && !self.is_seen(before)
     }
 
+    /// Whether the line goes on a little behind this number.
+    pub(super) fn is_just_ahead(&self, sequence: u64) -> bool {
+        (1..=NEAR).contains(&self.next.wrapping_sub(sequence))
+    }
+
     /// Whether a frame ahead of its turn belongs to this line.
     pub(super) fn is_near(&self, sequence: u64) -> bool {
         let ahead = sequence.wrapping_sub(self.next);

@@ -111,7 +111,10 @@ impl Reassembler {
             if ahead == 0 {
                 return self.take(now, at, frame, deliver);
             }
-            if ahead <= self.limits.reorder_frames as u64 && self.hold(now, at, frame, deliver) {
+            // What comes for a line further ahead will not wait, and would overtake it.
+            let may_wait = ahead <= self.limits.reorder_frames as u64
+                && !self.streams.is_other_just_ahead(at, sequence);
+            if may_wait && self.hold(now, at, frame, deliver) {
                 self.tally.outcome.held = true;
                 return;
             }

@@ -221,6 +221,12 @@ impl Streams {
             .any(|other| other != at && self.get(other).has(next))
     }
 
+    /// Whether another line of the stream goes on a little behind this number.
+    pub(super) fn is_other_just_ahead(&self, at: u32, sequence: u64) -> bool {
+        self.lines(self.packed(at))
+            .any(|other| other != at && self.get(other).is_just_ahead(sequence))
+    }
+
     /// A line that holds nothing and one that expects the same frame.
     pub(super) fn meeting(&self, key: u64) -> Option<(u32, u32)> {
         let idle = |&at: &u32| self.get(at).held == 0;

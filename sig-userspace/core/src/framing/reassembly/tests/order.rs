@@ -115,6 +115,21 @@ fn a_lost_frame_delays_the_others_by_the_window_only() {
 }
 
 #[test]
+fn nothing_waits_for_a_lost_frame_where_another_line_would_overtake_it() {
+    let mut receiver = Receiver::new(small());
+    let order = [0, 110]
+        .into_iter()
+        .chain(1..=79)
+        .chain(81..=109)
+        .chain([111]);
+    for n in order.clone() {
+        let outcome = receiver.frame(u64::from(n), 0, &numbered(n));
+        assert_eq!(outcome.delivered, 1, "{n}");
+    }
+    assert!(fills(&mut receiver).into_iter().eq(order));
+}
+
+#[test]
 fn a_gap_evicts_the_pending_packet_and_nothing_else() {
     let mut receiver = Receiver::new(small());
     let packet = ipv4(100, 1);
