@@ -326,16 +326,15 @@ mod tests {
         fn written_off(lost: u64) -> u64 {
             const LOOK_NS: u64 = 1_000_000;
             let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
-            let mut order = Order::new(shared.clone());
+            let mut order = Order::new(shared);
             let (area, _) = Area::on_heap(1);
-            for now in (0..).step_by(LOOK_NS as usize) {
+            let mut looks = (0..).step_by(LOOK_NS as usize);
+            let is_written_off = |now: &u64| {
                 // It is given during the round that begins at 0.
-                order.received(Some(SOCKET), &mut [], &area, Some(1), || lost, now);
-                if order.sockets[0].seen == 1 {
-                    return now;
-                }
-            }
-            unreachable!()
+                order.received(Some(SOCKET), &mut [], &area, Some(1), || lost, *now);
+                order.sockets[0].seen == 1
+            };
+            looks.find(is_written_off).expect("some time")
         }
         let of_round = ON_THE_WAY_NS..2 * ON_THE_WAY_NS + 3_000_000;
         assert!(of_round.contains(&written_off(1)), "{}", written_off(1));
