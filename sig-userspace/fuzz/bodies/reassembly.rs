@@ -259,7 +259,10 @@ impl Run {
             congestion: false,
             payload: view.payload(),
         };
-        let attacked = self.senders[sender].forged > 0;
+        // Whose frames give way to this one's is told with it: they are of the same remote.
+        let remote = self.senders[sender].key.remote;
+        let mut neighbours = self.senders.iter().filter(|s| s.key.remote == remote);
+        let attacked = neighbours.any(|sender| sender.forged > 0);
         let outcome = self.insert(sender, frame);
         assert_ne!(outcome.reason, Some(DropReason::StreamLimit));
         if !attacked {
