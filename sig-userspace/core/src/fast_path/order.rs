@@ -16,24 +16,41 @@ use crate::port::{
 
 /// How long nothing may be sent in an epoch, nanoseconds. Some drivers tell of a transmission at the next one only.
 const PATIENCE_NS: u64 = 100_000_000;
+/// How long an epoch may last while something is sent, nanoseconds.
+const EPOCH_NS: u64 = 1_000_000_000;
 /// Longer than a packet with a ticket needs to the ring, nanoseconds, unless a hypervisor stops the CPU meanwhile.
 const ON_THE_WAY_NS: u64 = 5_000_000;
-/// Longer than that, nanoseconds.
-const STOPPED_NS: u64 = 100_000_000;
+/// Periods of [`ON_THE_WAY_NS`] that are longer than that.
+const STOPPED: u32 = 20;
 /// First wait for the end of an epoch, nanoseconds.
 const FIRST_WAIT_NS: u64 = 30_000;
 
 /// The tickets of one worker.
 pub struct Order {
     shared: Arc<Shared>,
+    clock: Clock,
     sockets: Vec<Socket>,
     epoch: Option<Epoch>,
-    /// Per port, how many frames are not expected to be completed.
-    written_off: Vec<u64>,
+    written_off: Vec<WrittenOff>,
+}
+
+/// Time in which the worker ran: however long it was stopped between two looks, [`ON_THE_WAY_NS`] count. What it does after a look is
+/// nevertheless dated to it.
+#[derive(Default)]
+struct Clock {
+    looked: u64,
+    passed: u64,
+}
+
+impl Clock {
+    fn look(&mut self, now: u64) -> u64 {
+        self.passed += now.saturating_sub(self.looked).min(ON_THE_WAY_NS);
+        self.looked = now;
+        self.passed
+    }
 }
 
 /// A socket whose packets have tickets.
-#[derive(Default)]
 struct Socket {
     number: u32,
     /// Of the packet received last.
@@ -42,15 +59,48 @@ struct Socket {
     asked: u64,
     /// As told to the programs.
     taken: u64,
-    /// The ticket that it had given last when it was looked at before.
+    /// The ticket that it had given last when nothing waited in it before.
     looked: u64,
-    /// When nothing waited in it, and the ticket that it had given last by then.
-    empty_since: (u64, u64),
-    /// Packets that it had lost by then.
-    lost: u64,
+    period: Period,
+}
+
+/// A while, [`ON_THE_WAY_NS`] or more, after which what was given before should have come.
+struct Period {
+    began: u64,
+    /// The ticket given last before.
+    given: u64,
+    /// So many have ended without it.
+    missed: u32,
+    /// Packets that the socket had lost when the period before began, and when this one did.
+    lost: (u64, u64),
+}
+
+/// Frames of a port that are not expected to be completed.
+#[derive(Clone, Copy, Default)]
+struct WrittenOff {
+    frames: u64,
+    /// At the last look.
+    progress: Progress,
+}
+
+impl WrittenOff {
+    /// Frames that are completed although nothing was sent meanwhile had only been delayed, as had those that are not in flight any more.
+    fn look(&mut self, port: &dyn Port) {
+        if self.frames == 0 {
+            return;
+        }
+        let (before, progress) = (self.progress, port.progress());
+        let in_flight = progress.sent.saturating_sub(progress.completed);
+        self.frames = self.frames.min(in_flight);
+        if progress.completed != before.completed && progress.sent == before.sent {
+            self.frames = 0;
+        }
+        self.progress = progress;
+    }
 }
 
 struct Epoch {
+    began: u64,
     /// What each port has to complete.
     goals: Vec<u64>,
     /// How much of that was missing at the last look, in all, and since when.
@@ -64,6 +114,7 @@ impl Order {
     pub fn new(shared: Arc<Shared>) -> Self {
         Order {
             shared,
+            clock: Clock::default(),
             sockets: Vec::new(),
             epoch: None,
             written_off: Vec::new(),
@@ -100,7 +151,7 @@ impl Order {
         frames: &mut [Frame],
         area: &Area,
         none_waits: Option<u64>,
-        lost: impl FnOnce() -> u64,
+        lost: impl Fn() -> u64,
         now: u64,
     ) {
         let Some(socket) = socket else {
@@ -109,11 +160,25 @@ impl Order {
             }
             return;
         };
+        let now = self.clock.look(now);
+        let words = self.shared.socket(socket);
         let known = self.sockets.iter().position(|known| known.number == socket);
         let place = known.unwrap_or_else(|| {
+            // Another socket may have had this number, and others may still wait for what it gave.
+            let done = words[tickets::DONE].load(Ordering::Relaxed);
+            let lost = lost();
             self.sockets.push(Socket {
                 number: socket,
-                ..Socket::default()
+                seen: done,
+                asked: done,
+                taken: done,
+                looked: done,
+                period: Period {
+                    began: now,
+                    given: done,
+                    missed: 0,
+                    lost: (lost, lost),
+                },
             });
             self.sockets.len() - 1
         });
@@ -121,11 +186,9 @@ impl Order {
             seen,
             taken,
             looked,
-            empty_since,
-            lost: lost_before,
+            period,
             ..
         } = &mut self.sockets[place];
-        let words = self.shared.socket(socket);
         if !frames.is_empty() {
             let given = words[tickets::GIVEN].load(Ordering::Acquire);
             for frame in frames {
@@ -139,17 +202,17 @@ impl Order {
             }
         }
         if let Some(given) = none_waits {
-            // What had been given so long ago and has not come was lost on the way.
-            let (since, before) = *empty_since;
-            let waited = now.saturating_sub(since);
-            if waited > ON_THE_WAY_NS {
-                let is_clear = before <= *seen;
-                let lost = if is_clear { *lost_before } else { lost() };
-                if is_clear || lost != *lost_before || waited > STOPPED_NS {
-                    *lost_before = lost;
-                    *seen = before.max(*seen);
+            if now - period.began > ON_THE_WAY_NS {
+                period.began = now;
+                let has_come = period.given <= *seen;
+                let lost = lost();
+                period.missed = if has_come { 0 } else { period.missed + 1 };
+                if has_come || lost != period.lost.0 || period.missed > STOPPED {
+                    *seen = period.given.max(*seen);
                     // Not what was given by now, which may be later than `now`.
-                    *empty_since = (now, *looked);
+                    period.given = *looked;
+                    period.missed = 0;
+                    period.lost = (period.lost.1, lost);
                 }
             }
             *looked = given;
@@ -161,25 +224,29 @@ impl Order {
         }
     }
 
-    /// To be called after transmission, at the monotonic time `now` in nanoseconds, with the ports that the worker sends through, and
+    /// To be called after transmission, at the monotonic time `now` in nanoseconds or later, with the ports that the worker sends through, and
     /// how many frames wait for the ring of each.
     pub fn advance<'a>(
         &mut self,
         now: u64,
         ports: impl Iterator<Item = (&'a dyn Port, usize)> + Clone,
     ) {
+        let now = self.clock.look(now);
+        for (written_off, (port, _)) in self.written_off.iter_mut().zip(ports.clone()) {
+            written_off.look(port);
+        }
         if self.epoch.is_none() && self.sockets.iter().any(|s| s.seen > s.asked) {
             for socket in &mut self.sockets {
                 socket.asked = socket.seen;
             }
-            self.written_off.resize(ports.clone().count(), 0);
-            let goals = ports.clone().zip(&mut self.written_off);
+            let count = ports.clone().count();
+            self.written_off.resize(count, WrittenOff::default());
+            let goals = ports.clone().zip(&self.written_off);
             let goals = goals.map(|((port, waiting), written_off)| {
-                let Progress { sent, completed } = port.progress();
-                *written_off = sent.saturating_sub(completed).min(*written_off);
-                sent + waiting as u64 - *written_off
+                port.progress().sent + waiting as u64 - written_off.frames
             });
             self.epoch = Some(Epoch {
+                began: now,
                 goals: goals.collect(),
                 missing: (u64::MAX, now),
                 wait: FIRST_WAIT_NS,
@@ -189,20 +256,24 @@ impl Order {
             return;
         };
         let goals = epoch.goals.iter().zip(ports);
-        let missing = |(goal, (port, _)): (&u64, (&dyn Port, usize))| {
-            goal.saturating_sub(port.progress().completed)
-        };
-        let in_all = goals.clone().map(missing).sum();
+        let missing = |goal: u64, progress: Progress| goal.saturating_sub(progress.completed);
+        let in_all = goals
+            .clone()
+            .map(|(goal, (port, _))| missing(*goal, port.progress()))
+            .sum();
         let (before, since) = epoch.missing;
         if in_all < before {
             epoch.missing = (in_all, now);
         }
-        if in_all > 0 && (in_all < before || now.saturating_sub(since) <= PATIENCE_NS) {
+        let moves = in_all < before || now - since <= PATIENCE_NS;
+        if in_all > 0 && moves && now - epoch.began <= EPOCH_NS {
             return;
         }
         // What has not been sent by now, say because the link is down, is not waited for again.
-        for (written_off, goal) in self.written_off.iter_mut().zip(goals) {
-            *written_off += missing(goal);
+        for (written_off, (goal, (port, _))) in self.written_off.iter_mut().zip(goals) {
+            let progress = port.progress();
+            written_off.frames += missing(*goal, progress);
+            written_off.progress = progress;
         }
         for socket in &self.sockets {
             let done = &self.shared.socket(socket.number)[tickets::DONE];
@@ -216,7 +287,7 @@ impl Order {
         let epoch = self.epoch.as_mut().map(|epoch| {
             let wait = epoch.wait;
             // Whatever wakes the worker meanwhile, and however often: an epoch ends after so long.
-            epoch.wait = (wait * 2).min(PATIENCE_NS);
+            epoch.wait = (wait * 2).min(ON_THE_WAY_NS);
             wait
         });
         // Until it is clear that what has not come is lost, the programs may take the worker to be behind.
@@ -304,6 +375,27 @@ mod tests {
         order.advance(now, std::iter::once((&port as &dyn Port, waiting)));
     }
 
+    /// Looks until this ticket is done, which must take [`PATIENCE_NS`] without progress; the time then.
+    fn wait_for(
+        order: &mut Order,
+        mut now: u64,
+        progress: (u64, u64),
+        ticket: u64,
+        done: impl Fn() -> u64,
+    ) -> u64 {
+        let began = now;
+        while done() < ticket {
+            now += ON_THE_WAY_NS;
+            advance(order, now, 0, progress);
+        }
+        let took = now - began;
+        assert!(
+            (PATIENCE_NS..=PATIENCE_NS + 3 * ON_THE_WAY_NS).contains(&took),
+            "{took}"
+        );
+        now
+    }
+
     #[test]
     fn only_tickets_that_were_given_are_believed() {
         let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
@@ -322,7 +414,7 @@ mod tests {
 
     #[test]
     fn what_a_socket_lost_is_waited_for_shortly_and_what_is_on_its_way_longer() {
-        /// When a ticket that does not come is written off, if the socket says at each look that it lost so many packets.
+        /// When a ticket that does not come is written off, if the socket says afterwards that it lost so many packets.
         fn written_off(lost: u64) -> u64 {
             const LOOK_NS: u64 = 1_000_000;
             let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
@@ -330,16 +422,89 @@ mod tests {
             let (area, _) = Area::on_heap(1);
             let mut looks = (0..).step_by(LOOK_NS as usize);
             let is_written_off = |now: &u64| {
+                let lost = || if *now > 0 { lost } else { 0 };
                 // It is given during the round that begins at 0.
-                order.received(Some(SOCKET), &mut [], &area, Some(1), || lost, *now);
+                order.received(Some(SOCKET), &mut [], &area, Some(1), lost, *now);
                 order.sockets[0].seen == 1
             };
             looks.find(is_written_off).expect("some time")
         }
         let of_round = ON_THE_WAY_NS..2 * ON_THE_WAY_NS + 3_000_000;
         assert!(of_round.contains(&written_off(1)), "{}", written_off(1));
-        let of_stop = STOPPED_NS..STOPPED_NS + 2 * ON_THE_WAY_NS;
+        let stopped = u64::from(STOPPED) * ON_THE_WAY_NS;
+        let of_stop = stopped..2 * stopped;
         assert!(of_stop.contains(&written_off(0)), "{}", written_off(0));
+    }
+
+    #[test]
+    fn losses_of_before_are_no_reason_to_write_a_ticket_off() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        let mut order = Order::new(shared);
+        let (area, _) = Area::on_heap(1);
+        let mut look = |order: &mut Order, given: u64, lost: u64, ms: u64| {
+            order.received(
+                Some(SOCKET),
+                &mut [],
+                &area,
+                Some(given),
+                || lost,
+                ms * 1_000_000,
+            );
+            order.sockets[0].seen
+        };
+        for ms in 0..40 {
+            look(&mut order, 0, u64::from(ms > 9), ms);
+        }
+        let late = (40..200).find(|ms| look(&mut order, 1, 1, *ms) == 1);
+        assert!(late > Some(100), "{late:?}");
+    }
+
+    #[test]
+    fn time_in_which_the_machine_stood_still_does_not_count() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        shared.socket(SOCKET)[tickets::GIVEN].store(1, Ordering::Relaxed);
+        let done = || shared.socket(SOCKET)[tickets::DONE].load(Ordering::Relaxed);
+        let mut order = Order::new(shared.clone());
+        receive(&mut order, &[tickets::compose(1, SOCKET)]);
+        for stops in 0..10 {
+            advance(&mut order, stops * 10 * PATIENCE_NS, 0, (1, 0));
+            assert_eq!(done(), 0);
+        }
+    }
+
+    #[test]
+    fn frames_that_were_only_delayed_are_waited_for_again() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        shared.socket(SOCKET)[tickets::GIVEN].store(9, Ordering::Relaxed);
+        let done = || shared.socket(SOCKET)[tickets::DONE].load(Ordering::Relaxed);
+        let mut order = Order::new(shared.clone());
+        receive(&mut order, &[tickets::compose(1, SOCKET)]);
+        let mut now = wait_for(&mut order, 0, (50, 10), 1, done);
+        // The link was paused: what had been sent leaves, and as much follows.
+        advance(&mut order, now, 0, (50, 20));
+        receive(&mut order, &[tickets::compose(2, SOCKET)]);
+        for completed in 20..60 {
+            now += 1;
+            advance(&mut order, now, 0, (60, completed));
+            assert_eq!(done(), 1, "{completed}");
+        }
+        advance(&mut order, now, 0, (60, 60));
+        assert_eq!(done(), 2);
+    }
+
+    #[test]
+    fn an_epoch_ends_however_slowly_its_frames_leave() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        shared.socket(SOCKET)[tickets::GIVEN].store(1, Ordering::Relaxed);
+        let done = || shared.socket(SOCKET)[tickets::DONE].load(Ordering::Relaxed);
+        let mut order = Order::new(shared.clone());
+        receive(&mut order, &[tickets::compose(1, SOCKET)]);
+        let mut ends = (0..).map(|look| {
+            advance(&mut order, look * ON_THE_WAY_NS, 0, (4_000, look));
+            done() == 1
+        });
+        let looks = ends.position(|ended| ended).expect("an end") as u64;
+        assert_eq!(looks, EPOCH_NS / ON_THE_WAY_NS + 1);
     }
 
     #[test]
@@ -350,12 +515,13 @@ mod tests {
         let mut order = Order::new(shared.clone());
         receive(&mut order, &[tickets::compose(1, SOCKET)]);
         advance(&mut order, 0, 0, (3, 0));
-        for (looks, completed) in [(1, 1), (2, 2)] {
-            advance(&mut order, looks * (PATIENCE_NS + 1), 0, (3, completed));
+        let looks = 3 * PATIENCE_NS / 2 / ON_THE_WAY_NS;
+        for look in 0..=looks {
+            let completed = 2 * look / looks;
+            advance(&mut order, look * ON_THE_WAY_NS, 0, (3, completed));
             assert_eq!(done(), 0);
         }
-        advance(&mut order, 3 * (PATIENCE_NS + 1), 0, (3, 2));
-        assert_eq!(done(), 1);
+        wait_for(&mut order, looks * ON_THE_WAY_NS, (3, 2), 1, done);
     }
 
     #[test]
@@ -385,12 +551,11 @@ mod tests {
         receive(&mut order, &[ticket(4)]);
         advance(&mut order, 5, 0, (9, 8));
         let longest = (0..100).filter_map(|_| order.patience()).max();
-        assert_eq!(longest, Some(PATIENCE_NS));
-        advance(&mut order, 6 + PATIENCE_NS, 0, (9, 8));
-        assert_eq!(done(), 4);
+        assert_eq!(longest, Some(ON_THE_WAY_NS));
+        let now = wait_for(&mut order, 5, (9, 8), 4, done);
         // And only once.
         receive(&mut order, &[ticket(5)]);
-        advance(&mut order, 7 + PATIENCE_NS, 0, (10, 9));
+        advance(&mut order, now, 0, (10, 9));
         assert_eq!(done(), 5);
     }
 }

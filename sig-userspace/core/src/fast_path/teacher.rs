@@ -184,8 +184,8 @@ impl Teacher {
         (!self.streams.is_empty() || !self.leaving.is_empty()).then_some(self.look_at)
     }
 
-    /// Looks after the streams once in a while: returns those that the programs go on with, and the numbers these expect. Streams that are
-    /// silent end.
+    /// Looks after the streams once in a while: returns those that the programs go on with, or did until now, and the numbers these expect.
+    /// Streams that are silent end.
     pub(crate) fn look(&mut self, now: u64) -> Vec<(StreamKey, u64)> {
         let mut alive = Vec::new();
         if now < self.look_at {
@@ -194,7 +194,7 @@ impl Teacher {
         self.look_at = now + LOOK_NS;
         self.budget = NEW_STREAMS;
         self.free.append(&mut self.leaving);
-        self.retain(|shared, key, taught| {
+        let ended = self.retain(|shared, key, taught| {
             let next = shared.stream(taught.place)[stream::NEXT].load(Ordering::Acquire);
             if next != taught.next {
                 (taught.next, taught.changed) = (next, now);
@@ -204,6 +204,7 @@ impl Teacher {
             }
             now.saturating_sub(taught.changed) < SILENCE_NS
         });
+        alive.extend(ended);
         alive
     }
 
@@ -212,8 +213,12 @@ impl Teacher {
         self.retain(|_, key, _| key.remote != remote);
     }
 
-    /// Ends the streams that do not stay.
-    fn retain(&mut self, mut stays: impl FnMut(&Shared, &StreamKey, &mut Taught) -> bool) {
+    /// Ends the streams that do not stay. Returns those that the programs went on with, and the numbers these expected.
+    fn retain(
+        &mut self,
+        mut stays: impl FnMut(&Shared, &StreamKey, &mut Taught) -> bool,
+    ) -> Vec<(StreamKey, u64)> {
+        let mut ended = Vec::new();
         let Teacher {
             shared,
             streams,
@@ -224,12 +229,16 @@ impl Teacher {
             let stays = stays(shared, key, taught);
             if !stays {
                 let words = shared.stream(taught.place);
-                words[stream::NEXT].fetch_or(stream::WITH_ENGINE, Ordering::AcqRel);
+                let next = words[stream::NEXT].fetch_or(stream::WITH_ENGINE, Ordering::AcqRel);
+                if next < stream::WITH_ENGINE {
+                    ended.push((*key, next));
+                }
                 shared.index.remove(&taught.key);
                 leaving.push(taught.place);
             }
             stays
         });
+        ended
     }
 }
 

@@ -408,8 +408,8 @@ impl Port for XdpPort {
     }
 
     fn lost(&self) -> u64 {
-        sys::statistics(self.socket.as_fd())
-            .map_or(0, |s| s.rx_dropped + s.rx_ring_full + s.fill_ring_empty)
+        // A driver that finds no chunk drops the packet before the program sees it, or tries again: `fill_ring_empty` is none of these.
+        sys::statistics(self.socket.as_fd()).map_or(0, |s| s.rx_dropped + s.rx_ring_full)
     }
 
     fn socket(&self) -> Option<u32> {

@@ -264,9 +264,10 @@ impl Line {
             && !self.is_seen(before)
     }
 
-    /// Whether the line goes on a little behind this number.
-    pub(super) fn is_just_ahead(&self, sequence: u64) -> bool {
-        (1..=NEAR).contains(&self.next.wrapping_sub(sequence))
+    /// Whether the line holds a frame of before this number.
+    pub(super) fn holds_before(&self, sequence: u64) -> bool {
+        self.first_held()
+            .is_some_and(|first| (1..=u64::MAX / 2).contains(&sequence.wrapping_sub(first)))
     }
 
     /// Whether a frame ahead of its turn belongs to this line.

@@ -25,7 +25,7 @@
 //! - A frame that any line of its stream has is a duplicate. Before its `fence`, a line need not
 //!   ask the others: none of them has a frame there, or will have one before the fence is looked
 //!   at again, which is whenever a line of the stream begins, ends, or moves by other than the
-//!   expected frame.
+//!   expected frame. Nor does any of them hold a frame of before: that is delivered first.
 //! - A line expects no frame that another has, once its stream was settled, and no two lines that
 //!   hold nothing expect the same. A line that ends leaves what it knows to the next one ahead.
 //! - A number is old if it lies in a line that received most of its numbers, further back than is

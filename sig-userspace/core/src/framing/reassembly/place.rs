@@ -26,6 +26,7 @@ impl Reassembler {
         if let Some(at) = self.line_of(now, packed, frame.sequence, deliver) {
             self.streams.touch(at, now);
             if self.streams.get(at).is_behind(frame.sequence) {
+                self.let_pass(now, at, frame.sequence, deliver);
                 self.late(now, at, frame, deliver);
             } else {
                 self.last = at;
@@ -108,19 +109,36 @@ impl Reassembler {
         let sequence = frame.sequence;
         loop {
             let ahead = sequence.wrapping_sub(self.streams.get(at).next);
-            if ahead == 0 {
-                return self.take(now, at, frame, deliver);
-            }
-            // What comes for a line further ahead will not wait, and would overtake it.
-            let may_wait = ahead <= self.limits.reorder_frames as u64
-                && !self.streams.is_other_just_ahead(at, sequence);
+            let may_wait = (1..=self.limits.reorder_frames as u64).contains(&ahead);
             if may_wait && self.hold(now, at, frame, deliver) {
                 self.tally.outcome.held = true;
                 return;
             }
+            self.let_pass(now, at, sequence, deliver);
+            if ahead == 0 {
+                return self.take(now, at, frame, deliver);
+            }
             if !self.give_up_gap(now, at, Some(sequence), deliver) {
                 return;
             }
+        }
+    }
+
+    /// Delivers what the other lines of the stream hold of before this number, which does not wait: its packets would overtake
+    /// those that do.
+    pub(super) fn let_pass<F: FnMut(StreamKey, Piece<'_>, bool)>(
+        &mut self,
+        now: u64,
+        at: u32,
+        sequence: u64,
+        deliver: &mut F,
+    ) {
+        let lines = self.streams.siblings(self.streams.packed(at));
+        for other in lines.into_iter().take_while(|&other| other != NIL) {
+            while other != at
+                && self.streams.get(other).holds_before(sequence)
+                && self.give_up_gap(now, other, None, deliver)
+            {}
         }
     }
 

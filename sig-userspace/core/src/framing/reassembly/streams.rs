@@ -221,12 +221,6 @@ impl Streams {
             .any(|other| other != at && self.get(other).has(next))
     }
 
-    /// Whether another line of the stream goes on a little behind this number.
-    pub(super) fn is_other_just_ahead(&self, at: u32, sequence: u64) -> bool {
-        self.lines(self.packed(at))
-            .any(|other| other != at && self.get(other).is_just_ahead(sequence))
-    }
-
     /// A line that holds nothing and one that expects the same frame.
     pub(super) fn meeting(&self, key: u64) -> Option<(u32, u32)> {
         let idle = |&at: &u32| self.get(at).held == 0;
@@ -250,7 +244,7 @@ impl Streams {
         let others = self.lines(key).filter(|&other| other != at);
         let begin = |other| {
             let line = self.get(other);
-            if line.held > 0 && from_next(line.top).is_some() {
+            if line.held > 0 && (from_next(line.top).is_some() || line.holds_before(next)) {
                 return Some(0);
             }
             let end = from_next(line.next)?;

@@ -162,6 +162,7 @@ impl Reassembler {
             return;
         }
         let at = self.held.owner(slot).stream;
+        self.let_pass(now, at, self.held.meta(slot).sequence, deliver);
         while self.is_waiting(buffer) && self.give_up_gap(now, at, None, deliver) {}
         // Never, unless an invariant is broken.
         if self.is_waiting(buffer) {

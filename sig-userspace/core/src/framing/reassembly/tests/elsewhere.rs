@@ -129,10 +129,12 @@ fn a_line_that_stopped_behind_keeps_no_stream_here() {
     assert_eq!(receiver.fate(next + 499), DUPLICATE);
     assert_eq!(receiver.fate(next + 500), Ok(()));
     assert_eq!(receiver.settled(), Some(next + 501));
-    // What waits there may be followed by more.
+    // What waits there is delivered before the next one.
     assert_eq!(receiver.fate(PROOF + 2), HELD);
-    assert_eq!(receiver.fate(next + 501), Ok(()));
     assert_eq!(receiver.settled(), None);
+    let outcome = receiver.frame(next + 501, 0, &ipv4(40, 0));
+    assert_eq!(outcome.delivered, 2);
+    assert_eq!(receiver.settled(), Some(next + 502));
 }
 
 #[test]

@@ -114,19 +114,40 @@ fn a_lost_frame_delays_the_others_by_the_window_only() {
     assert_eq!(fills(&mut receiver), expected);
 }
 
-#[test]
-fn nothing_waits_for_a_lost_frame_where_another_line_would_overtake_it() {
+/// The sender's programs are so far ahead of its worker, whose frame 80 is lost.
+fn overtake(ahead: core::ops::RangeInclusive<u8>, then: &[u8]) -> (Receiver, Vec<u8>) {
     let mut receiver = Receiver::new(small());
-    let order = [0, 110]
-        .into_iter()
-        .chain(1..=79)
-        .chain(81..=109)
-        .chain([111]);
-    for n in order.clone() {
-        let outcome = receiver.frame(u64::from(n), 0, &numbered(n));
-        assert_eq!(outcome.delivered, 1, "{n}");
+    let of_worker = (1..=79).chain(81..*ahead.start());
+    let sent: Vec<u8> = [0].into_iter().chain(ahead).chain(of_worker).collect();
+    for n in sent.iter().chain(then) {
+        let _ = receiver.frame(u64::from(*n), 0, &numbered(*n));
     }
-    assert!(fills(&mut receiver).into_iter().eq(order));
+    (receiver, [&sent, then].concat())
+}
+
+#[test]
+fn a_line_delivers_what_others_hold_of_before() {
+    for ahead in [100..=100, 105..=180] {
+        // The next one of its line; one behind another gap; one that begins a third line.
+        for more in [1, 50, 66] {
+            let (mut receiver, sent) = overtake(ahead.clone(), &[ahead.end() + more]);
+            receiver.wait(MS);
+            assert_eq!(fills(&mut receiver), sent, "{ahead:?}, {more} more");
+        }
+    }
+}
+
+#[test]
+fn a_late_frame_delivers_what_other_lines_hold_of_before() {
+    let mut receiver = Receiver::new(small());
+    for n in [0, 110, 112] {
+        let _ = receiver.frame(u64::from(n), 0, &numbered(n));
+    }
+    receiver.wait(MS);
+    for n in [2, 111] {
+        let _ = receiver.frame(u64::from(n), 0, &numbered(n));
+    }
+    assert_eq!(fills(&mut receiver), [0, 110, 112, 2, 111]);
 }
 
 #[test]
