@@ -31,7 +31,8 @@ pub struct Order {
     clock: Clock,
     sockets: Vec<Socket>,
     epoch: Option<Epoch>,
-    written_off: Vec<WrittenOff>,
+    /// Per port, how many frames are not expected to be completed.
+    written_off: Vec<u64>,
 }
 
 /// Time in which the worker ran: however long it was stopped between two looks, [`ON_THE_WAY_NS`] count. What it does after a look is
@@ -71,31 +72,16 @@ struct Period {
     given: u64,
     /// So many have ended without it.
     missed: u32,
-    /// Packets that the socket had lost when the period before began, and when this one did.
-    lost: (u64, u64),
+    /// Packets that the socket had lost when the period before the one before began, when the one before did, and when this one did.
+    /// What was given last before may have been lost during any of them.
+    lost: (u64, u64, u64),
 }
 
-/// Frames of a port that are not expected to be completed.
-#[derive(Clone, Copy, Default)]
-struct WrittenOff {
-    frames: u64,
-    /// At the last look.
-    progress: Progress,
-}
-
-impl WrittenOff {
-    /// Frames that are completed although nothing was sent meanwhile had only been delayed, as had those that are not in flight any more.
-    fn look(&mut self, port: &dyn Port) {
-        if self.frames == 0 {
-            return;
-        }
-        let (before, progress) = (self.progress, port.progress());
-        let in_flight = progress.sent.saturating_sub(progress.completed);
-        self.frames = self.frames.min(in_flight);
-        if progress.completed != before.completed && progress.sent == before.sent {
-            self.frames = 0;
-        }
-        self.progress = progress;
+/// Looks at the frames of a port that are not expected to be completed: if fewer are in flight, at least some had only been delayed.
+fn look_after(written_off: &mut u64, port: &dyn Port) {
+    let Progress { sent, completed } = port.progress();
+    if sent.saturating_sub(completed) < *written_off {
+        *written_off = 0;
     }
 }
 
@@ -177,7 +163,7 @@ impl Order {
                     began: now,
                     given: done,
                     missed: 0,
-                    lost: (lost, lost),
+                    lost: (lost, lost, lost),
                 },
             });
             self.sockets.len() - 1
@@ -202,7 +188,7 @@ impl Order {
             }
         }
         if let Some(given) = none_waits {
-            if now - period.began > ON_THE_WAY_NS {
+            if now - period.began >= ON_THE_WAY_NS {
                 period.began = now;
                 let has_come = period.given <= *seen;
                 let lost = lost();
@@ -212,7 +198,7 @@ impl Order {
                     // Not what was given by now, which may be later than `now`.
                     period.given = *looked;
                     period.missed = 0;
-                    period.lost = (period.lost.1, lost);
+                    period.lost = (period.lost.1, period.lost.2, lost);
                 }
             }
             *looked = given;
@@ -233,17 +219,17 @@ impl Order {
     ) {
         let now = self.clock.look(now);
         for (written_off, (port, _)) in self.written_off.iter_mut().zip(ports.clone()) {
-            written_off.look(port);
+            look_after(written_off, port);
         }
         if self.epoch.is_none() && self.sockets.iter().any(|s| s.seen > s.asked) {
             for socket in &mut self.sockets {
                 socket.asked = socket.seen;
             }
             let count = ports.clone().count();
-            self.written_off.resize(count, WrittenOff::default());
+            self.written_off.resize(count, 0);
             let goals = ports.clone().zip(&self.written_off);
             let goals = goals.map(|((port, waiting), written_off)| {
-                port.progress().sent + waiting as u64 - written_off.frames
+                port.progress().sent + waiting as u64 - written_off
             });
             self.epoch = Some(Epoch {
                 began: now,
@@ -271,9 +257,7 @@ impl Order {
         }
         // What has not been sent by now, say because the link is down, is not waited for again.
         for (written_off, (goal, (port, _))) in self.written_off.iter_mut().zip(goals) {
-            let progress = port.progress();
-            written_off.frames += missing(*goal, progress);
-            written_off.progress = progress;
+            *written_off += missing(*goal, port.progress());
         }
         for socket in &self.sockets {
             let done = &self.shared.socket(socket.number)[tickets::DONE];
@@ -441,7 +425,7 @@ mod tests {
         let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
         let mut order = Order::new(shared);
         let (area, _) = Area::on_heap(1);
-        let mut look = |order: &mut Order, given: u64, lost: u64, ms: u64| {
+        let look = |order: &mut Order, given: u64, lost: u64, ms: u64| {
             order.received(
                 Some(SOCKET),
                 &mut [],
@@ -457,6 +441,22 @@ mod tests {
         }
         let late = (40..200).find(|ms| look(&mut order, 1, 1, *ms) == 1);
         assert!(late > Some(100), "{late:?}");
+    }
+
+    #[test]
+    fn what_was_lost_while_packets_waited_is_not_waited_for() {
+        let shared = Arc::new(Shared::on_heap(3, Box::new(NoIndex)));
+        let mut order = Order::new(shared);
+        let (area, _) = Area::on_heap(1);
+        let look = |order: &mut Order, given: u64, lost: u64, ms: u64| {
+            let now = ms * 1_000_000;
+            order.received(Some(SOCKET), &mut [], &area, Some(given), || lost, now);
+            order.sockets[0].seen
+        };
+        // The ring was never empty until then, and had no room for the last packet.
+        look(&mut order, 0, 0, 0);
+        let ended = (50..100).find(|ms| look(&mut order, 1, 1, *ms) == 1);
+        assert!(ended < Some(65), "{ended:?}");
     }
 
     #[test]

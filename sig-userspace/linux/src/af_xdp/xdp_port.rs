@@ -409,7 +409,9 @@ impl Port for XdpPort {
 
     fn lost(&self) -> u64 {
         // A driver that finds no chunk drops the packet before the program sees it, or tries again: `fill_ring_empty` is none of these.
-        sys::statistics(self.socket.as_fd()).map_or(0, |s| s.rx_dropped + s.rx_ring_full)
+        let by_kernel =
+            sys::statistics(self.socket.as_fd()).map_or(0, |s| s.rx_dropped + s.rx_ring_full);
+        by_kernel + self.counters.rx_multi_buffer.get() + self.counters.bad_descriptors.get()
     }
 
     fn socket(&self) -> Option<u32> {

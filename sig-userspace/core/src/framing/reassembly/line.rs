@@ -264,10 +264,10 @@ impl Line {
             && !self.is_seen(before)
     }
 
-    /// Whether the line holds a frame of before this number.
-    pub(super) fn holds_before(&self, sequence: u64) -> bool {
-        self.first_held()
-            .is_some_and(|first| (1..=u64::MAX / 2).contains(&sequence.wrapping_sub(first)))
+    /// How far before this number the first frame is that the line holds, if it holds one there.
+    pub(super) fn holds_before(&self, sequence: u64) -> Option<u64> {
+        let behind = sequence.wrapping_sub(self.first_held()?);
+        (1..=u64::MAX / 2).contains(&behind).then_some(behind)
     }
 
     /// Whether a frame ahead of its turn belongs to this line.

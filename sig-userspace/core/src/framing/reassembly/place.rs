@@ -108,13 +108,22 @@ impl Reassembler {
     ) {
         let sequence = frame.sequence;
         loop {
-            let ahead = sequence.wrapping_sub(self.streams.get(at).next);
+            let next = self.streams.get(at).next;
+            let ahead = sequence.wrapping_sub(next);
             let may_wait = (1..=self.limits.reorder_frames as u64).contains(&ahead);
             if may_wait && self.hold(now, at, frame, deliver) {
                 self.tally.outcome.held = true;
                 return;
             }
             self.let_pass(now, at, sequence, deliver);
+            let line = self.streams.get(at);
+            if line.is_behind(sequence) {
+                return self.late(now, at, frame, deliver);
+            }
+            // To make room, the line was moved.
+            if line.next != next {
+                continue;
+            }
             if ahead == 0 {
                 return self.take(now, at, frame, deliver);
             }
@@ -134,11 +143,14 @@ impl Reassembler {
         deliver: &mut F,
     ) {
         let lines = self.streams.siblings(self.streams.packed(at));
-        for other in lines.into_iter().take_while(|&other| other != NIL) {
-            while other != at
-                && self.streams.get(other).holds_before(sequence)
-                && self.give_up_gap(now, other, None, deliver)
-            {}
+        let others = lines.into_iter().take_while(|&other| other != NIL);
+        let others = others.filter(|&other| other != at);
+        loop {
+            let behind = |other| Some((self.streams.get(other).holds_before(sequence)?, other));
+            let furthest = others.clone().filter_map(behind).max();
+            if !furthest.is_some_and(|(_, other)| self.give_up_gap(now, other, None, deliver)) {
+                return;
+            }
         }
     }
 
@@ -205,6 +217,11 @@ impl Reassembler {
 
     /// Delivers what a line holds.
     fn empty<F: FnMut(StreamKey, Piece<'_>, bool)>(&mut self, now: u64, at: u32, deliver: &mut F) {
-        while self.streams.get(at).held != 0 && self.give_up_gap(now, at, None, deliver) {}
+        while let Some(first) = self.streams.get(at).first_held() {
+            self.let_pass(now, at, first, deliver);
+            if !self.give_up_gap(now, at, None, deliver) {
+                return;
+            }
+        }
     }
 }

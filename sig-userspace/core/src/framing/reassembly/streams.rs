@@ -244,7 +244,8 @@ impl Streams {
         let others = self.lines(key).filter(|&other| other != at);
         let begin = |other| {
             let line = self.get(other);
-            if line.held > 0 && (from_next(line.top).is_some() || line.holds_before(next)) {
+            if line.held > 0 && (from_next(line.top).is_some() || line.holds_before(next).is_some())
+            {
                 return Some(0);
             }
             let end = from_next(line.next)?;

@@ -57,6 +57,7 @@ impl Reassembler {
             queue,
             ..self.owner(now, at)
         };
+        let next = self.streams.get(at).next;
         loop {
             match self.held.room(owner.remote) {
                 Room::Free => break,
@@ -64,6 +65,10 @@ impl Reassembler {
                     if self.held.meta(slot).spent || self.held.owner(slot).stream != at =>
                 {
                     self.let_go(now, slot, deliver);
+                    // Another line's frame may not be delivered before what this one holds.
+                    if self.streams.get(at).next != next {
+                        return false;
+                    }
                 }
                 _ => return false,
             }

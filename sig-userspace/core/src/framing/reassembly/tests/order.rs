@@ -138,6 +138,52 @@ fn a_line_delivers_what_others_hold_of_before() {
 }
 
 #[test]
+fn of_several_lines_the_one_furthest_behind_delivers_first() {
+    // Two lines hold something when a third one goes on, and when one of them gives way to a new one.
+    for (streams_per_remote, last) in [(4, 201), (2, 255)] {
+        let mut receiver = Receiver::new(Limits {
+            streams_per_remote,
+            ..small()
+        });
+        let before = if streams_per_remote == 2 { 100 } else { 200 };
+        let sent: Vec<u8> = [0, 100, before]
+            .into_iter()
+            .chain(1..=79)
+            .chain(81..=99)
+            .collect();
+        for n in sent.iter().chain(&[102, last]) {
+            let _ = receiver.frame(u64::from(*n), 0, &numbered(*n));
+        }
+        receiver.wait(MS);
+        let wanted = fills(&mut receiver);
+        let place = |n| {
+            wanted
+                .iter()
+                .position(|fill| *fill == n)
+                .expect("delivered")
+        };
+        assert!(
+            place(99) < place(102) && place(102) < place(last),
+            "{wanted:?}"
+        );
+    }
+}
+
+#[test]
+fn a_line_that_moves_while_room_is_made_for_a_frame_does_not_hold_it() {
+    let mut receiver = Receiver::new(Limits {
+        held_per_remote: 3,
+        ..small()
+    });
+    for n in [0, 100, 102, 2, 104, 3, 4, 5, 105] {
+        let _ = receiver.frame(u64::from(n), 0, &numbered(n));
+    }
+    receiver.wait(MS);
+    assert_eq!(fills(&mut receiver), [0, 100, 2, 102, 3, 4, 5, 104, 105]);
+    assert_eq!(receiver.inner.occupancy().held, 0);
+}
+
+#[test]
 fn a_late_frame_delivers_what_other_lines_hold_of_before() {
     let mut receiver = Receiver::new(small());
     for n in [0, 110, 112] {
