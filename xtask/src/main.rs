@@ -4,6 +4,7 @@ mod bench;
 #[path = "../../sig-userspace/linux/bpf_build.rs"]
 mod bpf_build;
 mod build_ebpf;
+mod chaos;
 mod demo;
 mod dependencies;
 mod dist;
@@ -37,6 +38,8 @@ enum Task {
     Dist(dist::Arguments),
     /// Show two gateways carrying traffic between two ASes, in network namespaces
     Demo(demo::Arguments),
+    /// Let gateways and routers of three ASes meet random faults, and check that packets and processes stay whole
+    Chaos(chaos::Arguments),
     /// Take the pictures of the documentation, and try the live page in a browser
     Screenshots(screenshots::Arguments),
     /// Measure sig against the limits of the machine and against what people use
@@ -57,6 +60,7 @@ fn main() -> std::process::ExitCode {
         Task::Dependencies => dependencies::run(),
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
+        Task::Chaos(arguments) => chaos::run(&arguments),
         Task::Screenshots(arguments) => screenshots::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Vm(arguments) => vm::run(&arguments),

@@ -32,12 +32,18 @@ pub struct As {
 }
 
 impl As {
-    /// The key of its hop fields: no secret, but that of no other AS.
+    /// From which the key of its hop fields is derived: no secret, but that of no other AS.
     #[must_use]
-    pub fn key(&self) -> HopKey {
+    pub fn master_key(&self) -> [u8; 16] {
         let mut key = [0; 16];
         key[8..].copy_from_slice(&self.isd_as.to_bytes());
-        HopKey::new(key)
+        key
+    }
+
+    /// The key of its hop fields.
+    #[must_use]
+    pub fn key(&self) -> HopKey {
+        HopKey::derive(&self.master_key())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares what arrived with what was sent and with what the network did to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -26,7 +26,7 @@ pub(crate) struct Tally {
     pub(crate) misplaced: usize,
     /// Reached the network behind a later one of their flow.
     pub(crate) sent_out_of_order: usize,
-    /// Reached it behind a later one that a worker sent, as it is in several frames. A veth without a program brings it about
+    /// Reached it behind later ones that a worker sent, as the first of them is in several frames. A veth without a program brings it about
     /// (`veth_xdp_rcv` in Linux): of what waits in its ring, frames that a program redirected come behind those of sockets.
     pub(crate) overtaken_in_veth: usize,
     pub(crate) duplicate: usize,
@@ -208,10 +208,18 @@ pub(crate) fn check(round: u16, sent: &[u32], network: &Network, arrivals: &[Arr
         ..Tally::default()
     };
     let mut highest = HashMap::new();
+    let mut before = HashSet::new();
     for label in &network.sent_packets.labels {
         let highest = highest.entry(label.flow).or_insert(*label);
+        before.insert(*label);
         if label.number < highest.number {
-            let is_of_worker = network.sent_packets.parts[highest].len() > 1;
+            // Of those that overtook it, the first one; the others may be of the worker because that one is.
+            let mut later =
+                (label.number + 1..=highest.number).map(|number| Label { number, ..*label });
+            let first = later
+                .find(|later| before.contains(later))
+                .unwrap_or(*highest);
+            let is_of_worker = network.sent_packets.parts[&first].len() > 1;
             match is_of_worker && network.has_fast_path() {
                 true => tally.overtaken_in_veth += 1,
                 false => tally.sent_out_of_order += 1,
