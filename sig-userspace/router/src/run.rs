@@ -96,6 +96,9 @@ impl Running {
             None => None,
         };
         if let Some(slow) = &mut slow {
+            if fast.is_some() {
+                slow.discard();
+            }
             slow.listen();
         }
         Ok(Arc::new(Self {

@@ -75,7 +75,7 @@ impl Report {
             u64::MAX => "at the end".to_owned(),
             _ => format!("round {round} ({})", faults.join(", ")),
         };
-        const SHOWN: usize = 20;
+        const SHOWN: usize = 6;
         let more = broken.len().saturating_sub(SHOWN);
         for rule in broken.into_iter().take(SHOWN) {
             eprintln!("BROKEN in {when}: {rule}");

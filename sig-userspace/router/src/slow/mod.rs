@@ -170,6 +170,14 @@ impl SlowPath {
         self.bfd.run(move || shared.liveness.set(sessions));
     }
 
+    /// Forgets what has come to the sockets so far, but for BFD: what programs forward from now on would overtake it.
+    pub fn discard(&self) {
+        let sockets = self.shared.network.load().sockets();
+        for socket in sockets.values() {
+            socket.half(Kind::Plain).discard();
+        }
+    }
+
     /// Takes what comes to the sockets of the network in force: when it is known where it may come in. Must be called within a
     /// tokio runtime.
     pub fn listen(&mut self) {

@@ -160,6 +160,14 @@ impl Half {
         self.receiver.try_io(Interest::READABLE, receive)
     }
 
+    /// Forgets what waits to be received.
+    pub(super) fn discard(&self) {
+        /// More than the buffer holds: others may go on sending.
+        const MOST: u32 = 1 << 16;
+        let waits = |_: &u32| self.sender.recv(&mut []).is_ok();
+        (0..MOST).take_while(waits).for_each(drop);
+    }
+
     /// Sends a datagram. A full buffer loses it.
     pub(super) fn send(&self, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
         self.sender.send_to(datagram, to).map(drop)
@@ -429,6 +437,20 @@ mod tests {
     fn open(what: &str, address: &str) -> Result<Socket, BindError> {
         let address = address.parse().unwrap();
         Socket::open(what, address, Buffers::default(), &Handle::current())
+    }
+
+    #[tokio::test]
+    async fn what_waits_can_be_forgotten() {
+        let socket = open("internal address", "127.0.0.1:0").ok().unwrap();
+        let to = socket.plain.sender.local_addr().unwrap();
+        for datagram in [&[1_u8; 40][..], &[], &[2; 1400]] {
+            socket.plain.send(datagram, to).unwrap();
+        }
+        socket.plain.discard();
+        socket.plain.send(&[3], to).unwrap();
+        let mut buffer = [0; 64];
+        assert_eq!(socket.plain.sender.recv(&mut buffer).unwrap(), 1);
+        assert_eq!(buffer[0], 3);
     }
 
     #[tokio::test]

@@ -441,7 +441,7 @@ impl Remotes {
     fn next_settled(&self, now: Now) -> Option<Instant> {
         let gateways = self.ases.values().flat_map(|remote| &remote.gateways);
         let sessions = gateways.flat_map(|gateway| &gateway.sessions);
-        let up = sessions.filter_map(|session| session.health.up_since());
+        let up = sessions.filter_map(|session| session.health.steady_since());
         up.chain(self.waiting.values().copied())
             .filter_map(|since| since.checked_add(self.settings.switch_delay))
             .filter(|at| *at > now.monotonic)

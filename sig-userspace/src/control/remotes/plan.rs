@@ -241,7 +241,7 @@ fn rules(
 }
 
 /// The session to use: the first usable one, except that the one in use stays until a better one has been up
-/// for a while.
+/// for a while. Silent ones are left for others at once, and used if there are no others.
 fn choose<'a>(
     candidates: impl Iterator<Item = (usize, &'a Session)> + Clone,
     current: Option<SessionKey>,
@@ -252,11 +252,18 @@ fn choose<'a>(
     let in_use = usable
         .clone()
         .find(|(_, session)| current.is_some() && session.key == current);
-    let settled = usable.clone().find(|(_, session)| {
-        session.key == current || session.health.is_settled(now.monotonic, switch_delay)
-    });
+    let mut answering = usable
+        .clone()
+        .filter(|(_, session)| !session.health.is_silent());
     match in_use {
-        Some(in_use) => settled.or(Some(in_use)),
-        None => usable.clone().next(),
+        Some(in_use) if !in_use.1.health.is_silent() => answering
+            .find(|(_, session)| {
+                session.key == current || session.health.is_settled(now.monotonic, switch_delay)
+            })
+            .or(Some(in_use)),
+        _ => answering
+            .next()
+            .or(in_use)
+            .or_else(|| usable.clone().next()),
     }
 }

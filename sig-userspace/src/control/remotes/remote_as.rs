@@ -364,7 +364,7 @@ impl RemoteAs {
         new
     }
 
-    /// `None` if nobody asked; otherwise whether the session has come up.
+    /// `None` if nobody asked; otherwise whether the session has come up, or is not silent any more.
     pub(super) fn handle_session_reply(
         &mut self,
         now: Now,
@@ -378,11 +378,12 @@ impl RemoteAs {
             .filter(|gateway| gateway.addresses.probe.ip() == host)
             .flat_map(|gateway| &mut gateway.sessions)
             .find(|session| session.number.map(u32::from) == Some(number))?;
-        let up = session.health.reply(now.monotonic);
-        if up {
+        let was_up = session.health.is_up();
+        let changed = session.health.reply(now.monotonic);
+        if !was_up {
             tracing::info!(%isd_as, session = number, policy = session.policy.name, "session is up");
         }
-        Some(up)
+        Some(changed)
     }
 
     pub(super) fn handle_too_big(&mut self, now: Now, path: &[u8], mtu: u16) {
@@ -415,7 +416,7 @@ impl RemoteAs {
         changed
     }
 
-    /// Tells what is to be done now. Whether a session has gone down.
+    /// Tells what is to be done now. Whether a session has gone down, or fallen silent.
     pub(super) fn poll(&mut self, now: Now, actions: &mut Vec<Action>) -> bool {
         let isd_as = self.isd_as;
         if self.paths.ask(now.monotonic) {
@@ -449,6 +450,10 @@ impl RemoteAs {
             for session in &mut gateway.sessions {
                 if session.health.expire(now.monotonic) {
                     tracing::warn!(%isd_as, session = session.number, policy = session.policy.name, "session is down");
+                    down = true;
+                }
+                if session.health.falls_silent(now.monotonic) {
+                    tracing::debug!(%isd_as, session = session.number, policy = session.policy.name, "session is silent");
                     down = true;
                 }
                 if let Some(number) = session.number

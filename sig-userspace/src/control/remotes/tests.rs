@@ -411,13 +411,26 @@ fn the_first_gateway_carries_what_both_serve_and_the_other_one_takes_over() {
         .collect();
     assert_eq!(numbers, [0, 1]);
     this.dead.insert("10.11.0.10".parse().expect("an address"));
-    this.run(3000);
+    this.run(1000);
     assert_eq!(used(&this), "10.11.0.9");
+    this.run(2000);
     this.dead.clear();
     this.run(3000);
     assert_eq!(used(&this), "10.11.0.9", "it must prove itself first");
     this.run(5000);
     assert_eq!(used(&this), "10.11.0.10");
+}
+
+#[test]
+fn where_no_gateway_answers_the_one_in_use_stays_until_its_session_is_down() {
+    let mut this = Net::new(STATIC, "");
+    this.run(2000);
+    let sites = this.plan().sites.clone();
+    this.dead.insert("10.11.0.2".parse().expect("an address"));
+    this.run(1400);
+    assert_eq!(this.plan().sites, sites);
+    this.run(1000);
+    assert_eq!(this.exported(), []);
 }
 
 #[test]
