@@ -71,7 +71,7 @@ reasons! {
     BadFrameLen, "bad_frame_len",
         "A SIG frame is shorter than its 16-byte header.";
     BadFrameVersion, "bad_frame_version",
-        "A SIG frame has a version other than 0.";
+        "A SIG frame has a version that is neither 0 nor that of protected frames.";
     BadChecksum, "bad_checksum",
         "The UDP/SCION checksum of a frame is wrong: it was corrupted in transit.";
 
@@ -80,6 +80,18 @@ reasons! {
         "A SIG frame came from an unknown gateway.";
     UnderlaySource, "underlay_source",
         "A SIG frame from a remote was forwarded by a host that is not a border router of this AS.";
+
+    // Protection.
+    Unprotected, "unprotected",
+        "A SIG frame without protection came from a remote that protects its frames: it is forged, or the remote has started anew.";
+    UnknownKey, "unknown_key",
+        "A protected SIG frame names a key that this gateway does not have.";
+    Forged, "forged",
+        "A protected SIG frame is not authentic: it was forged, or damaged on the way.";
+    Replayed, "replayed",
+        "A protected SIG frame was received before, or is too old to tell.";
+    NoKey, "no_key",
+        "No key is left to protect frames to the remote with.";
 
     // Frames and reassembly.
     IndexOutOfRange, "index_out_of_range",

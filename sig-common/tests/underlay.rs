@@ -8,7 +8,7 @@ use sig_common::wire::ethernet::{TPID_8021AD, TPID_8021Q, Tag};
 use sig_common::wire::scion::path::{ONE_HOP_LEN, Path, ScionPath};
 use sig_common::wire::scion::{NEXT_BFD, NEXT_END_TO_END, NEXT_HOP_BY_HOP, NEXT_SCMP};
 use sig_common::wire::underlay::{Local, Parsed, parse};
-use sig_common::wire::{PROTO_TCP, PROTO_UDP, scion};
+use sig_common::wire::{PROTO_TCP, PROTO_UDP, scion, sig_frame};
 use support::{Underlay, V1, V2, hex};
 
 const DATA_PORT: u16 = 30056;
@@ -420,9 +420,31 @@ fn the_scion_payload_length_clips_the_frame() {
 }
 
 #[test]
-fn only_version_0_of_frames_is_taken() {
-    let packet = changed(|p| p[L4 + 8] = 1);
-    assert_eq!(at_data_port(&packet), Err(DropReason::BadFrameVersion));
+fn only_version_0_of_frames_and_protected_ones_are_taken() {
+    for version in [1, 2, 0x80, 0xad, 0xff] {
+        let packet = changed(|p| p[L4 + 8] = version);
+        assert_eq!(at_data_port(&packet), Err(DropReason::BadFrameVersion));
+    }
+}
+
+#[test]
+fn a_protected_frame_has_room_for_its_number_and_tag() {
+    // V1 has a frame of 39 bytes.
+    let protected = |len: usize| {
+        let mut packet = changed(|p| p[L4 + 8] = sig_frame::VERSION_PROTECTED);
+        packet.resize(L4 + 8 + len, 0x77);
+        let segment = (8 + len) as u16;
+        for at in [6, L4 + 4] {
+            packet[at..at + 2].copy_from_slice(&segment.to_be_bytes());
+        }
+        at_data_port(&packet)
+    };
+    assert_eq!(protected(43), Err(DropReason::BadFrameLen));
+    let parsed = protected(44).unwrap().unwrap();
+    assert!(parsed.is_protected);
+    assert_eq!(parsed.frame_len, 44);
+    let plain = at_data_port(&hex(V1)).unwrap().unwrap();
+    assert_eq!((parsed.header, plain.is_protected), (plain.header, false));
 }
 
 #[test]

@@ -86,7 +86,9 @@ fn admitted(ctx: &XdpContext, into: &mut Frame) -> Result<(), u32> {
     // All frames of a stream go to one worker: the order within a stream is kept.
     let socket = socket(ctx, ifindex, frame.header.stream).ok_or(NO_SOCKET)?;
     into.socket = socket;
+    // What is protected is the engine's to open.
     if port.flags & UnderlayPort::FAST != 0
+        && !frame.is_protected
         && fast::is_there()
         && let Some(stream) = ingress::place(&frame, host)
     {

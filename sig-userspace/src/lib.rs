@@ -180,12 +180,14 @@ pub mod port {
 pub mod config {
     pub use crate::control::config::{
         Builder, Config, Control, Dataplane, DefaultRoute, Discovery, EndhostPort, Errors,
-        FastPathUse, Gateway, LanTransmit, Limits, Listen, Log, LogFormat, LogLevel, Made, Observe,
-        Path, PeerLimits, Pin, Preference, Problem, ReadFile, Remote, Rpc, RpcProtocols, Tunnel,
+        FastPathUse, Gateway, General as ProtectionSection, LanTransmit, Limits, Listen, Log,
+        LogFormat, LogLevel, Made, Observe, Path, PeerLimits, Pin, Preference, Problem, Protection,
+        ProtectionMode, ReadFile, Remote, RemoteProtection, Rpc, RpcProtocols, Tunnel,
         TunnelDevice, UnderlayPort, UnderlaySources, WrittenAt, XdpMode, check, load,
     };
     pub use ipnet::IpNet;
     pub use sig_common::addr::IsdAs;
+    pub use sig_core::protection::Identity;
 }
 
 /// What the tests of this repository reach behind the library. Changes without notice.

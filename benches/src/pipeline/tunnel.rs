@@ -9,7 +9,7 @@ use std::{
 use ipnet::IpNet;
 use sig_common::{
     addr::IsdAs,
-    wire::{inner::InnerPacket, underlay::Local},
+    wire::{inner::InnerPacket, sig_frame::PROTECTION_LEN, underlay::Local},
 };
 use sig_core::{
     dataplane::{
@@ -19,6 +19,7 @@ use sig_core::{
     policy::class::Condition,
     port::BATCH,
     port::umem::{Area, Frame, FreeList, HEADROOM, Pool},
+    protection::Keyring,
     scion::{Endpoints, NextHop},
 };
 
@@ -57,7 +58,14 @@ struct Gateway {
 impl Site {
     /// Gateway 1 or 2, which serves 10.`number`.0.0/16 and fd00:`number`::/32, and sends frames
     /// with payloads of up to `capacity` bytes.
-    fn new(number: u8, capacity: usize, routes: &[IpNet], workers: usize) -> Self {
+    /// With keys, frames are protected under those of `keys[0]`, and taken under those of `keys[1]`.
+    fn new(
+        number: u8,
+        capacity: usize,
+        routes: &[IpNet],
+        workers: usize,
+        keys: Option<[Arc<Keyring>; 2]>,
+    ) -> Self {
         let (area, pool) = Area::on_heap(CHUNKS);
         let (here, there) = (address(number), address(3 - number));
         let local = Local::new(isd_as(number), here.ip(), here.port(), false);
@@ -83,9 +91,10 @@ impl Site {
             path_type: 1,
             path: &PATH,
             session: 0,
-            path_mtu: HEADERS - 42 + capacity,
-            link_mtu: HEADERS + capacity,
+            path_mtu: HEADERS - 42 + capacity + keys.as_ref().map_or(0, |_| PROTECTION_LEN),
+            link_mtu: HEADERS + capacity + PROTECTION_LEN,
             streams: (77..).take(workers).collect(),
+            keyring: keys.as_ref().map(|[send, _]| send.clone()),
             counters: per_worker(workers),
         })
         .expect("a usable path");
@@ -98,6 +107,9 @@ impl Site {
         accepted.extend(routes);
         let source = (isd_as(3 - number), there.ip().into());
         tables.add_remote(0, source, lpm(&accepted), per_worker(workers));
+        if let Some([_, receive]) = keys {
+            tables.protect_remote(source, Some(receive), true);
+        }
         let session = tables.add_session(source, vec![path], None);
         let mut routing = Routing::default();
         let rule = Rule {
@@ -112,6 +124,15 @@ impl Site {
             tables: Arc::new(tables),
         }
     }
+}
+
+/// The keyrings of a sender and of its receiver, with a key.
+fn keys(workers: usize) -> [Arc<Keyring>; 2] {
+    let (send, receive) = sig_rpc::unagreed_key(workers).expect("a key");
+    let rings: [Arc<Keyring>; 2] = Default::default();
+    rings[0].set_send(Some(Arc::new(send)));
+    rings[1].set_receive(vec![Arc::new(receive)]);
+    rings
 }
 
 fn per_worker<T: Default>(workers: usize) -> Arc<[T]> {
@@ -224,11 +245,11 @@ impl Tunnel {
     /// If any packet does not arrive as it was sent, with one taken from its TTL.
     #[must_use]
     pub fn new(capacity: usize, routes: &[IpNet], packets: Vec<Vec<u8>>, window: usize) -> Self {
-        let mut tunnels = Self::side_by_side(1, capacity, routes, packets, window);
+        let mut tunnels = Self::side_by_side(1, capacity, routes, packets, window, false);
         tunnels.pop().expect("one was asked for")
     }
 
-    /// The same several times between two gateways: each tunnel has a worker of its own at both, and they
+    /// The same several times, with `protected` frames or not, between two gateways: each tunnel has a worker of its own at both, and they
     /// share what the workers of a gateway share.
     ///
     /// # Panics
@@ -241,8 +262,17 @@ impl Tunnel {
         routes: &[IpNet],
         packets: Vec<Vec<u8>>,
         window: usize,
+        protected: bool,
     ) -> Vec<Self> {
-        let [near, far] = [1, 2].map(|number| Site::new(number, capacity, routes, workers));
+        let keys = || protected.then(|| keys(workers));
+        let (there, back) = (keys(), keys());
+        let near = there.clone().zip(back.clone());
+        let near = near.map(|([send, _], [_, receive])| [send, receive]);
+        let far = there
+            .zip(back)
+            .map(|([_, receive], [send, _])| [send, receive]);
+        let [near, far] =
+            [(1, near), (2, far)].map(|(n, keys)| Site::new(n, capacity, routes, workers, keys));
         let tunnel = |worker| {
             let mut tunnel = Tunnel {
                 near: Gateway::new(&near, worker),

@@ -31,7 +31,7 @@ pub fn gateway_binary() -> Result<&'static Path> {
                 format!("{VARIABLE}={}: there is no such program", path.display())
             })?
         }
-        None => build(&["--release"])?,
+        None => build("sig-userspace", "sig", &["--release"])?,
     };
     Ok(BINARY.get_or_init(|| binary))
 }
@@ -44,23 +44,27 @@ pub fn gateway_binary() -> Result<&'static Path> {
 /// As [`gateway_binary`].
 pub fn use_unoptimised() -> Result<&'static Path> {
     if std::env::var_os(VARIABLE).is_none() {
-        let binary = build(&[])?;
+        let binary = build("sig-userspace", "sig", &[])?;
         BINARY.get_or_init(|| binary);
     }
     gateway_binary()
 }
 
-/// Builds the program and returns where cargo put it.
-fn build(options: &[&str]) -> Result<PathBuf> {
+/// The same gateway with keys that both ends know beforehand, optimised.
+///
+/// # Errors
+///
+/// As [`gateway_binary`].
+pub fn binary_with_key() -> Result<PathBuf> {
+    build("benches", "sig-with-key", &["--release"])
+}
+
+/// Builds a program and returns where cargo put it.
+fn build(package: &str, name: &str, options: &[&str]) -> Result<PathBuf> {
     let output = testbed::cargo()
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--package", "sig-userspace"])
-        .args([
-            "--bin",
-            "sig",
-            "--message-format",
-            "json-render-diagnostics",
-        ])
+        .args(["build", "--quiet", "--package", package])
+        .args(["--bin", name, "--message-format", "json-render-diagnostics"])
         .args(options)
         .stderr(std::process::Stdio::inherit())
         .output()
@@ -73,7 +77,7 @@ fn build(options: &[&str]) -> Result<PathBuf> {
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .find_map(|message| {
             let is_ours =
-                message["target"]["name"] == "sig" && message["target"]["kind"][0] == "bin";
+                message["target"]["name"] == name && message["target"]["kind"][0] == "bin";
             is_ours.then(|| message["executable"].as_str().map(PathBuf::from))?
         })
         .context("cargo does not say where it put the gateway")

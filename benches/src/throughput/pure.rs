@@ -54,7 +54,9 @@ pub fn open(subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
         alternate_classes: !case.packed,
     };
     let window = match subject {
-        Subject::PipelineDecapsulate => shape.packets_for_a_batch_of_frames(sizes),
+        Subject::PipelineDecapsulate | Subject::PipelineDecapsulateProtected => {
+            shape.packets_for_a_batch_of_frames(sizes)
+        }
         _ => BATCH,
     };
     Ok(Box::new(Pure {
@@ -64,6 +66,7 @@ pub fn open(subject: Subject, case: &Case) -> Result<Box<dyn Device>, Refusal> {
             &[],
             traffic.packets(PACKETS),
             window,
+            subject.is_protected(),
         ),
         subject,
         cpus: case.cpus,
@@ -126,7 +129,9 @@ fn process(tunnel: &mut Tunnel, subject: Subject, length: Duration) -> (u64, Dur
     let (mut packets, mut time) = (0, Duration::ZERO);
     while time < length {
         time += match subject {
-            Subject::PipelineDecapsulate => tunnel.decapsulate(1),
+            Subject::PipelineDecapsulate | Subject::PipelineDecapsulateProtected => {
+                tunnel.decapsulate(1)
+            }
             _ => tunnel.encapsulate(1),
         };
         packets += PACKETS as u64;

@@ -86,6 +86,8 @@ pub enum Subject {
     ChainSig,
     /// The same without these programs: workers do everything.
     ChainSigEngine,
+    /// The same with protected frames, under keys that both ends know.
+    ChainSigProtected,
     /// The same with UDP sockets towards the border routers.
     ChainSigSocket,
     /// The chain with sig at both ends, at site A on the same host as the border router: UDP sockets there, for packets between
@@ -97,6 +99,10 @@ pub enum Subject {
     PipelineEncapsulate,
     /// `Worker::process` in memory, SCION to IP.
     PipelineDecapsulate,
+    /// `Worker::process` in memory, IP to SCION, of protected frames.
+    PipelineEncapsulateProtected,
+    /// `Worker::process` in memory, SCION to IP, of protected frames.
+    PipelineDecapsulateProtected,
 }
 
 impl Subject {
@@ -146,19 +152,29 @@ impl Subject {
             ChainMixed => "sig and reference",
             ChainSig => "sig, both ends",
             ChainSigEngine => "sig without fast path, both ends",
+            ChainSigProtected => "sig with protected frames, both ends",
             ChainSigSocket => "sig with UDP sockets, both ends",
             ChainSigOneHost => "sig, gateway A on its router's host",
             ChainSigJumbo => "sig, MTU 9000, both ends",
             PipelineEncapsulate => "pipeline, encapsulation",
             PipelineDecapsulate => "pipeline, decapsulation",
+            PipelineEncapsulateProtected => "pipeline, protected, encapsulation",
+            PipelineDecapsulateProtected => "pipeline, protected, decapsulation",
         }
     }
 
     /// Whether it is the worker in memory.
     pub fn is_pipeline(self) -> bool {
+        use Subject::*;
+        matches!(self, PipelineEncapsulate | PipelineDecapsulate) || self.is_protected()
+    }
+
+    /// Whether frames are protected.
+    pub fn is_protected(self) -> bool {
+        use Subject::*;
         matches!(
             self,
-            Subject::PipelineEncapsulate | Subject::PipelineDecapsulate
+            PipelineEncapsulateProtected | PipelineDecapsulateProtected
         )
     }
 
@@ -178,6 +194,7 @@ impl Subject {
                 | ChainMixed
                 | ChainSig
                 | ChainSigEngine
+                | ChainSigProtected
                 | ChainSigSocket
                 | ChainSigOneHost
                 | ChainSigJumbo
@@ -186,11 +203,7 @@ impl Subject {
 
     /// Whether [`Case::workers`](super::experiment::Case::workers) means anything to it.
     pub fn has_workers(self) -> bool {
-        use Subject::*;
-        matches!(
-            self,
-            Router | RouterUnverified | PipelineEncapsulate | PipelineDecapsulate
-        )
+        matches!(self, Subject::Router | Subject::RouterUnverified) || self.is_pipeline()
     }
 
     /// Whether [`Case::behavior`](super::experiment::Case::behavior) says what it does.

@@ -123,7 +123,8 @@ pub struct HeaderTemplate<const CAPACITY: usize> {
     /// Bytes of all headers.
     len: u16,
     session: u8,
-    reserved: u8,
+    /// Version of the frames.
+    version: u8,
     bytes: [u8; CAPACITY],
 }
 
@@ -245,7 +246,7 @@ impl<const CAPACITY: usize> HeaderTemplate<CAPACITY> {
             l4: l4 as u16,
             len: len as u16,
             session,
-            reserved: 0,
+            version: sig_frame::VERSION,
             bytes,
         })
     }
@@ -256,6 +257,17 @@ impl<const CAPACITY: usize> HeaderTemplate<CAPACITY> {
     #[must_use]
     pub fn headers(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or_default()
+    }
+
+    /// The same for protected frames. What comes behind the headers is for the caller to write, before anything else.
+    ///
+    /// The XDP programs do not know of it: they write frames of version 0.
+    #[must_use]
+    pub fn protected(mut self) -> Self {
+        let version = u16::from(sig_frame::VERSION_PROTECTED) << 8;
+        self.segment_sum = Sum::ZERO.add_u16(self.segment_sum).add_u16(version).fold();
+        self.version = sig_frame::VERSION_PROTECTED;
+        self
     }
 
     /// [`HeaderTemplate::headers`], and what is behind them.
@@ -280,7 +292,7 @@ impl<const CAPACITY: usize> HeaderTemplate<CAPACITY> {
             l4: self.l4,
             len: self.len,
             session: self.session,
-            reserved: self.reserved,
+            version: self.version,
             bytes,
         })
     }
@@ -311,7 +323,22 @@ impl<const CAPACITY: usize> HeaderTemplate<CAPACITY> {
         let headers = self.headers();
         let (room, payload) = frame.split_at_mut_checked(headers.len())?;
         room.copy_from_slice(headers);
-        self.patch(room, fields, Sum::of(payload), payload.len() as u16)
+        self.patch(room, fields, Sum::of(payload), payload.len() as u16)?;
+        let frame = usize::from(self.l4) + udp::HEADER_LEN;
+        *room.get_mut(frame)? = self.version;
+        Some(())
+    }
+
+    /// The SIG frame header that a frame with these fields gets.
+    #[inline]
+    #[must_use]
+    pub const fn frame_header(&self, fields: &FrameFields) -> sig_frame::Header {
+        sig_frame::Header {
+            session: self.session,
+            index: fields.index,
+            stream: fields.stream & sig_frame::STREAM_MASK,
+            sequence: fields.sequence,
+        }
     }
 
     /// Writes what is its own into a frame that starts with [`HeaderTemplate::headers`]. `payload` is the sum
@@ -328,12 +355,7 @@ impl<const CAPACITY: usize> HeaderTemplate<CAPACITY> {
         let [ip, scion, l4] = [self.ip, self.scion, self.l4].map(|at| usize::from(at) % OFFSETS);
         let constant = |sum: u16| Sum::ZERO.add_u16(sum);
 
-        let header = sig_frame::Header {
-            session: self.session,
-            index: fields.index,
-            stream: fields.stream & sig_frame::STREAM_MASK,
-            sequence: fields.sequence,
-        };
+        let header = self.frame_header(fields);
         frame.store(l4 + udp::HEADER_LEN, header.encode())?;
 
         // UDP/SCION: the length stands in the pseudo header, too.

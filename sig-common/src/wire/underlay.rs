@@ -149,6 +149,9 @@ pub struct Parsed {
     pub destination_port: u16,
     /// SIG frame header.
     pub header: sig_frame::Header,
+    /// Whether the frame is protected. Its payload then begins with the rest of what is authenticated, and ends with the tag:
+    /// at least [`sig_frame::PROTECTION_LEN`] bytes are there.
+    pub is_protected: bool,
 }
 
 impl Parsed {
@@ -396,9 +399,12 @@ fn parse_scion<L: Load + ?Sized>(
     }
     let frame = l4 + udp::HEADER_LEN;
     let sig = load(packet, frame, DropReason::BadFrameLen)?;
-    let Ok(sig) = sig_frame::Header::decode(&sig) else {
+    let Ok((sig, is_protected)) = sig_frame::Header::decode_any(&sig) else {
         return Err(DropReason::BadFrameVersion);
     };
+    if is_protected && frame_len < sig_frame::HEADER_LEN + sig_frame::PROTECTION_LEN {
+        return Err(DropReason::BadFrameLen);
+    }
     Ok(Some(Parsed {
         ip: outer.ip as u16,
         scion: scion as u16,
@@ -415,6 +421,7 @@ fn parse_scion<L: Load + ?Sized>(
         source_port: udp.source_port,
         destination_port: udp.destination_port,
         header: sig,
+        is_protected,
     }))
 }
 

@@ -90,7 +90,14 @@ fn by_views(packet: &[u8], local: &Local) -> Option<Parsed> {
     if udp.header().destination_port != local.data_port() {
         return None;
     }
-    let frame = sig_frame::View::new_checked(udp.payload()).ok()?;
+    let frame = udp.payload();
+    let (header, is_protected) = match sig_frame::View::new_checked(frame) {
+        Ok(view) => (view.header(), false),
+        Err(_) => (
+            sig_frame::ProtectedView::new_checked(frame).ok()?.header(),
+            true,
+        ),
+    };
     let header_start = offset(packet, outer_udp.payload());
     let parsed = Parsed {
         ip: offset(packet, ip),
@@ -107,13 +114,14 @@ fn by_views(packet: &[u8], local: &Local) -> Option<Parsed> {
         source: addresses.source,
         source_port: udp.header().source_port,
         destination_port: udp.header().destination_port,
-        header: frame.header(),
+        header,
+        is_protected,
     };
     assert_eq!(
         parsed.checksum_is_valid(packet),
         udp.checksum_is_valid(scion.address_bytes())
     );
-    assert_eq!(&packet[parsed.payload()], frame.payload());
+    assert_eq!(packet[parsed.payload()], frame[sig_frame::HEADER_LEN..]);
     Some(parsed)
 }
 

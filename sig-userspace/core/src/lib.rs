@@ -29,6 +29,7 @@ pub mod peer;
 pub mod policy;
 pub mod port;
 pub mod problem;
+pub mod protection;
 pub mod remedy;
 pub mod scion;
 pub mod status;

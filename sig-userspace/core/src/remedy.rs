@@ -29,6 +29,15 @@ pub const fn remedy(reason: DropReason) -> &'static str {
         R::UnderlaySource => {
             "if it is a border router of this AS, update the daemon's topology file or add it to underlay_sources in [dataplane]"
         }
+        R::Unprotected => {
+            "somebody forges frames; if the remote itself sends them, see \"Protection\" in \"sig status\" on both sides"
+        }
+        R::UnknownKey => {
+            "a few when a gateway has restarted; if they go on, see \"Protection\" in \"sig status\" on both sides"
+        }
+        R::Forged => "somebody forges or damages frames on the way",
+        R::Replayed => "the network duplicates packets, or somebody sends recorded ones again",
+        R::NoKey => "see \"Protection\" in \"sig status\" and the log",
         R::IndexOutOfRange | R::IndexMismatch | R::FrameInvalidPacket | R::FrameTooManyParts => {
             "the remote gateway makes invalid frames: compare versions"
         }

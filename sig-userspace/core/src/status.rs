@@ -437,6 +437,9 @@ pub struct Control {
     pub probe_addr: String,
     /// Who listens on the end host port: `own`, `shared` or `none`.
     pub endhost_port: String,
+    /// What other gateways know this one by, for their pins.
+    #[serde(default)]
+    pub identity: String,
     /// Prefixes advertised, per AS that they are advertised to or that asked for them.
     pub advertised: Vec<Advertised>,
     /// The IP routing policy in force, in the form of its file.
@@ -557,6 +560,31 @@ pub struct DiscoveredGateway {
     pub fetch_problem: Option<String>,
     /// Requests that failed.
     pub fetch_errors: u64,
+    /// Whether frames to and from it are protected.
+    #[serde(default)]
+    pub protection: Protection,
+}
+
+/// The protection of frames to and from a gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Protection {
+    /// As configured: `auto`, `require` or `off`.
+    pub mode: String,
+    /// Whether its identity is pinned.
+    pub pinned: bool,
+    /// Who it has proven to be; empty: nobody yet.
+    pub identity: String,
+    /// Whether frames to it are protected.
+    pub sends: bool,
+    /// Whether protected frames have come from it.
+    pub receives: bool,
+    /// Whether frames from it that are not protected are refused.
+    pub strict: bool,
+    /// Age of the key for frames to it, seconds.
+    pub key_age_s: Option<u64>,
+    /// Why frames to it are not protected; empty if they are.
+    pub problem: String,
 }
 
 /// A path to a remote AS under observation.

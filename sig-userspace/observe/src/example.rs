@@ -4,8 +4,9 @@ use serde_json::json;
 
 use sig_core::status::{
     Advertised, Contested, Control, Counters, Daemon, DiscoveredGateway, Drop, DropPlace, FastPath,
-    Lan, LeftOut, Path, Port, PortMode, Probing, Queue, Refused, Remote, RemoteAs, Rule,
-    SessionPolicy, Site, SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker, srv6,
+    Lan, LeftOut, Path, Port, PortMode, Probing, Protection, Queue, Refused, Remote, RemoteAs,
+    Rule, SessionPolicy, Site, SiteClass, Status, Traffic, Underlay, Verdict, WatchedPath, Worker,
+    srv6,
 };
 use sig_core::{
     dataplane::counters::WorkerCounts,
@@ -306,6 +307,7 @@ fn control() -> Control {
         ctrl_addr: "10.10.0.2:30256".to_owned(),
         probe_addr: "10.10.0.2:30856".to_owned(),
         endhost_port: "own".to_owned(),
+        identity: "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned(),
         advertised: vec![Advertised {
             isd_as: "1-ff00:0:111".to_owned(),
             prefixes: vec!["10.1.0.0/24".parse().unwrap()],
@@ -426,6 +428,16 @@ fn near_as() -> RemoteAs {
             fetched_at: Some(1_795_283_079),
             fetch_problem: None,
             fetch_errors: 4,
+            protection: Protection {
+                mode: "auto".to_owned(),
+                pinned: true,
+                identity: THEIR_IDENTITY.to_owned(),
+                sends: true,
+                receives: true,
+                strict: true,
+                key_age_s: Some(321),
+                problem: String::new(),
+            },
         }],
         discovered_ms_ago: Some(2_500),
         discovery_problem: None,
@@ -465,3 +477,5 @@ fn silent_as() -> RemoteAs {
         ..RemoteAs::default()
     }
 }
+
+const THEIR_IDENTITY: &str = "ed25519:Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";

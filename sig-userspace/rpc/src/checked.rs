@@ -10,7 +10,9 @@ use prost::{
 
 use super::{
     RpcError,
-    messages::{Gateway, GatewaysResponse, Prefix, QUIC, ServiceResolutionResponse},
+    messages::{
+        Gateway, GatewaysResponse, Prefix, ProtectionAnswer, QUIC, ServiceResolutionResponse,
+    },
 };
 use sig_core::peer::{Announced, GatewayAddresses};
 
@@ -88,6 +90,25 @@ pub(super) fn prefixes(mut reply: &[u8], etag: &str) -> Result<Announced, RpcErr
         etag: name,
     })
 }
+
+/// What the answer of a gateway says about protection.
+pub(super) fn protection(mut reply: &[u8]) -> Option<ProtectionAnswer> {
+    let mut found = None;
+    while !reply.is_empty() {
+        let (tag, wire_type) = decode_key(&mut reply).ok()?;
+        let context = DecodeContext::default();
+        if tag == PROTECTION {
+            let answer = found.get_or_insert_with(ProtectionAnswer::default);
+            message::merge(wire_type, answer, &mut reply, context).ok()?;
+        } else {
+            skip_field(wire_type, tag, &mut reply, context).ok()?;
+        }
+    }
+    found
+}
+
+/// Number of the field.
+const PROTECTION: u32 = 7446;
 
 /// Longest etag that is kept, in bytes.
 const MAX_ETAG: usize = 256;
@@ -245,6 +266,7 @@ mod tests {
                 entry(&[0; 4], 256),
             ],
             etag: String::new(),
+            protection: None,
         };
         assert_eq!(
             prefixes(&reply.encode_to_vec(), ""),
@@ -264,6 +286,7 @@ mod tests {
             PrefixesResponse {
                 prefixes: Vec::new(),
                 etag: etag.to_owned(),
+                protection: None,
             }
             .encode_to_vec()
         };

@@ -3,7 +3,8 @@
 //!
 //! Calls come in two variants, which a QUIC connection is told by its ALPN: Connect over HTTP/3 (`h3`) and gRPC,
 //! whose HTTP/2 connection lies in one stream of the QUIC connection (`SCION`). Certificates are made up at start and
-//! verified by nobody, as in the reference: a call is as trustworthy as the SCION network that carries it.
+//! verified by nobody, as in the reference: a call is as trustworthy as the SCION network that carries it. Gateways that
+//! protect their frames prove to each other who they are inside of the connection ([`OwnIdentity`]).
 //!
 //! Part of the implementation of the library `sig` (package `sig-userspace`), which is what other programs use; here, things
 //! change without notice.
@@ -26,6 +27,7 @@ pub mod daemon;
 mod grpc;
 pub mod messages;
 pub mod probe;
+mod protection;
 mod quic;
 mod server;
 pub mod sockets;
@@ -33,6 +35,7 @@ mod status;
 
 pub use checked::DEFAULT_PROBE_PORT;
 pub use client::{CallCounts, ClientCounts, RpcClient};
+pub use protection::{Answering, Concerns, Decide, OwnIdentity, unagreed_key, unagreed_key_of};
 pub use quic::Peer;
 pub use server::{MethodCounts, Router, RpcServer, ServerCounts};
 pub use status::{Code, Status};

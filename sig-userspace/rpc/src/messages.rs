@@ -42,6 +42,9 @@ pub struct PrefixesRequest {
     /// [`PrefixesResponse::etag`] of the last answer; empty: send all prefixes.
     #[prost(string, tag = "1")]
     pub etag: String,
+    /// Not of the SCION project, whose gateways skip it.
+    #[prost(message, optional, tag = "7446")]
+    pub protection: Option<ProtectionOffer>,
 }
 
 /// The IP prefixes behind a gateway.
@@ -53,6 +56,60 @@ pub struct PrefixesResponse {
     /// Names this set of prefixes; empty from a server without etags, as the reference is.
     #[prost(string, tag = "2")]
     pub etag: String,
+    /// As in [`PrefixesRequest::protection`]; only in answers to such.
+    #[prost(message, optional, tag = "7446")]
+    pub protection: Option<ProtectionAnswer>,
+}
+
+/// What a gateway that can protect frames says about itself, and the key that it wants for frames to the other one.
+#[derive(Clone, PartialEq, Message)]
+pub struct ProtectionOffer {
+    /// Who it is.
+    #[prost(message, optional, tag = "1")]
+    pub proof: Option<IdentityProof>,
+    /// Numbers of the keys that it knows for frames from the other one.
+    #[prost(fixed32, repeated, tag = "2")]
+    pub holding: Vec<u32>,
+    /// AEADs that it has, best first, if it wants a key; those of which the number is unknown are skipped.
+    #[prost(uint32, repeated, tag = "3")]
+    pub ciphers: Vec<u32>,
+    /// Random bytes that make the key another one than others of the same connection.
+    #[prost(bytes = "vec", tag = "4")]
+    pub salt: Vec<u8>,
+    /// Its workers, which number frames by themselves.
+    #[prost(uint32, tag = "5")]
+    pub workers: u32,
+}
+
+/// The answer to a [`ProtectionOffer`].
+#[derive(Clone, PartialEq, Message)]
+pub struct ProtectionAnswer {
+    /// Who it is.
+    #[prost(message, optional, tag = "1")]
+    pub proof: Option<IdentityProof>,
+    /// Numbers of the keys that it knows for frames from the other one.
+    #[prost(fixed32, repeated, tag = "2")]
+    pub holding: Vec<u32>,
+    /// The AEAD of the new key, 0 if there is none.
+    #[prost(uint32, tag = "3")]
+    pub cipher: u32,
+    /// The number of the new key in frames.
+    #[prost(fixed32, tag = "4")]
+    pub key: u32,
+    /// Why there is none: 1 to ask again soon, 2 for good.
+    #[prost(uint32, tag = "5")]
+    pub refusal: u32,
+}
+
+/// Proof of who is at this end of a TLS connection.
+#[derive(Clone, PartialEq, Message)]
+pub struct IdentityProof {
+    /// Public key, Ed25519.
+    #[prost(bytes = "vec", tag = "1")]
+    pub public_key: Vec<u8>,
+    /// Over what only the ends of this connection know, and which end this is.
+    #[prost(bytes = "vec", tag = "2")]
+    pub signature: Vec<u8>,
 }
 
 /// An IP prefix.
@@ -192,6 +249,7 @@ mod tests {
                     },
                 ],
                 etag: String::new(),
+                protection: None,
             },
             "0a080a040a02000010180a140a10fd0000020000000000000000000000001040",
         );

@@ -10,6 +10,7 @@ mod dissect;
 mod doctor;
 mod drain;
 mod drops;
+mod identity;
 mod notation;
 mod path;
 mod quick;
@@ -68,6 +69,7 @@ enum Command {
     Capture(capture::Args),
     Drops(drops::Args),
     Config(config::Args),
+    Identity(identity::Args),
     Dissect(dissect::Args),
     Doctor(doctor::Args),
     Router(router::Args),
@@ -146,6 +148,7 @@ pub fn main() -> ExitCode {
         Command::Capture(args) => capture::run(&args, &mut out),
         Command::Drops(args) => drops::run(&args, &mut out),
         Command::Config(args) => config::run(&args, &mut out),
+        Command::Identity(args) => identity::run(&args, &mut out),
         Command::Dissect(args) => dissect::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Path(args) => path::run(&args, &mut out),

@@ -7,6 +7,8 @@ pub(crate) mod config;
 pub(crate) mod configured;
 #[cfg(feature = "xdp")]
 pub(crate) mod discovery;
+#[cfg(feature = "xdp")]
+pub(crate) use discovery::identity;
 #[cfg(feature = "control")]
 pub(crate) mod endhost;
 #[cfg(feature = "xdp")]

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::config::{Config, Remote};
-use sig_core::{dataplane, policy::class::Condition, scion};
+use sig_core::{dataplane, policy::class::Condition, protection::Keyring, scion};
 
 /// The plan. Indexes into its lists are valid within one plan only; keys name a thing across plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,10 @@ pub struct Gateway {
     pub host: IpAddr,
     /// Inner sources that it may send from.
     pub accepted: Vec<IpNet>,
+    /// Keys for protected frames from it, if there may be such.
+    pub keyring: Option<Arc<Keyring>>,
+    /// Whether frames from it that are not protected are refused.
+    pub is_strict: bool,
 }
 
 /// Names a session for as long as it exists. Never used again for another one.
@@ -62,6 +66,8 @@ pub struct Session {
     pub policy_id: u32,
     /// Paths in use; flows are spread over them. Empty: packets are dropped.
     pub paths: Vec<SessionPath>,
+    /// Keys for its frames, if they are protected.
+    pub keyring: Option<Arc<Keyring>>,
 }
 
 /// A path as a session uses it.
@@ -123,6 +129,8 @@ impl Plan {
                 isd_as: remote.isd_as,
                 host: remote.gateway.ip(),
                 accepted: remote.prefixes.clone(),
+                keyring: None,
+                is_strict: false,
             });
             let path = |path: &super::config::Path| SessionPath {
                 name: path.name.clone(),
@@ -138,6 +146,7 @@ impl Plan {
                 number: remote.session,
                 policy_id: 0,
                 paths: remote.paths.iter().map(path).collect(),
+                keyring: None,
             });
             plan.sites.push(Site {
                 isd_as: remote.isd_as,
@@ -224,6 +233,7 @@ mod tests {
             number: 0,
             policy_id: 0,
             paths: hops.iter().map(path).collect(),
+            keyring: None,
         }
     }
 

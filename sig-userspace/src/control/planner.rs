@@ -192,6 +192,7 @@ impl Planner {
                 let source = (gateway.isd_as, HostAddr::from(gateway.host.to_canonical()));
                 let accepted = remote.accepted_table.clone();
                 tables.add_remote(remote.number, source, accepted, remote.counters.clone());
+                tables.protect_remote(source, gateway.keyring.clone(), gateway.is_strict);
             }
         }
         let at = self.at(now);
@@ -319,6 +320,7 @@ impl Planner {
             link_mtu: neighbour.mtu,
             streams: Box::default(),
             counters: self.sessions[session].paths[number].counters.clone(),
+            keyring: planned.keyring.clone(),
         };
         let mut made = Path::new(spec).map_err(|error: PathError| error.to_string())?;
         self.open_streams(now, (session, number), made.packer.capacity())?;

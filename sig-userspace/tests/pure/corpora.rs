@@ -9,6 +9,8 @@ use std::path::Path;
 mod configuration;
 #[path = "../../fuzz/bodies/frame_decode.rs"]
 mod frame_decode;
+#[path = "../../fuzz/bodies/protected_frame.rs"]
+mod protected_frame;
 #[path = "../../fuzz/bodies/reassembly.rs"]
 mod reassembly;
 #[path = "../../fuzz/bodies/router_configuration.rs"]
@@ -53,6 +55,11 @@ fn the_corpus_of_configuration_replays() {
 #[test]
 fn the_corpus_of_frame_decode_replays() {
     replay("frame_decode", frame_decode::run);
+}
+
+#[test]
+fn the_corpus_of_protected_frame_replays() {
+    replay("protected_frame", protected_frame::run);
 }
 
 #[test]

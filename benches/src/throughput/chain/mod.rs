@@ -199,6 +199,7 @@ pub fn build(subject: Subject, case: &Case, clients: Clients) -> Result<Box<dyn 
         | Subject::ChainMixed => Box::new(reference::Reference::build(subject, case)?),
         Subject::ChainSig => Box::new(sig::Sig::build(case, clients, Way::Default)?),
         Subject::ChainSigEngine => Box::new(sig::Sig::build(case, clients, Way::Engine)?),
+        Subject::ChainSigProtected => Box::new(sig::Sig::build(case, clients, Way::Protected)?),
         Subject::ChainSigSocket => Box::new(sig::Sig::build(case, clients, Way::Sockets)?),
         Subject::ChainSigOneHost => Box::new(sig::Sig::build(case, clients, Way::OneHost)?),
         Subject::ChainSigJumbo => Box::new(sig::Sig::build(case, clients, Way::Jumbo)?),

@@ -6,7 +6,11 @@ use anyhow::Result;
 use testbed::{Network, Options};
 
 use super::{Chain, Clients, End, links, wait_for_fast_path, wait_loss_free};
-use crate::throughput::{binary::gateway_binary, experiment::Case, subject::Refusal};
+use crate::throughput::{
+    binary::{binary_with_key, gateway_binary},
+    experiment::Case,
+    subject::Refusal,
+};
 
 /// Time from the gateways' word that they are ready until packets cross.
 const READY: Duration = Duration::from_secs(10);
@@ -24,6 +28,8 @@ pub(super) enum Way {
     OneHost,
     /// As by default, with jumbo frames on all links.
     Jumbo,
+    /// With protected frames, which are the workers'.
+    Protected,
 }
 
 /// The chain with sig.
@@ -35,7 +41,7 @@ impl Sig {
     pub(super) fn build(case: &Case, clients: Clients, way: Way) -> Result<Self> {
         let dataplane = match way {
             Way::Default | Way::OneHost | Way::Jumbo => "workers = 1",
-            Way::Engine => "workers = 1\nfast_path = \"off\"",
+            Way::Engine | Way::Protected => "workers = 1\nfast_path = \"off\"",
             Way::Sockets => "workers = 1\nunderlay_port = \"socket\"",
         };
         let mut options = Options {
@@ -46,7 +52,15 @@ impl Sig {
         if way == Way::Jumbo {
             (options.path_mtu, options.lan_mtu, options.tunnel_mtu) = (8972, 9000, 9000);
         }
-        let mut network = Network::build(gateway_binary()?, &options)?;
+        let keyed = match way {
+            Way::Protected => Some(binary_with_key()?),
+            _ => None,
+        };
+        let binary = match &keyed {
+            Some(binary) => binary,
+            None => gateway_binary()?,
+        };
+        let mut network = Network::build(binary, &options)?;
         links::prepare(&network)?;
         let other = match clients {
             // Beside a generator of a real-time class a gateway starves.

@@ -39,6 +39,7 @@ impl Kind {
             subject,
             Subject::ChainSig
                 | Subject::ChainSigEngine
+                | Subject::ChainSigProtected
                 | Subject::ChainSigSocket
                 | Subject::ChainSigOneHost
                 | Subject::ChainSigJumbo
@@ -50,6 +51,7 @@ impl Kind {
             clients: match subject {
                 Subject::ChainSig
                 | Subject::ChainSigEngine
+                | Subject::ChainSigProtected
                 | Subject::ChainSigSocket
                 | Subject::ChainSigOneHost
                 | Subject::ChainSigJumbo => clients,

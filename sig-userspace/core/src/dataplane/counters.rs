@@ -50,6 +50,10 @@ counters! {
         "Stream gaps abandoned because frames were lost or late.";
     frames_late "gateway_frames_late_total" []
         "SIG frames that arrived after their gap was abandoned, delivered out of order.";
+    frames_protected "gateway_frames_protected_total" [direction = "sent"]
+        "SIG frames that were encrypted and authenticated, or found authentic.";
+    frames_opened "gateway_frames_protected_total" [direction = "received"]
+        "SIG frames that were encrypted and authenticated, or found authentic.";
     sleeps "gateway_worker_sleeps_total" [worker]
         "Times a worker slept while idle.";
     port_errors "gateway_port_errors_total" []

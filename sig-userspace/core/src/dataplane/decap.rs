@@ -61,8 +61,8 @@ pub(super) struct Decap {
     last_source: LastSource,
     /// Of the tables last seen.
     generation: u64,
-    /// Remotes of these tables, by their ids.
-    remotes: HashMap<u16, (IsdAs, HostAddr)>,
+    /// Remotes of these tables, by their ids, and whether they are strict.
+    remotes: HashMap<u16, ((IsdAs, HostAddr), bool)>,
     verify_checksums: bool,
     /// Who may bring frames; `None`: that has been looked at before.
     sources: Option<Arc<Sources>>,
@@ -109,10 +109,21 @@ impl Decap {
         let remotes: HashMap<_, _> = tables
             .remotes
             .iter()
-            .map(|remote| (remote.id, (remote.isd_as, remote.host)))
+            .map(|remote| {
+                let source = (remote.isd_as, remote.host);
+                (remote.id, (source, remote.is_strict))
+            })
             .collect();
-        for (id, source) in &self.remotes {
-            if remotes.get(id) != Some(source) {
+        for (id, (source, was_strict)) in &self.remotes {
+            let now = remotes.get(id).filter(|(now, _)| now == source);
+            if let Some((_, true)) = now
+                && !was_strict
+                && let Some(teacher) = &mut context.teacher
+            {
+                // The programs would go on taking frames that are not protected.
+                teacher.forget_remote(*id);
+            }
+            if now.is_none() {
                 let drop = |_, _: Piece<'_>, _| context.counters.drop(DropReason::UnknownRemote);
                 self.reassembler.forget_remote(context.now, *id, drop);
                 if let Some(teacher) = &mut context.teacher {
@@ -161,9 +172,14 @@ impl Decap {
 
     /// Takes an Ethernet frame from the underlay and puts the packets that it completes into
     /// `context.to_lan` and `context.to_tunnel`.
-    pub(super) fn frame(&mut self, context: &mut Context<'_>, frame: Frame) {
-        let (parsed, slot) = match self.admit(context, frame.bytes(context.area)) {
-            Ok(admitted) => admitted,
+    pub(super) fn frame(&mut self, context: &mut Context<'_>, mut frame: Frame) {
+        let admitted = self.admit(context, frame.bytes(context.area));
+        let opened = admitted.and_then(|(parsed, slot)| {
+            let payload = open(context, &parsed, slot, &mut frame)?;
+            Ok((parsed, slot, payload))
+        });
+        let (parsed, slot, payload) = match opened {
+            Ok(opened) => opened,
             Err(reason) => {
                 context.discard_frame(frame, reason);
                 return;
@@ -171,8 +187,7 @@ impl Decap {
         };
         let remote = &context.tables.remotes[usize::from(slot)];
         let received = &remote.counters[context.worker].received;
-        let payload_at = usize::from(parsed.frame) + sig_frame::HEADER_LEN;
-        let payload_len = usize::from(parsed.frame_len) - sig_frame::HEADER_LEN;
+        let (payload_at, payload_len) = (payload.start, payload.len());
         received.frames.add(1);
         received.frame_bytes.add(u64::from(parsed.frame_len));
         context.counters.received.frames.add(1);
@@ -218,9 +233,10 @@ impl Decap {
                         Piece::Assembled(packet) => delivery.copy(slot, packet, congestion),
                     }
                 });
-        let is_simple = last
-            .as_ref()
-            .is_some_and(|(range, _)| *range == (0..payload_len))
+        let is_simple = !parsed.is_protected
+            && last
+                .as_ref()
+                .is_some_and(|(range, _)| *range == (0..payload_len))
             && (outcome.delivered, outcome.discarded) == (1, 0)
             && parsed.header.index == 0;
         match last {
@@ -273,6 +289,13 @@ impl Decap {
         {
             return Err(DropReason::UnderlaySource);
         }
+        if parsed.is_protected {
+            // What the tag does not cover, the network may change.
+            return Ok((parsed, slot));
+        }
+        if context.tables.remotes[usize::from(slot)].is_strict {
+            return Err(DropReason::Unprotected);
+        }
         // A zero checksum says that the sender computed none.
         let l4 = usize::from(parsed.l4);
         let has_checksum = bytes.get(l4 + 6..l4 + 8) != Some(&[0, 0]);
@@ -304,6 +327,29 @@ impl Decap {
             *counted = *now;
         }
     }
+}
+
+/// Where the payload of an admitted frame is, after it was found authentic and decrypted if it is protected.
+#[inline]
+fn open(
+    context: &Context<'_>,
+    parsed: &Parsed,
+    slot: u16,
+    frame: &mut Frame,
+) -> Result<Range<usize>, DropReason> {
+    let payload = parsed.payload();
+    if !parsed.is_protected {
+        return Ok(payload);
+    }
+    let keyring = context.tables.remotes[usize::from(slot)].keyring.as_ref();
+    let keyring = keyring.ok_or(DropReason::UnknownKey)?;
+    let bytes = frame.bytes_mut(context.area);
+    let sealed = bytes
+        .get_mut(payload.clone())
+        .ok_or(DropReason::BadFrameLen)?;
+    keyring.open(&parsed.header, sealed)?;
+    context.counters.frames_opened.add(1);
+    Ok(payload.start + sig_frame::EXTENSION_LEN..payload.end - sig_frame::TAG_LEN)
 }
 
 /// Whether the checksum of a frame is as wrong as that of its only packet: the sender told it from that one, as

@@ -397,7 +397,7 @@ impl Stream {
         let (capacity, end) = (self.packer.capacity(), self.packer.used() + len);
         let joins = end <= capacity || len > capacity;
         let end = end.min(capacity);
-        if !joins || open.frame.headroom() + end <= open.frame.size() {
+        if !joins || open.frame.headroom() + end + path.back() <= open.frame.size() {
             return true;
         }
         let bytes = open.frame.bytes(context.area);
@@ -418,7 +418,8 @@ impl Stream {
         packet: Frame,
         class: &Classified,
     ) {
-        self.open = if packet.headroom() >= path.template.len() {
+        let is_room = packet.headroom() >= path.front() && packet.tailroom() >= path.back();
+        self.open = if is_room {
             Some(Open {
                 frame: packet,
                 traffic_class: class.traffic_class,
@@ -458,8 +459,8 @@ impl Stream {
             return;
         };
         debug_assert_eq!(frame.len(), closed.len);
-        let headers = path.template.len();
-        frame.place(frame.headroom() - headers, headers + frame.len());
+        let (front, back) = (path.front(), path.back());
+        frame.place(frame.headroom() - front, front + frame.len() + back);
         let fields = FrameFields {
             traffic_class,
             flow_hash,
@@ -467,14 +468,22 @@ impl Stream {
             sequence,
             index: closed.index,
         };
-        let written = path.template.write(frame.bytes_mut(context.area), &fields);
+        let bytes = frame.bytes_mut(context.area);
+        if let Some(keyring) = &path.keyring {
+            let header = path.template.frame_header(&fields);
+            let behind = bytes.get_mut(path.template.len()..).unwrap_or_default();
+            if keyring.seal(context.worker, &header, behind).is_none() {
+                return context.discard_frame(frame, DropReason::NoKey);
+            }
+            context.counters.frames_protected.add(1);
+        }
+        let written = path.template.write(bytes, &fields);
         debug_assert!(written.is_some(), "the frame begins with the room for them");
+        let frame_len = sig_frame::HEADER_LEN + frame.len() - path.template.len();
         let sent = &path.counters[context.worker].sent;
         for traffic in [sent, &context.counters.sent] {
             traffic.frames.add(1);
-            traffic
-                .frame_bytes
-                .add((sig_frame::HEADER_LEN + closed.len) as u64);
+            traffic.frame_bytes.add(frame_len as u64);
         }
         context.to_underlay.push(frame);
     }
@@ -496,8 +505,10 @@ fn copy_with_room(
     bytes: &[u8],
     len: usize,
 ) -> Option<Frame> {
-    let start = path.template.len().max(HEADROOM);
-    let mut frame = context.free.take_for(start - HEADROOM + len)?;
+    let start = path.front().max(HEADROOM);
+    let mut frame = context
+        .free
+        .take_for(start - HEADROOM + len + path.back())?;
     frame.place(start, bytes.len());
     frame.bytes_mut(context.area).copy_from_slice(bytes);
     Some(frame)

@@ -12,7 +12,11 @@ use sig_common::{
     addr::{HostAddr, IsdAs},
     reason::DropReason,
     scope::may_cross,
-    wire::{inner::InnerPacket, underlay::Local},
+    wire::{
+        inner::InnerPacket,
+        sig_frame::{EXTENSION_LEN, TAG_LEN},
+        underlay::Local,
+    },
 };
 
 use super::{
@@ -23,6 +27,7 @@ use crate::{
     framing::{CapacityError, Packer},
     policy::class::Condition,
     port::umem::{HEADROOM, JUMBO_SIZE},
+    protection::Keyring,
     scion::{Endpoints, NextHop, Template, TemplateError},
 };
 
@@ -197,6 +202,10 @@ pub struct Remote {
     pub accepted: Arc<Lpm<()>>,
     /// Per worker, what came from it; behind them, what the XDP programs delivered.
     pub counters: Arc<[RemoteCounters]>,
+    /// Keys for protected frames from it, if there may be such frames.
+    pub keyring: Option<Arc<Keyring>>,
+    /// Whether frames from it that are not protected are refused.
+    pub is_strict: bool,
     /// Payload bytes of the smallest frame that is sent to it; `usize::MAX` without a path.
     pub(super) frame_capacity: usize,
 }
@@ -225,6 +234,8 @@ pub struct Path {
     pub streams: Box<[u32]>,
     /// Per worker, what was sent on it; behind them, what the XDP programs sent.
     pub counters: Arc<[PathCounters]>,
+    /// Keys for its frames, if they are protected.
+    pub keyring: Option<Arc<Keyring>>,
     /// Number under which the XDP programs know it, if they can send on it.
     pub fast: Option<u32>,
 }
@@ -252,6 +263,8 @@ pub struct PathSpec<'a> {
     pub streams: Box<[u32]>,
     /// See [`Path::counters`].
     pub counters: Arc<[PathCounters]>,
+    /// See [`Path::keyring`].
+    pub keyring: Option<Arc<Keyring>>,
 }
 
 /// Why a path cannot be used.
@@ -279,16 +292,36 @@ impl Path {
             spec.path,
             spec.session,
         )?;
-        let frame = JUMBO_SIZE.saturating_sub(template.len().max(HEADROOM));
-        let capacity = template.capacity(spec.path_mtu, spec.link_mtu).min(frame);
+        let (template, front, back) = match &spec.keyring {
+            None => (template, 0, 0),
+            Some(_) => (template.protected(), EXTENSION_LEN, TAG_LEN),
+        };
+        let headers = (template.len() + front).max(HEADROOM);
+        let frame = JUMBO_SIZE.saturating_sub(headers + back);
+        let payload = template.capacity(spec.path_mtu, spec.link_mtu);
+        let capacity = payload.saturating_sub(front + back).min(frame);
         Ok(Path {
             id: spec.id,
             template,
             packer: Packer::new(capacity)?,
             streams: spec.streams,
             counters: spec.counters,
+            keyring: spec.keyring,
             fast: None,
         })
+    }
+
+    /// Bytes in front of a frame's payload.
+    #[inline]
+    pub(super) fn front(&self) -> usize {
+        let extension = self.keyring.as_ref().map_or(0, |_| EXTENSION_LEN);
+        self.template.len() + extension
+    }
+
+    /// Bytes behind a frame's payload.
+    #[inline]
+    pub(super) fn back(&self) -> usize {
+        self.keyring.as_ref().map_or(0, |_| TAG_LEN)
     }
 }
 
@@ -343,8 +376,24 @@ impl Tables {
             host,
             accepted,
             counters,
+            keyring: None,
+            is_strict: false,
             frame_capacity: usize::MAX,
         });
+    }
+
+    /// Takes protected frames from a remote that was added, under these keys. `is_strict`: and no others.
+    pub fn protect_remote(
+        &mut self,
+        source: (IsdAs, HostAddr),
+        keyring: Option<Arc<Keyring>>,
+        is_strict: bool,
+    ) {
+        let slot = self.admitted.get(&source).copied();
+        if let Some(remote) = slot.and_then(|slot| self.remotes.get_mut(usize::from(slot))) {
+            remote.keyring = keyring;
+            remote.is_strict = is_strict;
+        }
     }
 
     /// Adds a session with the remote gateway `remote` and returns its place. The numbers in `spread` are below that of the paths; without

@@ -6,6 +6,7 @@ mod hub;
 mod jumbo;
 mod lan;
 mod mss;
+mod protection;
 mod trace;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -120,6 +121,7 @@ fn gateway_in(
         link_mtu: 1500.max(path_mtu + 28),
         streams: Box::new([77]),
         counters: Arc::new([Default::default()]),
+        keyring: None,
     })
     .expect("a usable path");
     let source = (isd_as(other), remote.ip().into());

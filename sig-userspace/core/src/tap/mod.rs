@@ -447,8 +447,8 @@ impl<'a> Outer<'a> {
         let path = scion.get(common.len() + hosts..headers)?;
         let frame = scion.get(headers + udp::HEADER_LEN..)?;
         let (header, payload) = frame.split_first_chunk()?;
-        let header = sig_frame::Header::decode(header).ok()?;
-        let first = payload.get(header.index.into()..);
+        let (header, is_protected) = sig_frame::Header::decode_any(header).ok()?;
+        let first = payload.get(header.index.into()..).filter(|_| !is_protected);
         Some(Outer {
             source: word(20)?,
             destination: word(12)?,

@@ -126,7 +126,7 @@ fn frame_discarded(reason: DropReason) -> Option<&'static str> {
     use DropReason as R;
     Some(match reason {
         R::FrameOld => "too_old",
-        R::FrameDuplicate => "duplicate",
+        R::FrameDuplicate | R::Replayed => "duplicate",
         R::FrameGap
         | R::FrameEvicted
         | R::FrameExpired
@@ -136,6 +136,9 @@ fn frame_discarded(reason: DropReason) -> Option<&'static str> {
         R::BadFrameLen
         | R::BadFrameVersion
         | R::BadChecksum
+        | R::Unprotected
+        | R::UnknownKey
+        | R::Forged
         | R::IndexOutOfRange
         | R::IndexMismatch
         | R::FrameInvalidPacket
@@ -236,6 +239,14 @@ fn discovery(page: &mut Exposition, isd_as: &str, remote: &RemoteAs) {
     for gateway in &remote.gateways {
         page.add(PREFIXES_ACCEPTED, &labels, gateway.prefixes_accepted);
         page.add(PREFIXES_REJECTED, &labels, gateway.prefixes_rejected);
+        let protection = &gateway.protection;
+        let [a, b] = labels;
+        for (word, is_so) in [
+            ("sent", protection.sends),
+            ("received", protection.receives),
+        ] {
+            page.add(PROTECTED, &[a, b, ("direction", word)], is_so.into());
+        }
     }
 }
 

@@ -114,6 +114,8 @@ metrics! {
         "IP prefixes announced by a remote AS that were accepted.";
     Gauge PREFIXES_REJECTED "gateway_prefixes_rejected"
         "IP prefixes announced by a remote AS that were rejected.";
+    Gauge PROTECTED "gateway_protected"
+        "Remote gateways with which frames are protected, by direction.";
     Counter PEER_INPUT_REFUSED "gateway_peer_input_refused_total"
         "Rejected input from peers.";
 

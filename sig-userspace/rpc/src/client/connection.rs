@@ -59,6 +59,10 @@ impl Connection {
         }
     }
 
+    pub(super) fn quic(&self) -> &quinn::Connection {
+        &self.quic
+    }
+
     pub(super) fn peer(&self) -> Peer {
         Peer::from_synthetic(self.quic.remote_address())
     }

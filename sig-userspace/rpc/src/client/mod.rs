@@ -8,7 +8,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use prost::Message as _;
 use sig_common::addr::IsdAs;
 use tokio::time::Instant;
 
@@ -17,9 +16,13 @@ use super::{
     messages::{GatewaysRequest, PrefixesRequest},
     quic::Peer,
 };
-use crate::sockets::ScionSocket;
+use crate::{
+    protection::{Asking, OwnIdentity},
+    sockets::ScionSocket,
+};
 use sig_core::{
     peer::{Announced, GatewayAddresses, PeerLimits, RpcProtocols},
+    protection::{Greeting, Hello},
     scion::Path,
 };
 
@@ -32,7 +35,7 @@ use connection::{Connection, Variant};
 pub use counters::{CallCounts, ClientCounts};
 use counters::{Counters, Method};
 use dial::Dialer;
-use race::{HeadStarts, Race};
+use race::{HeadStarts, Message, Race};
 
 /// How long a call may take, as in the reference.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -125,14 +128,9 @@ impl RpcClient {
     ) -> Result<Vec<GatewayAddresses>, RpcError> {
         let target = Target::Discovery(remote);
         let result = self
-            .call(
-                target,
-                path,
-                GATEWAYS,
-                GatewaysRequest {}.encode_to_vec().into(),
-            )
+            .call(target, path, GATEWAYS, fixed(&GatewaysRequest {}))
             .await
-            .and_then(|answer| checked::gateways(&answer, self.limits.gateways_per_as));
+            .and_then(|(_, answer)| checked::gateways(&answer, self.limits.gateways_per_as));
         let (gateways, ignored) = self.counters.count(Method::Gateways, result)?;
         self.counters.ignore(ignored);
         Ok(gateways)
@@ -153,13 +151,56 @@ impl RpcClient {
             isd_as: remote,
             address: control,
         });
-        let request = PrefixesRequest {
+        let request = fixed(&PrefixesRequest {
             etag: etag.to_owned(),
-        };
+            protection: None,
+        });
         let result = self
-            .call(target, path, PREFIXES, request.encode_to_vec().into())
+            .call(target, path, PREFIXES, request)
             .await
-            .and_then(|answer| checked::prefixes(&answer, etag));
+            .and_then(|(_, answer)| checked::prefixes(&answer, etag));
+        self.announced(result)
+    }
+
+    /// As [`RpcClient::prefixes`], and says `hello` as the one that `own` is the identity of. `None`: the gateway does not protect
+    /// frames, or could not prove who it is.
+    ///
+    /// # Errors
+    /// See [`RpcError`].
+    pub async fn exchange(
+        &self,
+        remote: IsdAs,
+        control: SocketAddr,
+        path: &Path,
+        etag: &str,
+        (own, hello): (Arc<OwnIdentity>, Hello),
+    ) -> Result<(Announced, Option<Greeting>), RpcError> {
+        let target = Target::Gateway(Peer {
+            isd_as: remote,
+            address: control,
+        });
+        let spare = hello.fresh.then(|| self.take(target)).flatten();
+        let asking = Arc::new(Asking::new(own, hello, etag));
+        let request: Message = {
+            let asking = Arc::clone(&asking);
+            Arc::new(move |channel: &quinn::Connection| asking.request(channel).into())
+        };
+        let mut greeting = None;
+        let mut result = self.call(target, path, PREFIXES, request.clone()).await;
+        if let (Err(_), Some(spare)) = (&result, spare) {
+            // The server takes no other connection now.
+            self.servers().insert(target, spare);
+            result = self.call(target, path, PREFIXES, request).await;
+        }
+        let result = result.and_then(|(channel, answer)| {
+            greeting =
+                checked::protection(&answer).and_then(|answer| asking.greeting(&channel, &answer));
+            checked::prefixes(&answer, etag)
+        });
+        Ok((self.announced(result)?, greeting))
+    }
+
+    fn announced(&self, result: Result<Announced, RpcError>) -> Result<Announced, RpcError> {
         let prefixes = self.counters.count(Method::Prefixes, result)?;
         if let Announced::Prefixes { malformed, .. } = prefixes {
             self.counters.ignore(malformed);
@@ -178,8 +219,8 @@ impl RpcClient {
         target: Target,
         path: &Path,
         method: &'static str,
-        message: Bytes,
-    ) -> Result<Bytes, RpcError> {
+        message: Message,
+    ) -> Result<(quinn::Connection, Bytes), RpcError> {
         let known = self.take(target);
         let (connection, answer) = Race {
             dialer: &self.dialer,
@@ -192,8 +233,9 @@ impl RpcClient {
         }
         .run(known)
         .await?;
+        let channel = connection.quic().clone();
         self.keep(target, connection);
-        Ok(answer)
+        Ok((channel, answer))
     }
 
     /// What is known about a server. Whoever takes it gives it back if it is still good, so that a connection that
@@ -218,4 +260,10 @@ impl RpcClient {
     fn servers(&self) -> MutexGuard<'_, HashMap<Target, Server>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A request that is the same over any connection.
+fn fixed(request: &impl prost::Message) -> Message {
+    let message = Bytes::from(request.encode_to_vec());
+    Arc::new(move |_| message.clone())
 }

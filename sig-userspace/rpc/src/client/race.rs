@@ -42,10 +42,14 @@ pub(super) struct Race<'a> {
     pub(super) target: Target,
     pub(super) path: &'a Path,
     pub(super) method: &'static str,
-    pub(super) message: Bytes,
+    /// Makes the request for a connection.
+    pub(super) message: Message,
     pub(super) timeout: Duration,
     pub(super) head_starts: HeadStarts,
 }
+
+/// What is sent over a connection.
+pub(super) type Message = Arc<dyn Fn(&quinn::Connection) -> Bytes + Send + Sync>;
 
 /// A way to make it.
 enum Attempt {
@@ -131,7 +135,7 @@ impl Race<'_> {
     + use<> {
         let dialer = Arc::clone(self.dialer);
         let (target, path, method) = (self.target, self.path.clone(), self.method);
-        let (message, timeout) = (self.message.clone(), self.timeout);
+        let (message, timeout) = (Arc::clone(&self.message), self.timeout);
         async move {
             let name = way.name();
             let result = async {
@@ -139,6 +143,7 @@ impl Race<'_> {
                     Attempt::Kept(connection) => (connection, true),
                     Attempt::New(variant) => (dialer.dial(variant, target, &path).await?, false),
                 };
+                let message = message(connection.quic());
                 let answer = connection.unary(method, message, timeout).await?;
                 if kept {
                     dialer.counters.kept.fetch_add(1, Relaxed);

@@ -25,6 +25,7 @@ mod admission;
 mod router;
 
 use admission::{Admission, Answer, Seat};
+use router::Caller;
 pub use router::{MethodCounts, Router};
 
 /// Requests of one connection that are worked on at the same time. Others wait in the network.
@@ -162,7 +163,7 @@ async fn serve(connecting: quinn::Connecting, mut seat: Seat, caller: Peer, rout
         Err(_) => return seat.failed(&RpcError::Timeout),
     };
     seat.accepted();
-    let calls = Arc::new(Calls::new(router, caller));
+    let calls = Arc::new(Calls::new(router, caller, Some(connection.clone())));
     let served = async {
         if alpn(&connection).as_deref() == Some(CONNECT) {
             connect::serve(connection.clone(), Arc::clone(&calls)).await
@@ -183,15 +184,15 @@ async fn serve(connecting: quinn::Connecting, mut seat: Seat, caller: Peer, rout
 /// The calls of one connection.
 pub(super) struct Calls {
     router: Arc<Router>,
-    caller: Peer,
+    caller: Caller,
     requests: AtomicU64,
 }
 
 impl Calls {
-    pub(super) fn new(router: Arc<Router>, caller: Peer) -> Self {
+    pub(super) fn new(router: Arc<Router>, peer: Peer, channel: Option<quinn::Connection>) -> Self {
         Calls {
             router,
-            caller,
+            caller: Caller { peer, channel },
             requests: AtomicU64::new(0),
         }
     }
@@ -204,7 +205,7 @@ impl Calls {
     /// The answer of a method.
     pub(super) fn call(&self, method: &str, message: &[u8]) -> Result<Vec<u8>, Status> {
         self.requests.fetch_add(1, Relaxed);
-        self.router.call(self.caller, method, message)
+        self.router.call(&self.caller, method, message)
     }
 
     /// Waits until nothing was called for some time.

@@ -15,6 +15,7 @@ use crate::{
     messages::{
         Gateway, GatewaysRequest, GatewaysResponse, Prefix, PrefixesRequest, PrefixesResponse,
     },
+    protection::Answering,
     quic::Peer,
 };
 use sig_core::notation::to_hex;
@@ -22,7 +23,14 @@ use sig_core::notation::to_hex;
 /// Most bytes of a request, whatever the limit of messages is: requests are short.
 const MAX_REQUEST: u32 = 64 << 10;
 
-type Handler = dyn Fn(Peer, &[u8]) -> Result<Vec<u8>, Status> + Send + Sync;
+type Handler = dyn Fn(&Caller, &[u8]) -> Result<Vec<u8>, Status> + Send + Sync;
+
+/// Who calls.
+pub(crate) struct Caller {
+    pub(crate) peer: Peer,
+    /// Over which connection.
+    pub(crate) channel: Option<quinn::Connection>,
+}
 
 /// The methods of a server. Handlers answer from memory: they are called on the threads that carry the network.
 #[derive(Default)]
@@ -60,7 +68,7 @@ impl Router {
     /// Adds a method `/package.Service/Method`.
     #[must_use]
     pub fn unary<Q, A>(
-        mut self,
+        self,
         method: &'static str,
         handler: impl Fn(Peer, Q) -> Result<A, Status> + Send + Sync + 'static,
     ) -> Self
@@ -68,7 +76,19 @@ impl Router {
         Q: Message + Default,
         A: Message,
     {
-        let handler = move |caller, message: &[u8]| {
+        self.add(method, move |caller, request| handler(caller.peer, request))
+    }
+
+    pub(crate) fn add<Q, A>(
+        mut self,
+        method: &'static str,
+        handler: impl Fn(&Caller, Q) -> Result<A, Status> + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message + Default,
+        A: Message,
+    {
+        let handler = move |caller: &Caller, message: &[u8]| {
             let request = Q::decode(message)
                 .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
             Ok(handler(caller, request)?.encode_to_vec())
@@ -89,6 +109,27 @@ impl Router {
     pub fn prefixes(self, prefixes: impl Fn(IsdAs) -> Vec<IpNet> + Send + Sync + 'static) -> Self {
         self.unary(PREFIXES, move |caller, request: PrefixesRequest| {
             Ok(answer(prefixes(caller.isd_as), &request.etag))
+        })
+    }
+
+    /// The same, and agrees with those who can on keys for frames.
+    #[must_use]
+    pub fn prefixes_and_keys(
+        self,
+        prefixes: impl Fn(IsdAs) -> Vec<IpNet> + Send + Sync + 'static,
+        keys: Answering,
+    ) -> Self {
+        self.add(PREFIXES, move |caller, request: PrefixesRequest| {
+            let mut answer = answer(prefixes(caller.peer.isd_as), &request.etag);
+            if let Some(channel) = &caller.channel {
+                keys.answer(
+                    caller.peer,
+                    channel,
+                    request.protection.as_ref(),
+                    &mut answer,
+                );
+            }
+            Ok(answer)
         })
     }
 
@@ -114,7 +155,12 @@ impl Router {
         self.limit
     }
 
-    pub(super) fn call(&self, caller: Peer, path: &str, message: &[u8]) -> Result<Vec<u8>, Status> {
+    pub(super) fn call(
+        &self,
+        caller: &Caller,
+        path: &str,
+        message: &[u8],
+    ) -> Result<Vec<u8>, Status> {
         let Some(method) = self.methods.iter().find(|method| method.path == path) else {
             self.unknown.fetch_add(1, Relaxed);
             return Err(Status::new(Code::Unimplemented, "no such method"));
@@ -155,6 +201,7 @@ fn answer(mut prefixes: Vec<IpNet>, known: &str) -> PrefixesResponse {
     PrefixesResponse {
         prefixes: if known == etag { Vec::new() } else { prefixes },
         etag,
+        protection: None,
     }
 }
 
@@ -174,18 +221,22 @@ mod tests {
 
     const CALLER: &str = "1-ff00:0:111";
 
-    fn caller() -> Peer {
-        Peer {
-            isd_as: CALLER.parse().unwrap(),
-            address: "10.0.0.1:1".parse().unwrap(),
+    fn caller() -> Caller {
+        Caller {
+            peer: Peer {
+                isd_as: CALLER.parse().unwrap(),
+                address: "10.0.0.1:1".parse().unwrap(),
+            },
+            channel: None,
         }
     }
 
     fn ask(router: &Router, etag: &str) -> PrefixesResponse {
         let request = PrefixesRequest {
             etag: etag.to_owned(),
+            protection: None,
         };
-        let answer = router.call(caller(), PREFIXES, &request.encode_to_vec());
+        let answer = router.call(&caller(), PREFIXES, &request.encode_to_vec());
         PrefixesResponse::decode(answer.expect("an answer").as_slice()).expect("a message")
     }
 
@@ -241,7 +292,7 @@ mod tests {
     #[test]
     fn bad_requests_and_unknown_methods_are_errors() {
         let router = serving(&[]);
-        let code = |path, message: &[u8]| router.call(caller(), path, message).unwrap_err().code;
+        let code = |path, message: &[u8]| router.call(&caller(), path, message).unwrap_err().code;
         assert_eq!(code(PREFIXES, b"lol"), Code::InvalidArgument);
         assert_eq!(code(GATEWAYS, b""), Code::Unimplemented);
         let (methods, unknown) = router.counts();

@@ -37,6 +37,7 @@ async fn answers_beyond_the_limits_are_refused() {
     let list = PrefixesResponse {
         prefixes: vec![prefix; 101],
         etag: String::new(),
+        protection: None,
     };
     for protocols in BOTH {
         let short = PeerLimits {
@@ -288,6 +289,7 @@ async fn a_forged_datagram_does_not_take_the_answers_of_its_source() {
         Ok(PrefixesResponse {
             prefixes: Vec::new(),
             etag: "some".to_owned(),
+            protection: None,
         })
     });
     let (_server, address) = server(RpcProtocols::All, router);
@@ -383,7 +385,7 @@ async fn a_variant_that_hangs_is_overtaken_by_the_other() {
             if server::alpn(&connection).as_deref() == Some(CONNECT) {
                 hanging.push(connection);
             } else {
-                let calls = server::Calls::new(Arc::new(serving(&["10.0.0.0/8"])), caller);
+                let calls = server::Calls::new(Arc::new(serving(&["10.0.0.0/8"])), caller, None);
                 tokio::spawn(grpc::serve(connection, Arc::new(calls)));
             }
         }

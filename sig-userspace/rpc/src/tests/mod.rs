@@ -32,6 +32,7 @@ mod calls;
 mod captures;
 mod hostile;
 mod kept;
+mod protection;
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 /// A path with one segment and two hop fields.

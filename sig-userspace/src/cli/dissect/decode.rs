@@ -114,6 +114,9 @@ fn scion_packet<'a>(scion: &scion::View<'a>, ports: &[u16]) -> Decoded<'a> {
         );
         return Decoded::Scion(ends, text, Some(header.destination_port));
     }
+    if let Ok(frame) = sig_frame::ProtectedView::new_checked(udp.payload()) {
+        return Decoded::Scion(ends, protected(&frame), None);
+    }
     let frame = match sig_frame::View::new_checked(udp.payload()) {
         Ok(frame) => frame,
         Err(sig_common::wire::Error::Version) => {
@@ -129,6 +132,21 @@ fn scion_packet<'a>(scion: &scion::View<'a>, ports: &[u16]) -> Decoded<'a> {
         payload: frame.payload(),
         checksum_ok: udp.checksum_is_valid(scion.address_bytes()),
     })
+}
+
+/// What can be told of a frame without its key.
+fn protected(frame: &sig_frame::ProtectedView<'_>) -> String {
+    let (header, extension) = (frame.header(), frame.extension());
+    let payload = frame.sealed().len().saturating_sub(sig_frame::TAG_LEN);
+    format!(
+        "protected SIG frame, session {}, stream {}, sequence {}, key {:08x}, worker {}, number {}, {payload} bytes encrypted",
+        header.session,
+        header.stream,
+        header.sequence,
+        extension.key,
+        extension.lane(),
+        extension.count(),
+    )
 }
 
 /// The IP packet in a captured one.

@@ -10,6 +10,7 @@ pub(super) fn write(status: &Status, control: &Control, out: &mut dyn Write) -> 
     write_own(control, out)?;
     write_ases(control, out)?;
     write_gateways(control, out)?;
+    write_protection(control, out)?;
     write_watched_paths(control, out)?;
     write_sessions(&status.remotes, out)?;
     write_classes(control, out)?;
@@ -128,6 +129,60 @@ fn write_gateways(control: &Control, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\nRemote gateways")?;
+    table.write(out)?;
+    problems
+        .iter()
+        .try_for_each(|problem| writeln!(out, "  {problem}"))
+}
+
+fn write_protection(control: &Control, out: &mut dyn Write) -> io::Result<()> {
+    let mut table = Table::new(&[
+        "ISD-AS", "control", "to it", "from it", "key age", "pinned", "identity",
+    ]);
+    let mut problems = Vec::new();
+    for found in &control.ases {
+        for gateway in &found.gateways {
+            let protection = &gateway.protection;
+            if !protection.problem.is_empty() {
+                problems.push(format!(
+                    "{},{}: {}",
+                    found.isd_as, gateway.addresses.control, protection.problem
+                ));
+            }
+            let from = match (protection.strict, protection.receives) {
+                (true, true) => "protected",
+                (true, false) => "required",
+                (false, true) => "mixed",
+                (false, false) => "open",
+            };
+            table.row([
+                found.isd_as.clone(),
+                gateway.addresses.control.to_string(),
+                if protection.sends {
+                    "protected"
+                } else {
+                    "open"
+                }
+                .to_owned(),
+                from.to_owned(),
+                protection
+                    .key_age_s
+                    .map_or_else(|| "-".to_owned(), |age| format!("{age} s")),
+                if protection.pinned { "yes" } else { "no" }.to_owned(),
+                match protection.identity.as_str() {
+                    "" => "-".to_owned(),
+                    identity => identity.to_owned(),
+                },
+            ]);
+        }
+    }
+    if table.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nProtection of frames")?;
+    if !control.identity.is_empty() {
+        writeln!(out, "  this gateway: {}", control.identity)?;
+    }
     table.write(out)?;
     problems
         .iter()

@@ -125,6 +125,11 @@ Remote gateways
   ISD-AS        control          data             interfaces  asked      accepted  rejected  prefixes
   1-ff00:0:111  10.11.0.2:30256  10.11.0.2:30056  all         1.5 s ago         2         1  10.2.0.0/24, fd00:2::/64
 
+Protection of frames
+  this gateway: ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=
+  ISD-AS        control          to it      from it    key age  pinned  identity
+  1-ff00:0:111  10.11.0.2:30256  protected  protected  321 s    yes     ed25519:Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=
+
 Known paths
   ISD-AS        state            latency   jitter      loss   MTU  sessions  path
   1-ff00:0:111  dead                   -        -  100.00 %  1472  -         Hops: [1-ff00:0:110 2>1 1-ff00:0:112 2>3 1-ff00:0:111] MTU: 1472 NextHop: 10.10.0.1:30042

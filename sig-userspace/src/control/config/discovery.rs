@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model::{Control, DefaultRoute, EndhostPort, WrittenAt};
+use super::model::{Control, DefaultRoute, EndhostPort, Protection, WrittenAt};
+use super::protection;
 use super::sections::OwnAddresses;
 use sig_core::document::{
     common::{server, time},
@@ -98,22 +99,26 @@ pub(super) fn control(
     let sciond = root.section("sciond_connection");
     let section = root.section("control");
     if !used {
-        for place in [&sciond, &section, &root.section("rpc")]
+        for place in [
+            &sciond,
+            &section,
+            &root.section("rpc"),
+            &root.section("protection"),
+        ]
+        .into_iter()
+        .filter(|section| section.is_present())
+        .map(|section| section.place.clone())
+        .chain(
+            [
+                "ctrl_addr",
+                "probe_addr",
+                "traffic_policy_file",
+                "ip_routing_policy_file",
+            ]
             .into_iter()
-            .filter(|section| section.is_present())
-            .map(|section| section.place.clone())
-            .chain(
-                [
-                    "ctrl_addr",
-                    "probe_addr",
-                    "traffic_policy_file",
-                    "ip_routing_policy_file",
-                ]
-                .into_iter()
-                .filter_map(|key| gateway.get(key))
-                .map(|item| item.place),
-            )
-        {
+            .filter_map(|key| gateway.get(key))
+            .map(|item| item.place),
+        ) {
             place.warn("ignored: the [[remote]] sections already list the remotes and their paths");
         }
     }
@@ -148,6 +153,14 @@ pub(super) fn control(
     if let Some(item) = sciond.get("fake_data") {
         item.text("\"\"");
     }
+    let section_of_protection = root.section("protection");
+    let protection = protection::read(&section_of_protection);
+    if !used && protection.as_ref().is_some_and(Protection::requires) {
+        section_of_protection.place.error(
+            "the remotes of [[remote]] sections exchange no keys, so frames to and from them are not protected; remove [[remote]], or \
+             the pins and mode = \"require\"",
+        );
+    }
     let rpc = Rpc::read(&root.section("rpc"));
     let limits = PeerLimits::read(&section.section("limits"));
     let discovery = Discovery::read(&section, limits);
@@ -162,5 +175,6 @@ pub(super) fn control(
         ip_routing_policy_at: written_at("ip_routing_policy_file"),
         rpc: rpc?,
         discovery: discovery?,
+        protection: protection?,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::{
     discovery::{Discovery, Rpc},
+    protection::General,
     sections::{Dataplane, Gateway, Limits, Tunnel},
 };
 use sig_core::{
@@ -22,6 +23,7 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
             "sciond_connection",
             "gateway",
             "control",
+            "protection",
             "tunnel",
             "dataplane",
             "remote",
@@ -63,6 +65,8 @@ pub(super) const SCHEMA: &Schema = &Schema(&[
     ),
     ("control", &[Discovery::KEYS, &["limits"]]),
     ("control.limits", &[PeerLimits::KEYS]),
+    ("protection", &[General::KEYS, &["remote"]]),
+    ("protection.remote[]", &[&["isd_as", "mode", "pins"]]),
     ("tunnel", &[Tunnel::KEYS]),
     ("dataplane", &[Dataplane::KEYS, &["limits"]]),
     ("dataplane.limits", &[Limits::KEYS]),

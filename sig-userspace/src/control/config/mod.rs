@@ -16,6 +16,7 @@ mod keys;
 mod made;
 mod model;
 mod path;
+mod protection;
 mod remote;
 mod render;
 mod sections;
@@ -33,8 +34,10 @@ pub use builder::Builder;
 pub use discovery::{Discovery, Rpc};
 pub use model::{
     Config, Control, DefaultRoute, EndhostPort, FastPathUse, LanTransmit, Made, Path, Pin,
-    Preference, Remote, TunnelDevice, UnderlayPort, WrittenAt,
+    Preference, Protection, ProtectionMode, Remote, RemoteProtection, TunnelDevice, UnderlayPort,
+    WrittenAt,
 };
+pub use protection::General;
 pub use sections::{Dataplane, Gateway, Limits, Tunnel};
 pub use sig_core::document::common::{Listen, Log, LogFormat, LogLevel, Observe, XdpMode};
 pub use sig_core::peer::{PeerLimits, RpcProtocols, UnderlaySources};

@@ -1,5 +1,6 @@
 //! The configuration as the gateway uses it: resolved, checked, every default filled in.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,10 +9,12 @@ use ipnet::IpNet;
 use sig_common::{addr::IsdAs, wire::scion::path::ScionPath};
 
 use super::discovery::{DEFAULT_DAEMON, DEFAULT_TRAFFIC_POLICY, Discovery, Rpc};
+use super::protection::General;
 use super::sections::{DEFAULT_CTRL_PORT, DEFAULT_PROBE_PORT, Dataplane, Gateway, Tunnel};
 use sig_core::document::common::{Log, Observe};
 use sig_core::network::Description;
 use sig_core::problem::Problem;
+use sig_core::protection::Identity;
 use sig_core::scion::{self, Interface, expires_at};
 
 /// A whole, valid configuration. Made by [`Config::builder`], [`check`](super::check) or [`load`](super::load).
@@ -70,6 +73,8 @@ pub struct Control {
     pub rpc: Rpc,
     /// Section `[control]`.
     pub discovery: Discovery,
+    /// Section `[protection]`.
+    pub protection: Protection,
 }
 
 impl Default for Control {
@@ -86,6 +91,77 @@ impl Default for Control {
             ip_routing_policy_at: WrittenAt::default(),
             rpc: Rpc::default(),
             discovery: Discovery::default(),
+            protection: Protection::default(),
+        }
+    }
+}
+
+/// Which frames to and from remotes are protected: `[protection]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// What holds for all remotes.
+    pub general: General,
+    /// What holds for remotes of an AS: `[[protection.remote]]`.
+    pub remotes: BTreeMap<IsdAs, RemoteProtection>,
+}
+
+impl Protection {
+    /// What holds for remotes of this AS.
+    #[must_use]
+    pub fn of(&self, isd_as: IsdAs) -> RemoteProtection {
+        let written = self.remotes.get(&isd_as).cloned();
+        written.unwrap_or_else(|| RemoteProtection {
+            mode: self.general.mode,
+            pins: Vec::new(),
+        })
+    }
+
+    /// Whether frames that are not protected are refused somewhere.
+    pub(crate) fn requires(&self) -> bool {
+        let of_remotes = self.remotes.values().any(RemoteProtection::requires);
+        self.general.mode == ProtectionMode::Require || of_remotes
+    }
+}
+
+/// See [`Protection`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteProtection {
+    /// Whether frames are protected. Default: that of `[protection]`.
+    pub mode: ProtectionMode,
+    /// Who the gateways of the AS are; empty: whoever answers where its control service says that they are.
+    pub pins: Vec<Identity>,
+}
+
+impl RemoteProtection {
+    /// Whether frames that are not protected are refused. A pin would be worth nothing if whoever sits in the middle could do without.
+    pub(crate) fn requires(&self) -> bool {
+        match self.mode {
+            ProtectionMode::Off => false,
+            ProtectionMode::Auto => !self.pins.is_empty(),
+            ProtectionMode::Require => true,
+        }
+    }
+}
+
+/// Whether frames are protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectionMode {
+    /// With gateways that can.
+    Auto,
+    /// Nothing else is sent or taken.
+    Require,
+    /// Never.
+    Off,
+}
+
+impl ProtectionMode {
+    /// The word in files and in the status.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Require => "require",
+            Self::Off => "off",
         }
     }
 }

@@ -100,6 +100,14 @@ fn write_control(file: &mut File, control: &Control) {
     control.discovery.write(file);
     file.section("[control.limits]");
     control.discovery.limits.write(file);
+    file.section("[protection]");
+    control.protection.general.write(file);
+    for (isd_as, remote) in &control.protection.remotes {
+        file.section("[[protection.remote]]");
+        file.text("isd_as", isd_as);
+        file.text("mode", remote.mode.word());
+        file.list("pins", &remote.pins);
+    }
 }
 
 fn write_observe(file: &mut File, observe: &Observe) {

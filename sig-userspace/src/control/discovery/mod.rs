@@ -5,6 +5,7 @@
 //! answers, and what the operator asks for.
 
 mod addresses;
+pub(crate) mod identity;
 mod operator;
 mod policies;
 mod prefixes;
@@ -37,7 +38,7 @@ pub(crate) use policies::Policies;
 use prefixes::Prefixes;
 use sig_core::task::Task;
 use sig_rpc::{
-    Router, RpcClient, RpcError, RpcServer,
+    OwnIdentity, Router, RpcClient, RpcError, RpcServer,
     daemon::{Daemon, DaemonError, LocalAs},
     sockets::{EndhostPort, Local, PortChoice, ScionSocket},
 };
@@ -74,6 +75,7 @@ struct Shared {
     /// Held while policies are read and put into force, so that none gets lost between two changes.
     changing: Mutex<()>,
     client: RpcClient,
+    identity: Arc<OwnIdentity>,
 }
 
 impl Shared {
@@ -177,7 +179,10 @@ impl Discovery {
         let (limits, asked) = (&control.discovery.limits, prefixes.clone());
         let client = RpcClient::new(Arc::new(client_socket), control.rpc.client_protocol, limits)
             .map_err(rpc)?;
-        let router = Router::new().prefixes(move |caller| asked.answer(caller));
+        let identity = Arc::new(identity::own(&control.protection)?);
+        let keys = identity::Keys::default();
+        let answering = keys.answering(&identity);
+        let router = Router::new().prefixes_and_keys(move |caller| asked.answer(caller), answering);
         let server = RpcServer::start(
             Arc::new(server_socket),
             control.rpc.server_protocol,
@@ -204,9 +209,11 @@ impl Discovery {
             wake,
             changing: Mutex::default(),
             client,
+            identity,
             config,
             control,
         });
+        keys.serve(&shared);
         let sockets = Sockets { prober, data };
         let handle = Handle(shared.clone());
         host.handle().report_control(move || handle.report());
@@ -316,6 +323,8 @@ fn settings(config: &Config, control: &Control) -> Settings {
         path_interval: path_interval(control),
         switch_delay: control.discovery.switch_delay,
         limits: control.discovery.limits,
+        protection: control.protection.clone(),
+        workers: config.dataplane.workers.into(),
     }
 }
 

@@ -38,6 +38,7 @@ impl Handle {
                 ctrl_addr: shared.control.ctrl_addr.to_string(),
                 probe_addr: shared.control.probe_addr.to_string(),
                 endhost_port: shared.endhost.into(),
+                identity: shared.identity.public().to_string(),
                 advertised: shared.prefixes.told(),
                 routing_policy: shared.prefixes.policy().to_string(),
                 ases,

@@ -143,12 +143,28 @@ impl Core {
                 control,
                 path,
                 etag,
+                hello,
             } => self.ask(async move {
-                let answer = shared.client.prefixes(isd_as, control, &path, &etag).await;
+                let client = &shared.client;
+                let answer = match hello {
+                    Some(hello) => {
+                        let saying = (Arc::clone(&shared.identity), hello);
+                        client.exchange(isd_as, control, &path, &etag, saying).await
+                    }
+                    None => {
+                        let prefixes = client.prefixes(isd_as, control, &path, &etag).await;
+                        prefixes.map(|prefixes| (prefixes, None))
+                    }
+                };
+                let (result, greeting) = match answer {
+                    Ok((prefixes, greeting)) => (Ok(prefixes), greeting),
+                    Err(error) => (Err(error.to_string()), None),
+                };
                 Event::Prefixes {
                     isd_as,
                     control,
-                    result: answer.map_err(|error| error.to_string()),
+                    result,
+                    greeting,
                 }
             }),
             Action::ProbePath {

@@ -302,7 +302,8 @@ impl Follower {
 
     fn path(&mut self, path: &Path) -> Option<u32> {
         let buffers = self.works(UNDERLAY)?;
-        if path.template.len() > MAX_HEADERS_WITH_ROOM {
+        // Programs can neither encrypt nor authenticate.
+        if path.template.len() > MAX_HEADERS_WITH_ROOM || path.keyring.is_some() {
             return None;
         }
         let value = FastPath {

@@ -116,6 +116,8 @@ mod tests {
             gateways: vec![Gateway {
                 isd_as,
                 host: "10.11.0.2".parse().expect("an address"),
+                keyring: None,
+                is_strict: false,
                 accepted: Vec::new(),
             }],
             sessions: vec![Session {
@@ -124,6 +126,7 @@ mod tests {
                 data_addr,
                 number: 0,
                 policy_id: 0,
+                keyring: None,
                 paths: vec![SessionPath {
                     name: "0".into(),
                     path: scion::Path::configured(&[1], hop, 1400),

@@ -170,6 +170,7 @@ mod tests {
             data_addr: ([10, 11, 0, 2], 30056).into(),
             number: 0,
             policy_id: 0,
+            keyring: None,
             paths: vec![SessionPath {
                 name: "0".into(),
                 path: scion::Path::configured(&[1], (hop(2), 30042).into(), mtu),

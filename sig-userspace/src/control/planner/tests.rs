@@ -199,6 +199,8 @@ fn the_number_of_a_gateway_that_left_rests_before_another_gets_it() {
     let gateway = |n: u8| plan::Gateway {
         isd_as: "1-ff00:0:111".parse().expect("an ISD-AS"),
         host: IpAddr::from([10, 0, 0, n]),
+        keyring: None,
+        is_strict: false,
         accepted: Vec::new(),
     };
     let mut numbers = |now, gateways: &[u8]| {

@@ -12,9 +12,11 @@
 //! ```
 
 mod health;
+mod keys;
 mod owners;
 mod plan;
 mod poll;
+mod protection;
 mod quality;
 mod remote_as;
 mod sites;
@@ -27,6 +29,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, HashMap},
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -34,7 +37,7 @@ use ipnet::IpNet;
 use sig_common::addr::IsdAs;
 
 use super::{
-    config::DefaultRoute,
+    config::{DefaultRoute, Protection, ProtectionMode},
     log_limit::LogLimit,
     plan::{Plan, SessionKey},
 };
@@ -43,6 +46,7 @@ use sig_core::{
     paths::{Failure, Revocations},
     peer::{Announced, GatewayAddresses, PeerLimits},
     policy::{routing::RoutingPolicy, traffic::TrafficPolicy},
+    protection::{Greeting, Hello, Offer, ReceiveKey, Reply},
     scion::{Interface, Path},
 };
 #[cfg(feature = "xdp")]
@@ -102,6 +106,10 @@ pub(crate) struct Settings {
     pub switch_delay: Duration,
     /// What peers can make us keep.
     pub limits: PeerLimits,
+    /// Which frames are protected.
+    pub protection: Protection,
+    /// Workers, which number protected frames by themselves.
+    pub workers: usize,
 }
 
 /// What has happened.
@@ -129,6 +137,8 @@ pub(crate) enum Event {
         control: SocketAddr,
         /// The prefixes, or why not.
         result: Result<Announced, String>,
+        /// What it said about the protection of frames.
+        greeting: Option<Greeting>,
     },
     /// A border router answered a path probe.
     PathReply {
@@ -186,6 +196,8 @@ pub(crate) enum Action {
         path: Path,
         /// The name of the list that we know.
         etag: String,
+        /// What to say about the protection of frames.
+        hello: Option<Hello>,
     },
     /// Send an SCMP traceroute request to the last router of the path.
     ProbePath {
@@ -325,10 +337,13 @@ impl Remotes {
                 isd_as,
                 control,
                 result,
+                greeting,
             } => {
                 let Some(remote) = self.ases.get_mut(&isd_as) else {
                     return;
                 };
+                let (result, changed) = remote.handle_greeting(now, control, result, greeting);
+                self.stale |= changed;
                 let outcome = remote.handle_prefixes(now, control, result, &self.settings.limits);
                 self.refuse(isd_as, "malformed_prefix", outcome.malformed);
                 self.refuse(isd_as, "prefixes_over_limit", outcome.over_limit);
@@ -367,6 +382,27 @@ impl Remotes {
                     self.select_at = now.monotonic;
                 }
             }
+        }
+    }
+
+    /// Whether frames to and from an AS may be protected.
+    pub(crate) fn protects(&self, isd_as: IsdAs) -> bool {
+        let remote = self.ases.get(&isd_as);
+        remote.is_some_and(|remote| remote.protection.mode != ProtectionMode::Off)
+    }
+
+    /// What to answer a gateway that asks us for our prefixes about the protection of frames; `None`: nothing. A key for frames
+    /// from it is made with `make`, and taken from then on. Whether there is something new to ask.
+    pub(crate) fn greet(
+        &mut self,
+        now: Now,
+        (isd_as, host): (IsdAs, IpAddr),
+        offer: Option<&Offer>,
+        make: &mut dyn FnMut() -> Option<Arc<ReceiveKey>>,
+    ) -> (Option<Reply>, bool) {
+        match self.ases.get_mut(&isd_as) {
+            Some(remote) => remote.handle_offer(now, host, offer, make),
+            None => (None, false),
         }
     }
 
@@ -410,6 +446,9 @@ impl Remotes {
             // Not later, lest a dead path is used until then.
             if remote.monitor.take_news(now.monotonic) || select {
                 self.stale |= remote.select(now, &self.revocations);
+            }
+            if select {
+                self.stale |= remote.look_at_keys(now);
             }
             self.stale |= remote.poll(now, &mut actions);
         }

@@ -140,11 +140,18 @@ fn add_gateways(plan: &mut Plan, remote: &RemoteAs, source_port: u16) -> Vec<Vec
             .gateways
             .iter()
             .position(|known| (known.isd_as, known.host) == (remote.isd_as, host));
+        let (keyring, is_strict) = gateway.protection.receiving();
+        if let Some(known) = known {
+            // Others there may not protect their frames.
+            plan.gateways[known].is_strict &= is_strict;
+        }
         let place = known.unwrap_or_else(|| {
             plan.gateways.push(plan::Gateway {
                 isd_as: remote.isd_as,
                 host,
                 accepted: accepted.clone(),
+                keyring,
+                is_strict,
             });
             plan.gateways.len() - 1
         });
@@ -162,6 +169,7 @@ fn add_gateways(plan: &mut Plan, remote: &RemoteAs, source_port: u16) -> Vec<Vec
                 number,
                 policy_id: session.policy.id,
                 paths: paths(session, source_port),
+                keyring: gateway.protection.sending(),
             });
         }
         slots.push(of_gateway);
@@ -217,6 +225,7 @@ fn rules(
         let candidates = group
             .gateways
             .iter()
+            .filter(|gateway| remote.gateways[**gateway].protection.may_send())
             .filter_map(|gateway| Some((*gateway, remote.gateways[*gateway].sessions.get(place)?)));
         let chosen = choose(candidates, chain.current, now, switch_delay);
         let current = chosen.and_then(|(_, session)| session.key);

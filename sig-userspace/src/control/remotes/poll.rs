@@ -37,6 +37,11 @@ impl Poll {
         ask
     }
 
+    /// Asks again at this time, if it would be later otherwise.
+    pub(super) fn hurry(&mut self, at: Instant) {
+        self.due = self.due.min(at);
+    }
+
     /// Takes note of how it went. Whether that is news: the first failure in a row, or the first answer
     /// after one.
     pub(super) fn answer(&mut self, now: Instant, result: Result<(), &str>) -> bool {

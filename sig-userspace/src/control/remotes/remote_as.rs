@@ -13,10 +13,11 @@ use super::{
     Action, Now, PREFIX_EXPIRY, RPC_INTERVAL, Settings,
     health::Health,
     poll::Poll,
+    protection::Protection,
     quality::Excluded,
     vet::{Own, Refusal},
 };
-use crate::control::plan::SessionKey;
+use crate::control::{config::RemoteProtection, plan::SessionKey};
 use sig_core::{
     paths::{Monitor, PathState, Ranking, Revocations, Selection, Selector, enters_through},
     peer::{Announced, GatewayAddresses, PeerLimits},
@@ -53,6 +54,8 @@ pub(super) struct RemoteAs {
     /// The path of the next RPCs to the control service.
     rpc_path: Selector,
     switch_delay: Duration,
+    pub(super) protection: RemoteProtection,
+    workers: usize,
 }
 
 /// A gateway of a remote AS.
@@ -72,6 +75,7 @@ pub(super) struct Gateway {
     pub(super) accepted_count: u64,
     pub(super) rejected_count: u64,
     pub(super) sessions: Vec<Session>,
+    pub(super) protection: Protection,
     rpc_path: Selector,
 }
 
@@ -117,6 +121,8 @@ impl RemoteAs {
             lost_fetch_errors: 0,
             rpc_path: rpc_selector(settings.switch_delay),
             switch_delay: settings.switch_delay,
+            protection: settings.protection.of(isd_as),
+            workers: settings.workers,
         }
     }
 
@@ -224,7 +230,11 @@ impl RemoteAs {
                     "gateway discovered"
                 );
                 self.gateway_changes += 1;
-                let mut gateway = Gateway::new(now, addresses, self.switch_delay);
+                let mut others = self.gateways.iter();
+                let same = others.find(|other| other.addresses.data.ip() == addresses.data.ip());
+                let taken = same.map(|same| same.protection.taken().clone());
+                let protection = Protection::new(self.protection.clone(), self.workers, taken);
+                let mut gateway = Gateway::new(now, addresses, self.switch_delay, protection);
                 gateway.follow(now, &self.policies, self.switch_delay);
                 self.gateways.push(gateway);
             }
@@ -445,6 +455,7 @@ impl RemoteAs {
                     control: gateway.addresses.control,
                     path,
                     etag: gateway.etag.clone(),
+                    hello: gateway.protection.hello(now.monotonic),
                 });
             }
             for session in &mut gateway.sessions {
@@ -493,7 +504,12 @@ impl RemoteAs {
 }
 
 impl Gateway {
-    fn new(now: Now, addresses: GatewayAddresses, switch_delay: Duration) -> Self {
+    fn new(
+        now: Now,
+        addresses: GatewayAddresses,
+        switch_delay: Duration,
+        protection: Protection,
+    ) -> Self {
         Gateway {
             addresses,
             exchange: Poll::new(now.monotonic, RPC_INTERVAL),
@@ -505,13 +521,14 @@ impl Gateway {
             accepted_count: 0,
             rejected_count: 0,
             sessions: Vec::new(),
+            protection,
             rpc_path: rpc_selector(switch_delay),
         }
     }
 
     /// Whether packets can be sent to it.
     pub(super) fn is_usable(&self) -> bool {
-        self.sessions.iter().any(Session::is_usable)
+        self.protection.may_send() && self.sessions.iter().any(Session::is_usable)
     }
 
     /// Makes the sessions those of the policies.

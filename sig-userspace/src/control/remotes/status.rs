@@ -191,6 +191,7 @@ fn discovered(now: Now, gateway: &Gateway) -> DiscoveredGateway {
         fetched_at: gateway.answered_at.map(unix),
         fetch_problem: gateway.exchange.problem().map(str::to_owned),
         fetch_errors: gateway.exchange.errors(),
+        protection: gateway.protection.status(now.monotonic),
     }
 }
 

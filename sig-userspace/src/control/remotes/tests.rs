@@ -1,6 +1,7 @@
 //! Whole stories: a simulated SCION network answers on a virtual clock.
 
 mod prefixes;
+mod protection;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -99,6 +100,8 @@ impl Net {
                 connections: 16,
                 paths_per_as: 8,
             },
+            protection: Protection::default(),
+            workers: 1,
         };
         let remote = isd_as(REMOTE);
         let mut this = Net {
@@ -223,6 +226,7 @@ impl Net {
                     isd_as,
                     control,
                     result,
+                    greeting: None,
                 };
                 self.answer(if works { 30 } else { 5000 }, event);
             }
@@ -555,6 +559,7 @@ fn answers_that_nobody_asked_for_change_nothing() {
             Event::Prefixes {
                 isd_as,
                 control: "10.66.6.6:30256".parse().expect("an address"),
+                greeting: None,
                 result: Ok(Announced::Unchanged),
             },
         ] {

@@ -352,6 +352,7 @@ impl Plan {
             streams: (0..WORKERS)
                 .map(|worker| (path.id as u32 * 2 + worker as u32) % IN_KERNEL)
                 .collect(),
+            keyring: None,
             counters,
         };
         Path::new(spec).ok()

@@ -6,6 +6,7 @@ mod failover;
 mod flows;
 mod hostile;
 mod outages;
+mod protection;
 mod reload;
 mod restart;
 mod status;

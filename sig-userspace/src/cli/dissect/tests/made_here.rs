@@ -98,7 +98,9 @@ fn what_goes_to_the_data_port_but_is_no_frame_is_counted() {
         "{text}"
     );
     assert!(
-        text.contains("  bad_frame_version      1  A SIG frame has a version other than 0.\n"),
+        text.contains(
+            "  bad_frame_version      1  A SIG frame has a version that is neither 0 nor"
+        ),
         "{text}"
     );
 }

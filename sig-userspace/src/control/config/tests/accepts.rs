@@ -280,3 +280,31 @@ fn nested_prefixes_with_a_warning() {
         ]
     );
 }
+
+#[test]
+fn protection_is_general_and_may_differ_for_an_as() {
+    let of = |text: &str, isd_as: &str| {
+        let control = good(text).control.expect("it finds its remotes");
+        control.protection.of(isd_as.parse().expect("an ISD-AS"))
+    };
+    let other = "1-ff00:0:112";
+    assert_eq!(of("", other).mode, ProtectionMode::Auto);
+    let text = r#"
+[protection]
+mode = "require"
+[[protection.remote]]
+isd_as = "1-ff00:0:111"
+pins = ["ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="]
+[[protection.remote]]
+isd_as = "1-ff00:0:113"
+mode = "off"
+"#;
+    assert_eq!(of(text, other).mode, ProtectionMode::Require);
+    assert!(of(text, other).pins.is_empty());
+    let pinned = of(text, "1-ff00:0:111");
+    assert_eq!(
+        (pinned.mode, pinned.pins.len()),
+        (ProtectionMode::Require, 1)
+    );
+    assert_eq!(of(text, "1-ff00:0:113").mode, ProtectionMode::Off);
+}

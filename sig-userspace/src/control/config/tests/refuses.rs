@@ -337,3 +337,36 @@ fn keys_of_endless_depth() {
     let nested = "x = ".to_owned() + &"[".repeat(100_000);
     assert!(read(&nested).is_err());
 }
+
+#[test]
+fn what_is_wrong_about_protection_is_named() {
+    let found = errors(
+        r#"[protection]
+mode = "on"
+[[protection.remote]]
+mode = "off"
+[[protection.remote]]
+isd_as = "1-ff00:0:111"
+pins = ["sha256:00"]
+[[protection.remote]]
+isd_as = "1-ff00:0:112"
+[[protection.remote]]
+isd_as = "1-ff00:0:112"
+"#,
+    );
+    for expected in [
+        "gateway.toml:2: protection.mode: ",
+        "\"require\"",
+        "gateway.toml:3: protection.remote[0]",
+        "gateway.toml:7: protection.remote[1].pins[0]: \"sha256:00\" is no identity",
+        "gateway.toml:11: protection.remote[3].isd_as: there is another [[protection.remote]] with 1-ff00:0:112",
+    ] {
+        assert!(found.contains(expected), "{expected}\n{found}");
+    }
+    let off = "[[protection.remote]]\nisd_as = \"1-ff00:0:111\"\nmode = \"off\"\n\
+               pins = [\"ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"]\n";
+    let [warning] = &warnings(off)[..] else {
+        panic!("one warning: {:?}", warnings(off));
+    };
+    assert!(warning.contains("the pins have no effect"), "{warning}");
+}

@@ -110,6 +110,15 @@ prefixes_per_gateway = 2
 message_bytes = 3000
 connections = 4
 paths_per_as = 5
+[protection]
+mode = "require"
+identity_file = "/etc/scion/identity.key"
+[[protection.remote]]
+isd_as = "1-ff00:0:111"
+pins = ["ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="]
+[[protection.remote]]
+isd_as = "1-ff00:0:112"
+mode = "off"
 "#,
     );
 }
@@ -138,6 +147,8 @@ fn every_key_that_has_an_effect_is_written() {
         "network",
         "via",
         "rules_file",
+        "identity_file",
+        "pins",
     ];
     for (section, lists) in keys::SCHEMA.0 {
         let keys = lists.concat();
