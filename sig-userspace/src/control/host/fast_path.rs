@@ -608,6 +608,9 @@ impl InKernel for Follower {
                 .and_then(Output::problem);
             return Some(problem.unwrap_or_else(|| "there is no underlay device".to_owned()));
         }
+        if path.keyring.is_some() {
+            return Some("frames to the remote are protected, which takes a worker".to_owned());
+        }
         let headers = path.template.len();
         if headers > MAX_HEADERS_WITH_ROOM {
             return Some(format!(

@@ -9,8 +9,11 @@ use std::{
 
 use ipnet::IpNet;
 use sig_common::{
-    addr::IsdAs, maps::LanRoute, reason::DropReason, scope::refused_prefix,
-    wire::inner::InnerPacket,
+    addr::IsdAs,
+    maps::LanRoute,
+    reason::DropReason,
+    scope::refused_prefix,
+    wire::{inner::InnerPacket, sig_frame::PROTECTION_LEN},
 };
 
 use super::{HostHandle, Shared, lock};
@@ -448,7 +451,9 @@ impl Facts<'_> {
         answer: &mut Answer,
     ) {
         let capacity = path.packer.capacity();
-        let (headers, len) = (path.template.len(), usize::from(packet.total_len));
+        let protection = path.keyring.as_ref().map_or(0, |_| PROTECTION_LEN);
+        let headers = path.template.len() + protection;
+        let len = usize::from(packet.total_len);
         let longest = headers + len.min(capacity);
         let frames = match trace.frames {
             1 => format!("one of {longest} bytes with Ethernet header"),

@@ -227,6 +227,16 @@ fn rules(
             .iter()
             .filter(|gateway| remote.gateways[**gateway].protection.may_send())
             .filter_map(|gateway| Some((*gateway, remote.gateways[*gateway].sessions.get(place)?)));
+        if chain.current.is_none() {
+            // There are more gateways, or fewer: what carries this class elsewhere goes on.
+            let is_of_class = |((isd_as, _, id), _): &(&ChainKey, &Chain)| {
+                (*isd_as, *id) == (remote.isd_as, policy.id)
+            };
+            let of_class = before.iter().filter(is_of_class);
+            let in_use: Vec<_> = of_class.filter_map(|(_, chain)| chain.current).collect();
+            let mut keys = candidates.clone().filter_map(|(_, session)| session.key);
+            chain.current = keys.find(|key| in_use.contains(key));
+        }
         let chosen = choose(candidates, chain.current, now, switch_delay);
         let current = chosen.and_then(|(_, session)| session.key);
         if current != chain.current {

@@ -426,6 +426,25 @@ fn the_first_gateway_carries_what_both_serve_and_the_other_one_takes_over() {
 }
 
 #[test]
+fn a_gateway_that_is_found_again_must_prove_itself_first() {
+    let mut this = Net::new(STATIC, "");
+    let both = vec![gateway("10.11.0.9"), gateway("10.11.0.10")];
+    this.gateways.insert(isd_as(REMOTE), both[..1].to_vec());
+    this.run(10_000);
+    let used = |net: &Net| {
+        let session = net.plan().sites[0].rules[0].action.session();
+        let session = session.expect("a session");
+        net.plan().sessions[session].data_addr.ip().to_string()
+    };
+    this.gateways.insert(isd_as(REMOTE), both);
+    this.run(6_000);
+    assert_eq!(this.plan().sessions.len(), 2);
+    assert_eq!(used(&this), "10.11.0.9");
+    this.run(6_000);
+    assert_eq!(used(&this), "10.11.0.10");
+}
+
+#[test]
 fn where_no_gateway_answers_the_one_in_use_stays_until_its_session_is_down() {
     let mut this = Net::new(STATIC, "");
     this.run(2000);

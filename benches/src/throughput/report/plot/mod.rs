@@ -62,6 +62,7 @@ fn colour(subject: Subject) -> &'static str {
         Encapsulate | ChainSig | Router | Srv6 | PipelineEncapsulate => "#0969da",
         Decapsulate | RouterUnverified | PipelineDecapsulate => "#12a5c4",
         DecapsulateHelper | ChainSigEngine | PipelineEncapsulateProtected => "#7d8ff0",
+        ChainSigProtected | PipelineDecapsulateProtected => "#0c7489",
         ChainSigSocket => "#6f42c1",
         ChainSigOneHost => "#b083f0",
         ChainSigJumbo => "#0a4a94",
