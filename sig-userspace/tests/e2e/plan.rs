@@ -42,6 +42,8 @@ fn add_remote(plan: &mut Plan, number: u8) {
         isd_as: plan.gateways[0].isd_as,
         host: std::net::SocketAddr::ip(&data_addr),
         accepted: Vec::new(),
+        keyring: None,
+        is_strict: false,
     });
     plan.sessions.push(Session {
         key: SessionKey(100 + u64::from(number)),

@@ -34,7 +34,7 @@ impl RemoteAs {
         match gateway.protection.greeted(now.monotonic, greeting) {
             Ok(outcome) => {
                 if let Some(at) = outcome.ask_at {
-                    gateway.exchange.hurry(at);
+                    gateway.exchange.sooner(at);
                 }
                 let after = gateway.protection.sending().is_some();
                 let isd_as = self.isd_as;

@@ -8,6 +8,8 @@ pub(super) struct Poll {
     interval: Duration,
     due: Instant,
     asked: bool,
+    /// Questions that are not waited for any more, and may still fail.
+    abandoned: u32,
     answered: Option<Instant>,
     problem: Option<String>,
     errors: u64,
@@ -20,6 +22,7 @@ impl Poll {
             interval,
             due: now,
             asked: false,
+            abandoned: 0,
             answered: None,
             problem: None,
             errors: 0,
@@ -38,13 +41,26 @@ impl Poll {
     }
 
     /// Asks again at this time, if it would be later otherwise.
-    pub(super) fn hurry(&mut self, at: Instant) {
+    pub(super) fn sooner(&mut self, at: Instant) {
         self.due = self.due.min(at);
+    }
+
+    /// The same, and without waiting for a question that was asked before: of somebody
+    /// who was not there then, the answer will be long in coming.
+    pub(super) fn hurry(&mut self, at: Instant) {
+        self.sooner(at);
+        if std::mem::take(&mut self.asked) {
+            self.abandoned += 1;
+        }
     }
 
     /// Takes note of how it went. Whether that is news: the first failure in a row, or the first answer
     /// after one.
     pub(super) fn answer(&mut self, now: Instant, result: Result<(), &str>) -> bool {
+        if result.is_err() && self.abandoned > 0 {
+            self.abandoned -= 1;
+            return false;
+        }
         self.asked = false;
         let news = match &result {
             Ok(()) => self.problem.is_some(),
@@ -101,5 +117,22 @@ mod tests {
         assert!(poll.answer(at(15), Ok(())), "it works again");
         assert_eq!((poll.errors(), poll.answered()), (2, Some(at(15))));
         assert_eq!(poll.deadline(), Some(at(19)));
+    }
+
+    #[test]
+    fn in_a_hurry_it_is_asked_again_and_the_failure_before_does_not_count() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut poll = Poll::new(start, Duration::from_secs(5));
+        assert!(poll.ask(at(0)));
+        poll.hurry(at(1));
+        assert_eq!(poll.deadline(), Some(at(1)));
+        assert!(poll.ask(at(1)) && !poll.ask(at(2)));
+        assert!(!poll.answer(at(2), Ok(())));
+        assert!(!poll.answer(at(5), Err("time-out")), "of the first one");
+        assert_eq!((poll.errors(), poll.problem()), (0, None));
+        assert!(poll.ask(at(6)));
+        assert!(poll.answer(at(7), Err("time-out")));
+        assert_eq!(poll.errors(), 1);
     }
 }

@@ -202,7 +202,9 @@ impl Two {
                     result,
                     greeting: answer.flatten(),
                 };
-                self.later(WAY, asking, Coming::Event(event));
+                // Who asked somebody who is not there waits in vain.
+                let way = if self.sides[side].runs { WAY } else { 4900 };
+                self.later(way, asking, Coming::Event(event));
             }
         }
     }
