@@ -155,7 +155,7 @@ fn every_experiment_that_is_shipped_can_be_read_and_has_a_name_of_its_own() {
         names.extend(experiments.into_iter().map(|experiment| experiment.name));
         files += 1;
     }
-    assert_eq!(files, 12);
+    assert_eq!(files, 13);
     let count = names.len();
     names.sort();
     names.dedup();
