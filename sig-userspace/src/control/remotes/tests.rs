@@ -437,7 +437,7 @@ fn a_gateway_that_is_found_again_must_prove_itself_first() {
         net.plan().sessions[session].data_addr.ip().to_string()
     };
     this.gateways.insert(isd_as(REMOTE), both);
-    this.run(6_000);
+    this.run(4_000);
     assert_eq!(this.plan().sessions.len(), 2);
     assert_eq!(used(&this), "10.11.0.9");
     this.run(6_000);
