@@ -2,7 +2,7 @@
 //!
 //! Where the keys come from is the control plane's matter. A [`Keyring`] holds those of one remote gateway; the control plane
 //! changes it, workers read it. A frame is bound to its key by its header and number, which are authenticated in the clear
-//! ([`sig_frame`] says where what is), so whoever changes any of it, outside of the headers that the network writes, is
+//! ([`sig_frame`](sig_common::wire::sig_frame) says where what is), so whoever changes any of it, outside of the headers that the network writes, is
 //! found out before anything is done with the frame.
 
 use std::{

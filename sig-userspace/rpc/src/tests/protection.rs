@@ -175,7 +175,7 @@ async fn a_proof_is_worth_nothing_on_another_connection() {
             answer
                 .prefixes
                 .push(checked::prefix_message(&nets(&["10.2.0.0/24"])[0]));
-            answer.protection = Some(ProtectionAnswer {
+            answer.protection = Some(messages::ProtectionAnswer {
                 proof,
                 cipher: 1,
                 ..Default::default()
