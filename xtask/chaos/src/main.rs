@@ -162,7 +162,9 @@ fn play(
     faults: &[Fault],
     report: &mut Report,
 ) -> Result<Vec<String>> {
-    flows.expect_order(faults.iter().all(|fault| fault.kind.keeps_order()));
+    // Who leaves a slow path for another one overtakes what is under way.
+    let is_slow = faults.iter().any(|fault| fault.kind == Kind::LinkDelays) && faults.len() > 1;
+    flows.expect_order(!is_slow && faults.iter().all(|fault| fault.kind.keeps_order()));
     let (start, before) = (Instant::now(), flows.mark());
     let mut events: Vec<(Duration, &Fault, bool)> = faults
         .iter()
