@@ -11,12 +11,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use scion_net::enlarge_buffers;
 use testbed::Family;
 
-use crate::{
-    network::{ASES, Network},
-    relay::set_buffer,
-};
+use crate::network::{ASES, Network};
 
 /// Datagrams a second, of each flow.
 pub(crate) const RATE: u32 = 100;
@@ -102,7 +100,7 @@ impl Flows {
         for (place, own) in network.ases.iter().enumerate() {
             for family in Family::ALL {
                 let receiver = own.bind(own.client_ip(family), PORT)?;
-                set_buffer(&receiver, libc::SO_RCVBUFFORCE)?;
+                enlarge_buffers(&receiver)?;
                 receiver.set_read_timeout(Some(Duration::from_millis(50)))?;
                 let shared = shared.clone();
                 let receive = move || shared.receive(&receiver);

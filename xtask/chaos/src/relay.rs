@@ -15,14 +15,13 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use scion_net::enlarge_buffers;
 use testbed::Netns;
 
 /// Longest wait for datagrams.
 const TICK: Duration = Duration::from_millis(1);
 /// Datagrams taken from one end before another has its turn.
 const BATCH: usize = 64;
-/// Room in the sockets for what comes while the thread waits for a processor, bytes.
-static BUFFER: libc::c_int = 16 << 20;
 /// Shorter datagrams are left alone by [`Weather::damaged`]: they are the routers' own.
 const SHORTEST_DAMAGED: usize = 200;
 
@@ -94,9 +93,7 @@ impl Relay {
             let socket = netns.run(|| UdpSocket::bind(end.here))?;
             let socket = socket.with_context(|| format!("cannot bind {}", end.here))?;
             socket.set_nonblocking(true)?;
-            for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-                set_buffer(&socket, option)?;
-            }
+            enlarge_buffers(&socket)?;
             ports.push((socket, end.router));
         }
         let weather = Arc::new(Mutex::new(vec![Weather::default(); links.len()]));
@@ -219,22 +216,4 @@ fn wait(ports: &[(UdpSocket, SocketAddr)]) {
             TICK.as_millis() as libc::c_int,
         );
     }
-}
-
-/// Enlarges a buffer of a socket beyond what the machine's settings allow.
-pub(crate) fn set_buffer(socket: &UdpSocket, option: libc::c_int) -> Result<()> {
-    // SAFETY: the pointer and the length are those of a variable that lives for ever.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const BUFFER).cast(),
-            size_of_val(&BUFFER) as libc::socklen_t,
-        )
-    };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error()).context("cannot enlarge a socket's buffer");
-    }
-    Ok(())
 }

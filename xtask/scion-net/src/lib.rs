@@ -24,5 +24,5 @@ pub use network::{
     CONTROL_PORT, DAEMON, PROBE_PORT, Services, SimNetwork, SimOptions, gateway_entry,
 };
 pub use paths::{Lifetime, PathInfo};
-pub use router::{Counters, Router};
+pub use router::{Counters, Router, enlarge_buffers};
 pub use topology::{As, Topology};

@@ -43,7 +43,7 @@ impl RemoteAs {
                         tracing::info!(%isd_as, %control, "frames to the gateway are protected");
                     }
                     (true, false) => {
-                        tracing::warn!(%isd_as, %control, "frames to the gateway are not protected any more: it does not offer it now");
+                        tracing::warn!(%isd_as, %control, "frames to the gateway are no longer protected: it stopped offering protection, or no longer knows this gateway");
                     }
                     _ => {}
                 }
@@ -136,7 +136,7 @@ impl RemoteAs {
                 tracing::info!(
                     isd_as = %self.isd_as,
                     control = %gateway.addresses.control,
-                    "frames from the gateway are protected: others are refused"
+                    "frames from the gateway are protected; unprotected ones are refused from now on"
                 );
                 changed = true;
             }

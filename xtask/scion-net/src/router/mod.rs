@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     net::SocketAddr,
-    os::fd::AsRawFd as _,
+    os::fd::AsRawFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -265,6 +265,15 @@ async fn bind(address: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::bind(address)
         .await
         .with_context(|| format!("cannot bind {address}"))?;
+    enlarge_buffers(&socket)?;
+    Ok(socket)
+}
+
+/// Enlarges the receive and send buffer of a socket beyond what the settings of the machine allow; without privileges, they stay as they are.
+///
+/// # Errors
+/// The kernel refuses for another reason.
+pub fn enlarge_buffers(socket: &impl AsRawFd) -> Result<()> {
     for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
         // SAFETY: the pointer and the length are those of a variable that lives for ever.
         let result = unsafe {
@@ -277,10 +286,9 @@ async fn bind(address: SocketAddr) -> Result<UdpSocket> {
             )
         };
         let error = io::Error::last_os_error();
-        // Without privileges they stay as they are.
         if result != 0 && error.kind() != io::ErrorKind::PermissionDenied {
             return Err(error).context("cannot enlarge the buffers of a socket");
         }
     }
-    Ok(socket)
+    Ok(())
 }
